@@ -71,8 +71,8 @@ def plan_cluster(
     num_workers : int or SizingAdvice
         Number of nodes, or advice that sets all sizes.
     **others
-        ``ram_gb_proc``; any other name is refused with the nearest argument. The remaining
-        parameters are those of :func:`initialize_cluster`.
+        ``ram_gb_proc``; any other name is an error that proposes the nearest argument. The
+        remaining parameters are those of :func:`initialize_cluster`.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def plan_cluster(
     RequestError
         With every fault of the request.
     EngineUnavailable
-        When no configured engine can be used here.
+        If no configured engine can be used here.
 
     Examples
     --------
@@ -138,9 +138,9 @@ def start(plan: ClusterPlan) -> StartedCluster:
     Raises
     ------
     EngineUnavailable
-        When the engine cannot be used here.
+        If the engine cannot be used here.
     StartFailed, StartTimeout
-        When the cluster did not start; no process or job of it keeps running.
+        If the cluster did not start; no process or job of it keeps running.
 
     Examples
     --------
@@ -148,10 +148,10 @@ def start(plan: ClusterPlan) -> StartedCluster:
     >>> client, cluster = start(plan)
     >>> client.close(); cluster.close()
     """
-    given: object = plan
-    if not isinstance(given, ClusterPlan):
+    value: object = plan  # callers may pass another type
+    if not isinstance(value, ClusterPlan):
         advice = "create one with plan_cluster(...)"
-        check([Fault("plan", repr(given)[:80], "a ClusterPlan", advice)])
+        check([Fault("plan", repr(value)[:80], "a ClusterPlan", advice)])
     engine = registry.load(plan.engine)
     usable, reason = engine.available()
     if not usable:
@@ -200,7 +200,7 @@ def initialize_cluster(
     num_workers : int, SizingAdvice or ClusterPlan
         Number of nodes; or advice or a plan that sets all sizes.
     local_mode : bool
-        Use the local engine, whatever the configuration says.
+        Use the local engine, even if another one is configured.
     worker_spec_yaml : str, optional
         Template of a worker's pod, for engines that have pods.
     timeout : float or str
@@ -247,7 +247,7 @@ def initialize_cluster(
         First close the cluster that an earlier run of the same notebook cell or line of code has
         started; with ``name`` also the cluster of that name, in any of your processes.
     **others
-        ``ram_gb_proc``; any other name is refused with the nearest argument.
+        ``ram_gb_proc``; any other name is an error that proposes the nearest argument.
 
     Returns
     -------
@@ -260,9 +260,9 @@ def initialize_cluster(
     RequestError
         With every fault of the request; nothing was started.
     EngineUnavailable
-        When the engine cannot be used here.
+        If the engine cannot be used here.
     StartFailed, StartTimeout
-        When the cluster did not start; no process or job of it keeps running.
+        If the cluster did not start; no process or job of it keeps running.
 
     Examples
     --------
@@ -349,7 +349,7 @@ def get_cluster(name: str, engine: str | None = None) -> StartedCluster:
     Raises
     ------
     EngineError
-        When no such cluster runs; the message lists the clusters started on this machine.
+        If no such cluster runs; the message lists the clusters started on this machine.
 
     Examples
     --------
@@ -359,10 +359,11 @@ def get_cluster(name: str, engine: str | None = None) -> StartedCluster:
         check([Fault("name", repr(name)[:80], "the name of a cluster as a string")])
     if engine is None:
         engine = find_engine(name)
-    found = registry.load(engine)
+    loaded_engine = registry.load(engine)
     framework = registry.load_framework(engine)
     framework.check_process()
-    started = found.connect(name, config.engine_settings(engine, found.settings))
+    settings = config.engine_settings(engine, loaded_engine.settings)
+    started = loaded_engine.connect(name, settings)
     framework.prepare(started, True)
     return started
 
@@ -389,7 +390,7 @@ def quickstart(num_workers: int, size: str, **arguments: Any) -> tuple[Client, C
     Raises
     ------
     UnknownPool
-        When no pool has that name; other errors are those of :func:`initialize_cluster`.
+        If no pool has that name; other errors are those of :func:`initialize_cluster`.
 
     Examples
     --------

@@ -68,10 +68,10 @@ def pools() -> dict[str, PoolSpec]:
     ConfigError
         With every fault of every pool.
     """
-    entries, found = _read_pool_entries(_POOLS, "pools.yaml")
+    entries, faults = _read_pool_entries(_POOLS, "pools.yaml")
     if _are_gpu_pools_enabled():
-        of_gpus, faulty = _read_pool_entries(f"{_GPU_POOLS}.pools", "gpu_pools.yaml")
-        entries, found = {**of_gpus, **entries}, [*faulty, *found]
+        gpu_entries, gpu_faults = _read_pool_entries(f"{_GPU_POOLS}.pools", "gpu_pools.yaml")
+        entries, faults = {**gpu_entries, **entries}, [*gpu_faults, *faults]
     specs = {}
     for name, entry in entries.items():
         try:
@@ -79,9 +79,9 @@ def pools() -> dict[str, PoolSpec]:
         except RequestError as error:
             for fault in map(_to_key_fault, error.faults):
                 path = entry.paths.get(fault.where, f"{entry.path}.{fault.where}")
-                found += _add_sources([replace(fault, where=path)])
-    if found:
-        raise ConfigError(found)
+                faults += _add_sources([replace(fault, where=path)])
+    if faults:
+        raise ConfigError(faults)
     return dict(sorted(specs.items(), key=lambda item: listing_order(item[1])))
 
 
@@ -114,24 +114,24 @@ def _read_pool_entries(root: str, file: str) -> tuple[dict[str, _PoolEntry], lis
     if not isinstance(section, Mapping) or not section:
         raise ConfigError([_make_fault(root, section, "a mapping of pools")])
     entries: dict[str, _PoolEntry] = {}
-    found: list[Fault] = []
+    faults: list[Fault] = []
     for key, content in section.items():
         path = f"{root}.{key}"
         if not isinstance(key, str):
-            found.append(_make_fault(path, key, "text", _QUOTE_IT))
+            faults.append(_make_fault(path, key, "text", _QUOTE_IT))
             continue
         if not isinstance(content, Mapping):
-            found.append(_make_fault(path, content, "a mapping of the keys of a pool"))
+            faults.append(_make_fault(path, content, "a mapping of the keys of a pool"))
             continue
         entry = entries.setdefault(canonical_pool_name(key), _PoolEntry(path, {}, {}))
         shipped = get_nested(config_defaults.load_file(file), path.split("."))
         for field, value in with_underscores(content).items():
             if field == "name":
-                found.append(_make_fault(f"{path}.{field}", value, "no such key"))
+                faults.append(_make_fault(f"{path}.{field}", value, "no such key"))
             elif field not in entry.values or _takes_precedence(path, shipped, field, value, entry):
                 entry.values[field] = value
                 entry.paths[field] = f"{path}.{field}"
-    return entries, found
+    return entries, faults
 
 
 def _takes_precedence(
@@ -169,7 +169,7 @@ def get_pool(name: str | PoolSpec) -> PoolSpec:
     Raises
     ------
     UnknownPool
-        When there is no such pool, with the nearest names.
+        If there is no such pool, with the nearest names.
     """
     if isinstance(name, PoolSpec):
         return name
@@ -237,7 +237,7 @@ def faults(engines: Registry[Any]) -> list[Fault]:
         The engines, whose classes have the models of their sections. Those that cannot be imported
         are omitted; ``hyperplane doctor`` reports them separately.
     """
-    found = _find_unknown_sections(engines)
+    all_faults = _find_unknown_sections(engines)
     models: dict[str, type[EngineSettings]] = {}
     for name in engines.names():
         with suppress(Exception):  # raised by the import of another package
@@ -250,8 +250,8 @@ def faults(engines: Registry[Any]) -> list[Fault]:
         try:
             read()
         except ConfigError as error:
-            found += error.faults
-    return found
+            all_faults += error.faults
+    return all_faults
 
 
 def check_sections(engines: Registry[Any]) -> None:
@@ -262,8 +262,8 @@ def check_sections(engines: Registry[Any]) -> None:
     engines : Registry
         The engines that may have a section. None of them is imported.
     """
-    if found := _find_unknown_sections(engines):
-        raise ConfigError(found)
+    if unknown := _find_unknown_sections(engines):
+        raise ConfigError(unknown)
 
 
 def _find_unknown_sections(engines: Registry[Any]) -> list[Fault]:
@@ -310,16 +310,16 @@ def _read_section(path: str, model: type[Model]) -> Model:
         # Deeper keys of an engine's section, such as gateway options, belong to other software.
         return model(**with_underscores(section, deep=not issubclass(model, EngineSettings)))
     except ValidationError as error:
-        found = [
+        faults = [
             with_known_names(fault, model.model_fields, path)
             for fault in faults_from_validation(error, path)
         ]
-        raise ConfigError(_add_sources(found)) from error
+        raise ConfigError(_add_sources(faults)) from error
 
 
 def _make_fault(path: str, value: object, allowed: str, advice: str = "") -> Fault:
     return Fault(path, repr(value), allowed, advice, source_of(path))
 
 
-def _add_sources(found: list[Fault]) -> list[Fault]:
-    return [replace(fault, source=source_of(fault.where)) for fault in found]
+def _add_sources(faults: list[Fault]) -> list[Fault]:
+    return [replace(fault, source=source_of(fault.where)) for fault in faults]

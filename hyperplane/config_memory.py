@@ -36,27 +36,26 @@ def memory_policy() -> MemoryPolicy:
     ConfigError
         With each invalid threshold, its key, and the file or variable that sets it.
     """
-    found = _read_thresholds()
-    keys = {f"{HYPERPLANE_SECTION}.{name}": threshold.key for name, threshold in found.items()}
-    faults = find_policy_faults(
-        {name: each.value for name, each in found.items()}, f"{HYPERPLANE_SECTION}."
-    )
+    thresholds = _read_thresholds()
+    keys = {f"{HYPERPLANE_SECTION}.{name}": each.key for name, each in thresholds.items()}
+    values = {name: each.value for name, each in thresholds.items()}
+    faults = find_policy_faults(values, f"{HYPERPLANE_SECTION}.")
     if faults:
         raise ConfigError([_replace_keys(fault, keys) for fault in faults])
-    return MemoryPolicy(**{name: each.value for name, each in found.items()})
+    return MemoryPolicy(**values)
 
 
 def note_dask_thresholds() -> str:
     """Return a note on thresholds that come from Dask's keys; empty if there are none."""
-    found = [each for each in _read_thresholds().values() if each.key.startswith(DASK_SECTION)]
-    if not found:
+    from_dask = [each for each in _read_thresholds().values() if each.key.startswith(DASK_SECTION)]
+    if not from_dask:
         return ""
-    keys = ", ".join(f"{each.key} = {each.value}" for each in found)
+    keys = ", ".join(f"{each.key} = {each.value}" for each in from_dask)
     return f"memory policy from Dask's configuration: {keys}"
 
 
 def note_overridden_thresholds(by_argument: MemoryPolicy | None) -> str:
-    """Return a note on thresholds set in Dask's keys that another value overrides."""
+    """Return a note on values of Dask's keys that another value overrides; empty if none is."""
     notes = []
     for name, each in _read_thresholds().items():
         if by_argument is not None:
@@ -66,9 +65,9 @@ def note_overridden_thresholds(by_argument: MemoryPolicy | None) -> str:
             value, winner, key = each.value, each.key, each.overridden
         if not key.startswith(DASK_SECTION):
             continue
-        lost = dask.config.get(key)
-        if lost != value:
-            notes.append(f"{key} = {lost} is not used: {winner} is {value}")
+        unused = dask.config.get(key)
+        if unused != value:
+            notes.append(f"{key} = {unused} is not used: {winner} is {value}")
     return "; ".join(notes)
 
 
@@ -83,15 +82,15 @@ def _read_thresholds() -> dict[str, _Threshold]:
 
 
 def _read_threshold(name: str, value: object) -> _Threshold:
-    ours, theirs = f"{HYPERPLANE_SECTION}.{name}", f"{DASK_SECTION}.{name}"
-    of_dask = dask.config.get(theirs, default=MISSING)
-    if name not in MemoryPolicy.__dataclass_fields__ or of_dask is MISSING:
-        return _Threshold(value, ours)
-    if of_dask == _find_dask_default(theirs):
-        return _Threshold(value, ours)
-    if source_of(ours).startswith(str(config_defaults.folder())):
-        return _Threshold(of_dask, theirs)
-    return _Threshold(value, ours, overridden=theirs)
+    key, dask_key = f"{HYPERPLANE_SECTION}.{name}", f"{DASK_SECTION}.{name}"
+    dask_value = dask.config.get(dask_key, default=MISSING)
+    if name not in MemoryPolicy.__dataclass_fields__ or dask_value is MISSING:
+        return _Threshold(value, key)
+    if dask_value == _find_dask_default(dask_key):
+        return _Threshold(value, key)
+    if source_of(key).startswith(str(config_defaults.folder())):
+        return _Threshold(dask_value, dask_key)
+    return _Threshold(value, key, overridden=dask_key)
 
 
 def _find_dask_default(key: str) -> object:
@@ -107,6 +106,6 @@ def _replace_keys(fault: Fault, keys: Mapping[str, str]) -> Fault:
     """Return a fault with each key replaced by the one that sets the value."""
     where = keys.get(fault.where, fault.where)
     allowed = fault.allowed
-    for ours, key in keys.items():
-        allowed = allowed.replace(ours, key)
+    for former, key in keys.items():
+        allowed = allowed.replace(former, key)
     return replace(fault, where=where, allowed=allowed, source=source_of(where))

@@ -74,7 +74,7 @@ def quickstart_dask(num_workers: int, size: str) -> tuple[Client, Cluster]:
     Raises
     ------
     UnknownPool
-        When there is no such size, with all sizes.
+        If there is no such size, with all sizes.
     """
     return quickstart(num_workers, size)
 
@@ -96,7 +96,7 @@ def get_dask_cluster(dask_cluster_name: str) -> Client:
     Raises
     ------
     EngineError
-        When no such cluster runs.
+        If no such cluster runs.
     """
     return get_cluster(dask_cluster_name).client
 
@@ -158,7 +158,10 @@ async def submit_pipeline_job(
                 raise
             names = {"path": "pipelineYamlPath", "name": "jobName", "job_type": "jobType"}
             raise RequestError(
-                [replace(one, where=names.get(one.where, one.where)) for one in error.faults]
+                [
+                    replace(fault, where=names.get(fault.where, fault.where))
+                    for fault in error.faults
+                ]
             ) from None
     return await asyncio.to_thread(job_control.submit_job, submission)
 
@@ -190,13 +193,13 @@ async def checkjobs(
     Raises
     ------
     RequestError
-        With every unknown id, or when ``loop`` or ``interval`` is invalid.
+        With every unknown id, or if ``loop`` or ``interval`` is invalid.
     """
     faults: list[Fault] = []
     if not _is_flag(loop):
         faults.append(Fault("loop", repr(loop)[:80], "True or False"))
-    given: Any = interval
-    is_number = isinstance(given, Real) and not is_boolean(interval)
+    value: Any = interval  # callers may pass another type
+    is_number = isinstance(value, Real) and not is_boolean(interval)
     if not is_number or not 0 <= interval <= _MAX_INTERVAL:
         faults.append(
             Fault("interval", repr(interval)[:80], f"seconds from 0 to {_MAX_INTERVAL:g}")
@@ -224,7 +227,7 @@ async def cancel_pipeline_job(jobID: str | Submitted) -> dict[str, str]:  # noqa
     Raises
     ------
     JobError
-        When there is no such job.
+        If there is no such job.
     """
     job = await asyncio.to_thread(job_control.cancel, jobID)
     return {"id": job.id, "status": job.status if job.processed else "cancelled"}
@@ -250,7 +253,7 @@ async def get_a_job_output(jobID: str | Submitted) -> str | None:  # noqa: N803
     Raises
     ------
     JobError
-        When there is no such job.
+        If there is no such job.
     """
     return await asyncio.to_thread(job_output.get_output, jobID)
 
@@ -269,9 +272,9 @@ async def set_current_job_output(s: str, verbose: bool = False) -> None:
     Raises
     ------
     RequestError
-        When ``s`` is not text, or ``verbose`` is neither True nor False.
+        If ``s`` is not text, or ``verbose`` is neither True nor False.
     JobError
-        When this process is not a step of a job.
+        If this process is not a step of a job.
     """
     if not _is_flag(verbose):
         check([Fault("verbose", repr(verbose)[:80], "True or False")])
@@ -291,7 +294,7 @@ async def get_current_job_output() -> str | None:
     Raises
     ------
     JobError
-        When this process is not a step of a job.
+        If this process is not a step of a job.
     """
     return await asyncio.to_thread(job_output.get_output)
 
@@ -308,7 +311,7 @@ async def get_previous_job_runs() -> list[dict[str, Any]]:
     Raises
     ------
     JobError
-        When this process is not a step of a job.
+        If this process is not a step of a job.
     """
     return await asyncio.to_thread(job_output.previous_runs)
 

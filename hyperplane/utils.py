@@ -53,7 +53,7 @@ def get_service_url(name: str) -> str:
     Raises
     ------
     RequestError
-        When the name contains characters that an address cannot contain.
+        If the name contains characters that an address cannot contain.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class SlackHelper:
     Raises
     ------
     RequestError
-        When the variable is not set.
+        If the variable is not set.
     """
 
     def __init__(self) -> None:
@@ -104,9 +104,9 @@ class SlackHelper:
         Raises
         ------
         RequestError
-            When there is no channel.
+            If there is no channel.
         SlackError
-            When Slack refuses the message or cannot be reached.
+            If Slack refuses the message or cannot be reached.
         """
         slack.send_with_token(self._token, message, channel)
 
@@ -143,9 +143,9 @@ def post_message(message: str, channel: str = "") -> None:
     Raises
     ------
     RequestError
-        When the variable is not set.
+        If the variable is not set.
     SlackError
-        When the server refuses the message or cannot be reached.
+        If the server refuses the message or cannot be reached.
     """
     slack.send_to_webhook(os.environ.get("WEBHOOK_URL", ""), message, channel)
 

@@ -1,4 +1,4 @@
-"""Good calls of every public function, for tests that replace some of their arguments."""
+"""Valid calls of every public function, for tests that replace some of their arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from unittest import mock
 
 import dask.array as da
 import dask.bag as db
-from bad_values import Call, Made, table
+from bad_values import Call, FreshArgument, table
 from matplotlib import pyplot
 
 import hyperplane
@@ -27,10 +27,10 @@ from hyperplane.asl.running import run_machine
 from hyperplane.jobs.store.jobs_home import open_store
 
 REQUEST = tuple(hyperplane.ClusterRequest.model_fields)
-TABLE = Made(table)
-RECORDS = Made(lambda: db.from_sequence([{"a": 1}, {"a": 2}], npartitions=1))
-ARRAY = Made(lambda: da.zeros((4, 6), chunks=2))
-PLAN = Made(lambda: hyperplane.plan_cluster(1))
+TABLE = FreshArgument(table)
+RECORDS = FreshArgument(lambda: db.from_sequence([{"a": 1}, {"a": 2}], npartitions=1))
+ARRAY = FreshArgument(lambda: da.zeros((4, 6), chunks=2))
+PLAN = FreshArgument(lambda: hyperplane.plan_cluster(1))
 
 
 def step(**values: Any) -> Any:
@@ -53,16 +53,16 @@ def steps() -> None:
 def one_job() -> str:
     """Return the ID of a failed job, which is submitted on first use."""
     store = open_store()
-    found = [job.id for job in store.find() if job.name == "fails"]
-    job_id = found[0] if found else hyperplane.jobs.submit("x.yaml", name="fails").id
+    ids = [job.id for job in store.find() if job.name == "fails"]
+    job_id = ids[0] if ids else hyperplane.jobs.submit("x.yaml", name="fails").id
     store.update(job_id, status="failed", reason="test", ended=1.0)
     return job_id
 
 
 def decorated(**options: Any) -> Any:
     """Return a job of the function in the options, or of an empty function."""
-    made = hyperplane.job(**options)
-    return made if options.get("function") is not None else made(steps)
+    result = hyperplane.job(**options)
+    return result if options.get("function") is not None else result(steps)
 
 
 def in_job(function: Any) -> Any:
@@ -86,7 +86,7 @@ def handle() -> hyperplane.jobs.JobHandle:
     return hyperplane.jobs.JobHandle(one_job())
 
 
-JOB = Made(one_job)
+JOB = FreshArgument(one_job)
 #: A machine of one state that does nothing.
 MACHINE = {"StartAt": "a", "States": {"a": {"Type": "Succeed"}}}
 
@@ -135,7 +135,7 @@ FILES: dict[str, Call] = {
     "save of a table": Call(hyperplane.save, {"obj": TABLE, "url": "y.csv", "mode": "overwrite"}),
     "load": Call(hyperplane.load, {"url": "x.json"}),
     "clean": Call(hyperplane.storage.clean, {"url": "x.json"}),
-    "missing_shards": Call(hyperplane.storage.missing_shards, {"url": Made(one_of_two)}),
+    "missing_shards": Call(hyperplane.storage.missing_shards, {"url": FreshArgument(one_of_two)}),
     "read": Call(hyperplane.dataframe.read, {"urls": "x.parquet"}),
     "read of CSV": Call(hyperplane.dataframe.read, {"urls": "x.csv"}),
     "read_records": Call(hyperplane.bag.read_records, {"urls": "x.jsonl"}),
@@ -175,7 +175,8 @@ COLLECTIONS: dict[str, Call] = {
     "count_by": Call(hyperplane.bag.count_by, {"bag": RECORDS, "key": "a"}),
     "to_dataframe": Call(hyperplane.bag.to_dataframe, {"bag": RECORDS}),
     "bad_records": Call(
-        hyperplane.bag.bad_records, {"bag": Made(lambda: hyperplane.bag.read_records("x.jsonl"))}
+        hyperplane.bag.bad_records,
+        {"bag": FreshArgument(lambda: hyperplane.bag.read_records("x.jsonl"))},
     ),
     "propose_chunks": Call(hyperplane.array.propose_chunks, {"array": ARRAY}),
     "rechunk": Call(hyperplane.array.rechunk, {"array": ARRAY, "chunks": 2}),
@@ -202,11 +203,12 @@ JOBS: dict[str, Call] = {
     ),
     "Step": Call(step, {}, hyperplane.jobs.Step.model_fields, (), hyperplane.jobs.Step),
     "Pipeline": Call(
-        hyperplane.jobs.Pipeline, {"name": "p", "steps": Made(lambda: [step()]), "root": "/"},
+        hyperplane.jobs.Pipeline,
+        {"name": "p", "steps": FreshArgument(lambda: [step()]), "root": "/"},
         hyperplane.jobs.Pipeline.model_fields,
     ),
     "Pipeline.from_steps": Call(
-        hyperplane.jobs.Pipeline.from_steps, {"name": "p", "steps": Made(lambda: [step()])}
+        hyperplane.jobs.Pipeline.from_steps, {"name": "p", "steps": FreshArgument(lambda: [step()])}
     ),
     "Pipeline.to_asl": Call(
         lambda **options: hyperplane.jobs.read_pipeline("x.yaml").to_asl(**options), {}, (), (),
@@ -240,7 +242,8 @@ JOBS: dict[str, Call] = {
     "read_machine": Call(read_machine, {"source": MACHINE}),
     "check_machine": Call(check_machine, {"document": MACHINE}),
     "run_machine": Call(
-        run_machine, {"machine": Made(lambda: read_machine(MACHINE)), "input": {}, "tasks": {}},
+        run_machine,
+        {"machine": FreshArgument(lambda: read_machine(MACHINE)), "input": {}, "tasks": {}},
         (), ("sleep", "now", "on_event"),
     ),
     "object_reader": Call(object_reader, {"root": "."}),

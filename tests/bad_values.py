@@ -74,18 +74,18 @@ OBJECTS: list[Any] = [
 
 @dataclass(frozen=True)
 class Call:
-    """A public function, and what makes a good call of it.
+    """A public function and the arguments of a valid call.
 
     Parameters
     ----------
     function : callable
-        What is called.
+        The function to call.
     good : mapping
-        Arguments of a good call. A :class:`Made` is made anew for each call.
+        Arguments of a valid call. The value of a :class:`FreshArgument` is created for each call.
     more : iterable of str
         Arguments that the signature does not name.
     skipped : iterable of str
-        Arguments that make a call wait by their meaning, or that are functions of the caller.
+        Arguments that are not replaced: those that let a call wait, and functions of the caller.
     of : callable, optional
         The public function, when ``function`` wraps it.
     """
@@ -104,20 +104,21 @@ class Call:
     def names(self) -> list[str]:
         """Return the names of arguments that may be replaced."""
         own = [
-            one.name
-            for one in inspect.signature(self.public).parameters.values()
-            if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY) and one.name != "self"
+            each.name
+            for each in inspect.signature(self.public).parameters.values()
+            if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY) and each.name != "self"
         ]
         return [name for name in dict.fromkeys([*own, *self.more]) if name not in self.skipped]
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments of a good call."""
-        made = {
-            name: one.make() if isinstance(one, Made) else one for name, one in self.good.items()
+        """Return the arguments of a valid call."""
+        arguments = {
+            name: value.make() if isinstance(value, FreshArgument) else value
+            for name, value in self.good.items()
         }
-        return copy.copy(made)
+        return copy.copy(arguments)
 
-    def drawn(self, draw: random.Random) -> dict[str, Any]:
+    def draw_arguments(self, draw: random.Random) -> dict[str, Any]:
         """Return arguments of which some are bad."""
         arguments, names = self.arguments(), self.names()
         for name in draw.sample(names, min(len(names), draw.choice((1, 1, 1, 2, 3)))):
@@ -126,21 +127,21 @@ class Call:
 
     def answer(self, arguments: Mapping[str, Any]) -> Any:
         """Return the result of the call, awaited, and computed if it is lazy and small."""
-        found = self.function(**arguments)
-        if inspect.iscoroutine(found):
-            return asyncio.run(found)
+        result = self.function(**arguments)
+        if inspect.iscoroutine(result):
+            return asyncio.run(result)
         if any(map(callable, arguments.values())):
-            return found  # computing it could raise errors of these functions
-        if isinstance(found, Delayed) or (
-            is_dask_collection(found) and getattr(found, "npartitions", FEW + 1) <= FEW
+            return result  # computing it could raise errors of these functions
+        if isinstance(result, Delayed) or (
+            is_dask_collection(result) and getattr(result, "npartitions", FEW + 1) <= FEW
         ):
-            return found.compute()
-        return found
+            return result.compute()
+        return result
 
 
 @dataclass(frozen=True)
-class Made:
-    """A good argument that is created for each call."""
+class FreshArgument:
+    """A valid argument that is created for each call."""
 
     make: Callable[[], Any]
 
@@ -152,13 +153,13 @@ def shown(arguments: Mapping[str, Any]) -> str:
 def check(name: str, call: Call, times: int) -> None:
     """Fail unless each call with bad values raises a hyperplane error or returns a result."""
     draw = random.Random(f"{name} {os.environ.get('HYPERPLANE_TEST_SEED', '')}")
-    wrong = []
+    failures = []
     for _ in range(times):
-        arguments = call.drawn(draw)
-        said = fault_of(call, arguments)
-        if said:
-            wrong.append(f"{name}({shown(arguments)}) {said}")
-    assert not wrong, f"{len(wrong)} calls\n" + "\n".join(wrong[:40])
+        arguments = call.draw_arguments(draw)
+        fault = fault_of(call, arguments)
+        if fault:
+            failures.append(f"{name}({shown(arguments)}) {fault}")
+    assert not failures, f"{len(failures)} calls\n" + "\n".join(failures[:40])
 
 
 def fault_of(call: Call, arguments: Mapping[str, Any]) -> str:
@@ -166,7 +167,7 @@ def fault_of(call: Call, arguments: Mapping[str, Any]) -> str:
     before = files()
     began = time.monotonic()
     faulthandler.dump_traceback_later(5 * LIMIT, exit=False)
-    refused, said = False, ""
+    refused, fault = False, ""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -177,24 +178,24 @@ def fault_of(call: Call, arguments: Mapping[str, Any]) -> str:
     except Exception as error:  # noqa: BLE001 - any of these is a fault
         # Python itself refuses unknown names of arguments.
         if "unexpected keyword" not in str(error):
-            said = f"-> {type(error).__name__}: {str(error)[:150]}"
+            fault = f"-> {type(error).__name__}: {str(error)[:150]}"
     finally:
         faulthandler.cancel_dump_traceback_later()
     if time.monotonic() - began > LIMIT:
-        said += f" took {time.monotonic() - began:.1f} s"
+        fault += f" took {time.monotonic() - began:.1f} s"
     if refused and files() != before:
-        said += f" was refused, and changed {sorted(set(files()) ^ set(before))[:3]}"
-    return said
+        fault += f" was refused, and changed {sorted(set(files()) ^ set(before))[:3]}"
+    return fault
 
 
 def files() -> dict[str, int]:
     """Return names and sizes of all files in the current folder, except those of jobs."""
-    found = {}
+    sizes = {}
     for folder, folders, names in os.walk("."):
-        folders[:] = [one for one in folders if (folder, one) != (".", "jobs")]
-        found.update({f"{folder}/{one}": Path(folder, one).lstat().st_size for one in names})
-        found.update({f"{folder}/{one}/": 0 for one in folders})
-    return found
+        folders[:] = [name for name in folders if (folder, name) != (".", "jobs")]
+        sizes.update({f"{folder}/{name}": Path(folder, name).lstat().st_size for name in names})
+        sizes.update({f"{folder}/{name}/": 0 for name in folders})
+    return sizes
 
 
 def state() -> dict[str, Any]:
@@ -211,7 +212,7 @@ def state() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def good_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files that good calls read."""
+    """Files that valid calls read."""
     folder = tmp_path_factory.mktemp("good")
     table().compute().to_parquet(folder / "x.parquet")
     table().compute().to_csv(folder / "x.csv", index=False)
@@ -239,8 +240,8 @@ def nothing_starts(
 
     real = planning.registry.load
 
-    def loaded(asked: Any) -> Any:
-        engine = real(asked)
+    def loaded(name: Any) -> Any:
+        engine = real(name)
         monkeypatch.setattr(type(engine), "start", stopped)
         monkeypatch.setattr(type(engine), "connect", stopped)
         return engine

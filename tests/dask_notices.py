@@ -27,9 +27,9 @@ _CHAINED = re.compile(
 
 def without_notices(written: str) -> str:
     """Return the text of standard error without these messages and their tracebacks."""
-    kept, position = [], 0
+    pieces, position = [], 0
     for record in re.finditer(f"^(?:{_RECORD.pattern})", written, re.MULTILINE):
-        kept.append(written[position : record.start()])
+        pieces.append(written[position : record.start()])
         position = record.end()
         while traceback := _TRACEBACK.match(written, position):
             position = traceback.end()
@@ -37,4 +37,4 @@ def without_notices(written: str) -> str:
                 position = chained.end()
             else:
                 break
-    return "".join([*kept, written[position:]])
+    return "".join([*pieces, written[position:]])

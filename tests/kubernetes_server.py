@@ -37,7 +37,7 @@ class ApiServer:
 
     def names(self, kind: str) -> list[str]:
         """Return the names of the objects of a kind."""
-        return [name for one, name in self.objects if one == kind]
+        return [name for object_kind, name in self.objects if object_kind == kind]
 
     def respond(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
         """Return the status and the content of a response."""
@@ -75,24 +75,26 @@ class ApiServer:
             for pod in self.run(created):
                 owner = {"kind": "Job", "name": name, "uid": metadata["uid"]}
                 labels = {**metadata.get("labels", {}), "job-name": name}
-                made = {"creationTimestamp": now, "labels": labels, "ownerReferences": [owner]}
-                pod["metadata"] = {**made, **pod["metadata"]}
+                defaults = {"creationTimestamp": now, "labels": labels, "ownerReferences": [owner]}
+                pod["metadata"] = {**defaults, **pod["metadata"]}
                 self.objects["pods", pod["metadata"]["name"]] = pod
         return 201, created
 
     def _list(self, kind: str, selector: str) -> list[Object]:
         wanted = [text.split("=") for text in selector.split(",") if text]
-        found = [one for (sort, _), one in self.objects.items() if sort == kind]
         return [
-            one
-            for one in found
-            if all(one["metadata"].get("labels", {}).get(key) == value for key, value in wanted)
+            content
+            for (object_kind, _), content in self.objects.items()
+            if object_kind == kind
+            and all(
+                content["metadata"].get("labels", {}).get(key) == value for key, value in wanted
+            )
         ]
 
     def _delete(self, kind: str, name: str) -> None:
         uid = self.objects.pop((kind, name))["metadata"]["uid"]
-        for key, one in list(self.objects.items()):
-            if any(owner["uid"] == uid for owner in one["metadata"].get("ownerReferences", ())):
+        for key, content in list(self.objects.items()):
+            if any(owner["uid"] == uid for owner in content["metadata"].get("ownerReferences", ())):
                 self.objects.pop(key)
 
 

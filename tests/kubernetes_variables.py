@@ -9,8 +9,8 @@ from collections.abc import Mapping
 def expand(text: str, known: Mapping[str, str]) -> str:
     """Return a value or argument with ``$(NAME)`` and ``$$`` expanded."""
 
-    def one(match: re.Match[str]) -> str:
+    def expand_reference(match: re.Match[str]) -> str:
         name = match[1]
         return "$" if name is None else known.get(name, match[0])
 
-    return re.sub(r"\$\$|\$\(([^)]*)\)", one, text)
+    return re.sub(r"\$\$|\$\(([^)]*)\)", expand_reference, text)

@@ -24,7 +24,7 @@ __all__ = ["good_files", "nothing_starts"]
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 #: Errors of valid calls where nothing can be started, or the job has failed.
-ENDS = {
+EXPECTED_ERRORS = {
     **dict.fromkeys(
         ("initialize_cluster", "quickstart", "quickstart_dask", "start", "SizingAdvice.start"),
         (EngineError, "nothing is started here"),
@@ -39,7 +39,7 @@ WITHOUT_ARGUMENTS = (
     "hyperplane.notebook_common.get_previous_job_runs",
 )  # fmt: skip
 #: Objects that the package creates and callers only read.
-MADE_HERE = (
+CREATED_BY_PACKAGE = (
     "hyperplane.ClusterPlan", "hyperplane.Fault", "hyperplane.Shard", "hyperplane.SizingAdvice",
     "hyperplane.errors.UnknownName",
     "hyperplane.asl.commands.Command", "hyperplane.asl.events.Event",
@@ -53,11 +53,11 @@ OTHERS = {"hyperplane.cli", "hyperplane.config", "hyperplane.hyper_nlp", "hyperp
 
 
 @pytest.mark.usefixtures("nothing_starts")
-def test_good_calls_are_answered() -> None:
+def test_valid_calls_return_or_raise_the_expected_error() -> None:
     # Otherwise every value would be refused, and the tests of bad values would show nothing.
     for name, call in ALL.items():
-        if name in ENDS:
-            kind, words = ENDS[name]
+        if name in EXPECTED_ERRORS:
+            kind, words = EXPECTED_ERRORS[name]
             with pytest.raises(kind, match=words):
                 call.answer(call.arguments())
         else:
@@ -65,7 +65,7 @@ def test_good_calls_are_answered() -> None:
 
 
 @pytest.mark.usefixtures("nothing_starts")
-def test_what_is_wrong_with_a_call_is_seen() -> None:
+def test_fault_of_detects_foreign_errors_and_changed_files() -> None:
     def foreign(value: Any) -> None:
         raise KeyError(value)
 
@@ -82,9 +82,9 @@ def test_what_is_wrong_with_a_call_is_seen() -> None:
 def public_modules() -> Iterator[ModuleType]:
     """Modules of hyperplane with __all__, except those of programs."""
     yield hyperplane
-    for found in pkgutil.iter_modules(hyperplane.__path__, "hyperplane."):
-        if found.name not in OTHERS:
-            module = importlib.import_module(found.name)
+    for info in pkgutil.iter_modules(hyperplane.__path__, "hyperplane."):
+        if info.name not in OTHERS:
+            module = importlib.import_module(info.name)
             if hasattr(module, "__all__"):
                 yield module
 
@@ -110,30 +110,30 @@ def of_name(name: str) -> Any:
 def public_callables() -> Iterator[tuple[str, Any]]:
     """Functions, classes, and methods with arguments."""
     for name in dict.fromkeys(public_names()):
-        found = of_name(name)
-        if inspect.isfunction(found):
-            yield name, found
-        elif inspect.isclass(found) and not issubclass(found, Exception):
-            yield name, found
-            for method, value in vars(found).items():
-                made = value.__func__ if isinstance(value, classmethod | staticmethod) else value
-                if inspect.isfunction(made) and not method.startswith("_"):
-                    taken = inspect.signature(getattr(found, method)).parameters
-                    if set(taken) - {"self"}:
-                        yield f"{name}.{method}", made
+        target = of_name(name)
+        if inspect.isfunction(target):
+            yield name, target
+        elif inspect.isclass(target) and not issubclass(target, Exception):
+            yield name, target
+            for method, value in vars(target).items():
+                inner = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+                if inspect.isfunction(inner) and not method.startswith("_"):
+                    parameters = inspect.signature(getattr(target, method)).parameters
+                    if set(parameters) - {"self"}:
+                        yield f"{name}.{method}", inner
 
 
-def untried() -> list[str]:
+def uncalled() -> list[str]:
     """Names of public callables that no test calls."""
-    tried = [call.public for call in ALL.values()]
-    tried += map(of_name, (*WITHOUT_ARGUMENTS, *MADE_HERE))
-    known = {getattr(each, "__func__", each) for each in tried}
+    called = [call.public for call in ALL.values()]
+    called += map(of_name, (*WITHOUT_ARGUMENTS, *CREATED_BY_PACKAGE))
+    known = {getattr(each, "__func__", each) for each in called}
     return [name for name, value in public_callables() if value not in known]
 
 
-def test_every_public_function_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_public_function_has_a_valid_call(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({id(value) for _, value in public_callables()}) > 70
-    assert untried() == []
+    assert uncalled() == []
 
     def new(value: int) -> None:
         """Nothing."""
@@ -142,10 +142,10 @@ def test_every_public_function_is_tried(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(notebook_common, "__all__", [*notebook_common.__all__, "new"])
     monkeypatch.setattr(hyperplane.SizingAdvice, "new", new, raising=False)
     missing = {"hyperplane.notebook_common.new", "hyperplane.SizingAdvice.new"}
-    assert missing <= set(untried())
+    assert missing <= set(uncalled())
 
 
-def test_quantities_of_memory() -> None:
+def test_odd_texts_are_memory_sizes_or_value_errors() -> None:
     for value in (*TEXTS, "1e400GB", "-1GB", "1" * 400 + "GB"):
         if isinstance(value, str):
             try:
@@ -154,7 +154,7 @@ def test_quantities_of_memory() -> None:
                 assert "memory size" in str(error)  # noqa: PT017
 
 
-def test_quantities_of_time() -> None:
+def test_odd_values_are_durations_or_value_errors() -> None:
     for value in (*TEXTS, True, None, [], 1j, "1_6s", "s", ".", "-1s", "1 fortnight", "1h1m"):
         try:
             assert units.parse_seconds(value) >= 0

@@ -12,5 +12,5 @@ __all__ = ["good_files", "nothing_starts"]
 
 @pytest.mark.usefixtures("nothing_starts")
 @pytest.mark.parametrize("name", FILES)
-def test_bad_values_are_refused_in_our_words(name: str) -> None:
+def test_bad_values_raise_hyperplane_errors(name: str) -> None:
     check(name, FILES[name], scaled(8, 1000))

@@ -264,27 +264,29 @@ WORDS: list[tuple[Callable[..., Any], dict[str, Any], tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize("value", [FRAME, pd.DataFrame(), np.array([1, 2]), pd.NA], ids=repr)
-def test_arrays_and_tables_are_no_words(value: Any) -> None:
+def test_arrays_and_dataframes_as_names_are_refused(value: Any) -> None:
     for function, good, names in WORDS:
         for name in names:
-            arguments = {key: one() if one is frame else one for key, one in good.items()}
+            arguments = {
+                key: argument() if argument is frame else argument for key, argument in good.items()
+            }
             with pytest.raises(HyperplaneError, match=name):
                 function(**{**arguments, name: value})
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_errors_are_ours_and_come_soon(name: str) -> None:
+def test_bad_values_raise_hyperplane_errors_soon(name: str) -> None:
     # Takes less than five seconds on an idle machine; the timeout of the test applies.
-    call, said = CALLS[name]
+    call, message = CALLS[name]
     with pytest.raises(HyperplaneError) as caught:
         call()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert not Path("x.json").exists()
 
 
-def test_odd_numbers_that_can_be_meant() -> None:
-    made = hyperplane.dataframe.top_n_per_group(frame(), "a", "b", HUGE)
-    assert len(made.compute()) == len(FRAME)
+def test_odd_but_valid_numbers_are_accepted() -> None:
+    top = hyperplane.dataframe.top_n_per_group(frame(), "a", "b", HUGE)
+    assert len(top.compute()) == len(FRAME)
     assert hyperplane.closest_pool(1, np.float16(0.5)) == hyperplane.closest_pool(1, 0.5)
     assert hyperplane.jobs.Resources(cores=np.array(2)) == hyperplane.jobs.Resources(cores=2)
     assert list(read(na_values=np.array(2)).compute()["b"].isna()) == [True]
@@ -292,7 +294,7 @@ def test_odd_numbers_that_can_be_meant() -> None:
 
 
 @pytest.mark.parametrize("folder", [float("nan"), "a\0b", ""], ids=["nan", "zero byte", "nothing"])
-def test_a_temporary_directory_that_is_no_folder(folder: Any) -> None:
+def test_an_invalid_temporary_directory_is_an_error_of_the_start(folder: Any) -> None:
     with (
         dask.config.set({"temporary-directory": folder}),
         pytest.raises(hyperplane.StartFailed, match="expected the path of a folder, as text"),
@@ -300,17 +302,17 @@ def test_a_temporary_directory_that_is_no_folder(folder: Any) -> None:
         hyperplane.initialize_cluster(1, nprocs=1)
 
 
-def test_faults_of_a_request_are_all_named() -> None:
+def test_all_faults_of_a_request_are_reported() -> None:
     with pytest.raises(RequestError) as caught:
         hyperplane.ClusterRequest(num_workers=0, nprocs="x", logging="loud")
     assert [fault.where for fault in caught.value.faults] == ["num_workers", "nprocs", "logging"]
 
 
 def archive(name: str, text: str) -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as opened:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as opened:
         opened.writestr(name, text)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -321,7 +323,7 @@ def archive(name: str, text: str) -> bytes:
     ],
     ids=["empty", "text", "cut", "no schema", "no JSON", "a list", "no model"],
 )  # fmt: skip
-def test_a_bad_model_is_refused_without_the_import_of_its_libraries(
+def test_a_damaged_model_is_refused_without_importing_its_libraries(
     data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("skops", "skops.io", "sklearn"):  # an import of None fails
@@ -334,7 +336,7 @@ def test_a_bad_model_is_refused_without_the_import_of_its_libraries(
 
 
 @pytest.mark.parametrize("value", ["1", True, float("nan"), HUGE, 1e30, [1], np.array([1, 2])])
-def test_a_job_is_not_waited_for_by_what_is_no_time(value: Any, tmp_path: Path) -> None:
+def test_invalid_timeouts_of_wait_are_refused(value: Any, tmp_path: Path) -> None:
     pipeline = hyperplane.jobs.Pipeline.from_steps("p", [step()])
     with dask.config.set({"hyperplane.jobs.home": str(tmp_path / "jobs")}):
         job = hyperplane.jobs.job_control.new_job(pipeline)

@@ -57,7 +57,9 @@ def test_verbose_adds_the_plan_and_timings(capsys: pytest.CaptureFixture[str]) -
         assert re.fullmatch(r"ready in \d+\.\d\d s: 1 worker process", lines[-1])
 
 
-def test_what_is_asked_and_given_stands_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_requested_and_the_started_layout_are_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     client, cluster = nc.initialize_cluster()
     with cluster, client:
         out, err = capsys.readouterr()
@@ -70,7 +72,7 @@ def test_what_is_asked_and_given_stands_in_one_line(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     "name", ["initialize_cluster", "initialize_dask_cluster", "initialize__dask_cluster"]
 )
-def test_the_three_documented_names_are_one(name: str) -> None:
+def test_the_documented_names_are_the_same_function(name: str) -> None:
     assert getattr(nc, name) is hyperplane.initialize_cluster
 
 
@@ -122,14 +124,14 @@ def test_quickstart_refuses_an_unknown_size() -> None:
         nc.quickstart_dask(num_workers=1, size="hyperplane-smal")
 
 
-def test_candidates_are_the_pools_of_now() -> None:
+def test_daskpool_candidates_are_the_configured_pools() -> None:
     assert list(nc.daskpool_candidates) == list(hyperplane.pools().values())
     own = {"cores": 2, "ram_gb": 4, "allocatable_cores": 1.5, "allocatable_ram_gb": 3}
     with dask.config.set({"hyperplane.pools.pool_own": own}):
         assert "own" in [pool.name for pool in nc.daskpool_candidates]
 
 
-def test_get_dask_cluster_gives_a_client_that_can_close() -> None:
+def test_get_dask_cluster_returns_a_client_that_can_close_the_cluster() -> None:
     client, cluster = nc.initialize_cluster(**ONE, name="by-name")
     found = nc.get_dask_cluster("by-name")
     assert isinstance(found, Client)
@@ -154,7 +156,7 @@ def test_advice_and_plans_start() -> None:
             assert len(client.nthreads()) >= 1
 
 
-def test_arguments_beside_advice_win() -> None:
+def test_arguments_override_advice() -> None:
     advice = hyperplane.size_cluster("10MB", "light")
     plan = hyperplane.plan_cluster(advice, nprocs=1, nthreads=1, ram_gb_per_proc=0.5)
     assert (plan.request.nprocs, plan.request.nthreads) == (1, 1)
@@ -168,14 +170,14 @@ def free_port() -> int:
             return port
 
 
-def test_a_fixed_port() -> None:
+def test_the_dashboard_listens_on_the_given_port() -> None:
     port = free_port()
     client, cluster = nc.initialize_cluster(**ONE, dashboard_port=port)
     with cluster, client:
         assert cluster.dashboard_link == f"http://127.0.0.1:{port}/status"
 
 
-def test_every_fault_at_once_and_nothing_starts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_faults_are_reported_and_nothing_is_started(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(hyperplane.RequestError) as caught:
         nc.initialize_cluster(nprocs=0, nthread=2, timeout=-1, engine="locl")
     text = str(caught.value)

@@ -74,7 +74,9 @@ class TestPools:
     @pytest.mark.parametrize(
         ("name", "alias", *("cores", "ram", "free_cores", "free_ram")), PUBLISHED_POOLS
     )
-    def test_has_the_published_figures(self, name, alias, cores, ram, free_cores, free_ram):
+    def test_shipped_pools_have_the_published_figures(
+        self, name, alias, cores, ram, free_cores, free_ram
+    ):
         published = config.pools()[name]
         assert bool(published.note) == (name == "4_32")
         assert published == PoolSpec(
@@ -95,7 +97,7 @@ class TestPools:
         ]
         assert sizes == sorted(sizes)
 
-    def test_every_spelling_of_a_name_finds_its_pool(self):
+    def test_get_pool_accepts_every_spelling_of_a_name(self):
         for name, pool in config.pools().items():
             written = [name, f"POOL_{name}", f"DASK_POOL_{name}", *filter(None, [pool.alias])]
             written += [text.replace("_", "-") for text in written]
@@ -103,7 +105,7 @@ class TestPools:
                 for form in (text, text.upper(), text.lower(), text.title(), f"  {text} "):
                     assert config.get_pool(form) == pool, form
 
-    def test_a_spec_is_given_back_as_it_is(self):
+    def test_get_pool_returns_a_pool_spec_unchanged(self):
         spec = PoolSpec(name="x", cores=2, ram_gb=4, allocatable_cores=2, allocatable_ram_gb=3)
         assert config.get_pool(spec) is spec
 
@@ -118,7 +120,7 @@ class TestPools:
         ],
     )
     @pytest.mark.usefixtures("published_pools")
-    def test_an_unknown_name_gets_the_nearest(self, asked, nearest):
+    def test_an_unknown_name_is_an_error_that_proposes_the_nearest(self, asked, nearest):
         with pytest.raises(UnknownPool, match="did you mean") as caught:
             config.get_pool(asked)
         error = caught.value
@@ -127,14 +129,14 @@ class TestPools:
         assert nearest in error.faults[0].advice
 
     @pytest.mark.parametrize("asked", ["zzz", "", None, 1616])
-    def test_a_name_unlike_any_other_is_unknown(self, asked):
+    def test_a_name_unlike_any_pool_is_an_error(self, asked):
         with pytest.raises(UnknownPool) as caught:
             config.get_pool(asked)
         assert caught.value.name == str(asked)
 
 
 class TestSetInThePythonProcess:
-    def test_holds_from_the_next_call_on_and_ends_with_the_block(self):
+    def test_a_value_applies_from_the_next_call_to_the_end_of_the_block(self):
         with dask.config.set({"hyperplane.pools.pool_16_16.price_per_hour": 0.58}):
             assert config.get_pool("16_16").price_per_hour == 0.58
             assert config.get_pool("16_16").allocatable_ram_gb == 12.0
@@ -143,7 +145,7 @@ class TestSetInThePythonProcess:
     @pytest.mark.parametrize(
         "key", ["pool_16_16", "pool-16-16", "POOL_16_16", "Pool-16-16", "DASK_POOL_16_16"]
     )
-    def test_a_pool_may_be_spelled_in_any_way(self, key):
+    def test_keys_of_a_pool_may_have_any_spelling(self, key):
         before = set(config.pools())
         with dask.config.set({f"hyperplane.pools.{key}.allocatable-ram-gb": 11}):
             assert set(config.pools()) == before
@@ -155,11 +157,11 @@ class TestSetInThePythonProcess:
         with dask.config.set({"hyperplane.pools": {"pool_tiny": only}}):
             assert list(config.pools()) == ["tiny"]
 
-    def test_memory_policy(self):
+    def test_thresholds_set_in_python_change_the_policy(self):
         with dask.config.set({"hyperplane.memory.pause": 0.85, "hyperplane.memory.spill": False}):
             assert config.memory_policy() == MemoryPolicy(pause=0.85, spill=False)
 
-    def test_engine_settings(self):
+    def test_values_set_in_python_change_engine_settings(self):
         with dask.config.set({"hyperplane.engines.local.reserve-fraction": 0.2}):
             settings = config.engine_settings("local", LocalSettings)
         assert settings.reserve_fraction == 0.2
@@ -168,17 +170,17 @@ class TestSetInThePythonProcess:
     def test_settings_of_an_engine_without_a_section_are_its_defaults(self):
         assert config.engine_settings("elsewhere", EngineSettings) == EngineSettings()
 
-    def test_auto_engines(self):
+    def test_auto_engines_set_in_python_are_returned(self):
         with dask.config.set({"hyperplane.engines.auto": ["kubernetes", "local"]}):
             assert config.auto_engines() == ("kubernetes", "local")
 
 
 class TestShipped:
-    def test_has_no_faults(self):
+    def test_the_shipped_configuration_has_no_faults(self):
         assert config.faults(ENGINES) == []
 
     @pytest.mark.usefixtures("usual_preload")
-    def test_is_what_the_documented_models_have_as_defaults(self):
+    def test_shipped_values_equal_the_documented_defaults(self):
         assert config.memory_policy() == MemoryPolicy(0.60, 0.70, 0.80, 0.95)
         assert config.engine_settings("local", LocalSettings) == LocalSettings(
             preload=("dask.dataframe", "pyarrow.parquet")
@@ -207,7 +209,7 @@ class TestFaults:
         ],
     )
     @pytest.mark.parametrize("value", [5, ["a"], "text"])
-    def test_a_section_that_is_no_mapping(self, key, view, value):
+    def test_a_section_that_is_not_a_mapping_is_a_fault(self, key, view, value):
         with dask.config.set({f"hyperplane.{key}": value}):
             fault = _the_fault(view)
             assert fault in config.faults(ENGINES)
@@ -217,7 +219,7 @@ class TestFaults:
         assert fault.source == "dask.config.set"
 
     @pytest.mark.parametrize("value", [[], "local", None, [1], {"a": 1}])
-    def test_auto_engines_that_are_no_names(self, value):
+    def test_auto_engines_that_are_not_names_are_a_fault(self, value):
         with dask.config.set({"hyperplane.engines.auto": value}):
             fault = _the_fault(config.auto_engines)
         assert fault == Fault(
@@ -245,7 +247,7 @@ class TestFaults:
             ),
         ],
     )
-    def test_a_mistyped_key_in_any_section(self, path, allowed):
+    def test_an_unknown_key_in_any_section_is_a_fault(self, path, allowed):
         with dask.config.set({f"hyperplane.{path}": 0.9}):
             advice = "did you mean pause?" if path == "memory.pauze" else ""
             assert config.faults(ENGINES) == [
@@ -290,7 +292,7 @@ class TestFaults:
             ("engines.local.worker_ttl", "", "seconds up to 1e+09, or text such as '300s'"),
         ],
     )
-    def test_a_bad_value(self, path, value, allowed):
+    def test_an_invalid_value_is_a_fault(self, path, value, allowed):
         key = path.removesuffix(".0")
         with dask.config.set({f"hyperplane.{key}": value}):
             [fault] = config.faults(ENGINES)
@@ -299,7 +301,7 @@ class TestFaults:
         assert allowed in fault.allowed
         assert fault.source == "dask.config.set"
 
-    def test_a_number_for_a_name_comes_with_advice(self):
+    def test_a_number_as_pool_name_is_a_fault_with_advice(self):
         with dask.config.set({"hyperplane.pools": {1616: {"cores": 16}}}):
             fault = _the_fault(config.pools)
         assert (fault.where, fault.asked, fault.allowed) == (
@@ -310,7 +312,7 @@ class TestFaults:
         assert "write it as pool_<cores>_<GB>" in fault.advice
         assert "16_16" in fault.advice
 
-    def test_a_pool_without_figures_misses_each_of_them(self):
+    def test_each_missing_key_of_a_pool_is_a_fault(self):
         with dask.config.set({"hyperplane.pools.pool_new": {"alias": "new"}}):
             faults = config.faults(ENGINES)
         wanted = ["cores", "ram_gb", "allocatable_cores", "allocatable_ram_gb"]
@@ -319,7 +321,7 @@ class TestFaults:
         ]
         assert {(fault.asked, fault.source) for fault in faults} == {("nothing", "dask.config.set")}
 
-    def test_the_faults_of_all_pools_come_together(self):
+    def test_the_faults_of_all_pools_are_reported_together(self):
         changes = {
             "hyperplane.pools.pool_8_8.cores": -1,
             "hyperplane.pools.pool_16_16": 7,
@@ -333,13 +335,13 @@ class TestFaults:
             "hyperplane.pools.pool_32_32.ram_gb": "'much'",
         }
 
-    def test_a_faulty_nominal_figure_is_the_only_fault_of_its_pair(self):
+    def test_allocatable_sizes_are_not_compared_with_an_invalid_nominal_size(self):
         with dask.config.set({"hyperplane.pools.pool_16_16.cores": "many"}):
             assert [fault.where for fault in config.faults(ENGINES)] == [
                 "hyperplane.pools.pool_16_16.cores"
             ]
 
-    def test_a_shipped_value_that_became_wrong_names_the_shipped_file(self):
+    def test_a_shipped_value_made_invalid_by_another_key_names_the_shipped_file(self):
         with dask.config.set({"hyperplane.pools.pool_16_16.cores": 4}):
             [fault] = config.faults(ENGINES)
         assert fault.where == "hyperplane.pools.pool_16_16.allocatable_cores"
@@ -374,7 +376,7 @@ hyperplane:
 
 class TestFiles:
     @pytest.mark.process
-    def test_a_site_changes_keys_and_adds_pools_by_yaml_alone(self, in_new_process):
+    def test_a_yaml_file_changes_keys_and_adds_pools(self, in_new_process):
         shown = in_new_process("my_join", "My-Join", "ocr", files={"site.yaml": GOOD_FILE})
         assert shown["faults"] == []
         pools = shown["pools"]
@@ -398,7 +400,7 @@ class TestFiles:
         assert shown["checks"]["full_fraction"] == 0.5
         assert shown["checks"]["aggregation_ratio"] == 10
 
-    def test_what_lies_in_the_options_of_a_gateway_keeps_its_names(self):
+    def test_names_within_gateway_options_are_unchanged(self):
         mine = {
             "plan-options": {"my-memory": "ram_gb"},
             "options": {"on-nodes": {"a.b/c-d": "e-f"}},
@@ -409,7 +411,7 @@ class TestFiles:
         assert found.options == {"on_nodes": {"a.b/c-d": "e-f"}}
 
     @pytest.mark.process
-    def test_a_variable_beats_a_file(self, in_new_process):
+    def test_a_variable_takes_precedence_over_a_file(self, in_new_process):
         shown = in_new_process(
             files={"site.yaml": GOOD_FILE},
             DASK_HYPERPLANE__MEMORY__PAUSE="0.9",
@@ -423,7 +425,7 @@ class TestFiles:
         assert shown["pools"]["site"]["cores"] == 64
 
     @pytest.mark.process
-    def test_a_file_with_many_faults_tells_them_all(self, in_new_process):
+    def test_all_faults_of_a_file_are_reported(self, in_new_process):
         text = """
         hyperplane:
           pools:
@@ -469,7 +471,7 @@ class TestFiles:
         assert f"{file}: hyperplane.pools.pool_1_1 = 11: expected a mapping" in shown["pools"]
 
     @pytest.mark.process
-    def test_of_several_files_the_one_in_force_is_named(self, in_new_process):
+    def test_a_fault_names_the_file_that_sets_the_value(self, in_new_process):
         shown = in_new_process(
             files={
                 "a.yaml": "hyperplane: {memory: {pause: 7, spill: 8, terminate: 6}}",
@@ -488,7 +490,7 @@ class TestFiles:
 
 class TestVariables:
     @pytest.mark.process
-    def test_set_a_key(self, in_new_process):
+    def test_variables_set_keys(self, in_new_process):
         shown = in_new_process(
             "my_op",
             DASK_HYPERPLANE__MEMORY__PAUSE="0.85",
@@ -503,7 +505,7 @@ class TestVariables:
         assert shown["weights"] == {"my_op": "heavy"}
 
     @pytest.mark.process
-    def test_with_many_faults_tell_them_all(self, in_new_process):
+    def test_all_faults_of_variables_are_reported(self, in_new_process):
         shown = in_new_process(
             DASK_HYPERPLANE__MEMORY__PAUSE="7",
             DASK_HYPERPLANE__POOLS__POOL_16_16__ALLOCATABLE_CORES="99",
@@ -537,7 +539,7 @@ class TestVariables:
             assert found[where][:2] == (f"environment variable DASK_HYPERPLANE__{variable}", asked)
             assert found[where][2].startswith(allowed)
 
-    def test_what_is_set_from_python_hides_a_variable(self, monkeypatch):
+    def test_a_value_set_in_python_takes_precedence_over_a_variable(self, monkeypatch):
         monkeypatch.setenv("DASK_HYPERPLANE__MEMORY__PAUSE", "0.9")
         with dask.config.set({"hyperplane.memory.pause": 7}):
             assert _the_fault(config.memory_policy).source == "dask.config.set"

@@ -60,7 +60,7 @@ DASK_YAML = "distributed: {worker: {memory: {target: 0.55, spill: 0.65, terminat
 
 @pytest.mark.process
 @pytest.mark.parametrize("words", [(), ("distributed",)])
-def test_a_file_of_dask_holds(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_thresholds_in_a_file_of_dask_apply(tmp_path: Path, words: tuple[str, ...]) -> None:
     policy, notes, alerts = _planned(tmp_path, {"distributed.yaml": DASK_YAML}, *words)
     assert policy == {"target": 0.55, "spill": 0.65, "pause": 0.8, "terminate": False}
     assert notes[-1] == (
@@ -89,7 +89,7 @@ def test_hyperplane_thresholds_take_precedence_and_are_noted(tmp_path: Path) -> 
 
 
 @pytest.mark.process
-def test_what_dask_ships_is_nobodys_wish(tmp_path: Path) -> None:
+def test_defaults_of_dask_do_not_override_hyperplane_thresholds(tmp_path: Path) -> None:
     policy, notes, alerts = _planned(
         tmp_path, {"site.yaml": "hyperplane: {memory: {target: 0.5}}"}, "distributed"
     )
@@ -119,7 +119,7 @@ def test_an_argument_takes_precedence_and_is_noted(capsys: pytest.CaptureFixture
         (0.3, f"at least {OURS}.target (0.6)"),
     ],
 )
-def test_a_faulty_key_of_dask_is_named(value: Any, allowed: str) -> None:
+def test_the_fault_of_an_invalid_threshold_names_the_key_of_dask(value: Any, allowed: str) -> None:
     with dask.config.set({f"{OF_DASK}.spill": value}):
         with pytest.raises(ConfigError) as caught:
             hyperplane.plan_cluster(**SMALL)
@@ -130,7 +130,7 @@ def test_a_faulty_key_of_dask_is_named(value: Any, allowed: str) -> None:
 
 
 @pytest.mark.process
-def test_the_variable_of_a_faulty_key_is_named(tmp_path: Path) -> None:
+def test_the_fault_of_an_invalid_threshold_names_the_variable(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="variable DASK_DISTRIBUTED__WORKER__MEMORY__SPILL"):
         _planned(tmp_path, {}, DASK_DISTRIBUTED__WORKER__MEMORY__SPILL="7")
 
@@ -159,7 +159,7 @@ def test_a_policy_of_one_key_each(dask_values, our_values, in_dask, in_ours) -> 
 
 
 @pytest.mark.cluster
-def test_every_worker_has_the_policy_of_dask() -> None:
+def test_workers_have_the_thresholds_of_dask_keys() -> None:
     def thresholds(dask_worker: Any) -> list[Any]:
         manager = dask_worker.memory_manager
         return [manager.memory_target_fraction, manager.memory_pause_fraction]

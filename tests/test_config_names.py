@@ -26,7 +26,7 @@ from hyperplane.spec.settings import EngineSettings, JobSettings, LocalSettings,
         ("jobs.hom", JobSettings.model_fields, "home"),
     ],
 )
-def test_the_keys_that_there_are_and_the_nearest(path, known, near):
+def test_the_fault_of_an_unknown_key_lists_the_known_keys(path, known, near):
     with dask.config.set({f"hyperplane.{path}": 0.9}):
         [fault] = config.faults(ENGINES)
     assert (fault.where, fault.asked) == (f"hyperplane.{path}", "0.9")
@@ -35,7 +35,7 @@ def test_the_keys_that_there_are_and_the_nearest(path, known, near):
     assert fault.source == "dask.config.set"
 
 
-def test_an_engine_that_there_is_not_is_refused_before_anything_is_planned():
+def test_a_section_of_an_unknown_engine_is_an_error_before_planning():
     settings = dask.config.set({"hyperplane.engines.shs": {"hosts": ["a"]}})
     with settings, pytest.raises(ConfigError) as caught:
         hyperplane.plan_cluster(engine="local")

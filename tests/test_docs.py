@@ -47,7 +47,7 @@ def fences(text: str) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_code_block_runs_or_says_why_not(page):
+def test_every_code_block_runs_or_has_a_reason_to_skip(page):
     text = page.read_text(encoding="utf-8")
     document = Document.parse(str(page), *PAGE_PARSERS)
     regions = [(example.region.start, example.region.end) for example in document.examples()]
@@ -61,15 +61,15 @@ def test_every_code_block_runs_or_says_why_not(page):
         assert runs or EXCUSE.search(text[:position]), f"{page}:{line}: {info or 'no language'}"
 
 
-def test_a_block_that_nothing_runs_is_found(tmp_path):
+def test_a_code_block_that_is_not_run_fails_the_check(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("```toml\nx = 1\n```\n")
     with pytest.raises(AssertionError, match="toml"):
-        test_every_code_block_runs_or_says_why_not(page)
+        test_every_code_block_runs_or_has_a_reason_to_skip(page)
 
 
 @pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("C*.md")], ids=name_of)
-def test_relative_links_lead_somewhere(page):
+def test_relative_links_have_existing_targets(page):
     for target in LINK.findall(page.read_text(encoding="utf-8")):
         if re.match(r"[a-z]+:", target):
             continue
@@ -88,14 +88,16 @@ def anchors(page: Path) -> set[str]:
     return slugs | set(re.findall(r"^\(([\w-]+)\)=$", text, re.MULTILINE))
 
 
-def test_every_page_is_reached_from_the_front_page():
+def test_every_page_is_linked_from_the_front_page():
     reached, todo = set(), [ROOT / "docs" / "index.md"]
     while todo:
         page = todo.pop()
         reached.add(page)
         links = LINK.findall(page.read_text(encoding="utf-8"))
         linked = [(page.parent / link.partition("#")[0]).resolve() for link in links]
-        todo += [one for one in [*linked, *toctree(page)] if one in PAGES and one not in reached]
+        todo += [
+            file for file in [*linked, *toctree(page)] if file in PAGES and file not in reached
+        ]
     assert set(PAGES) - reached == {README}
 
 
@@ -108,7 +110,7 @@ def test_the_front_pages_list_every_notebook_in_the_order_of_their_numbers():
     assert re.findall(r"`notebooks/([\w.]+)`", index) == names
 
 
-def test_the_front_page_names_every_engine_and_calls_none_planned():
+def test_the_front_page_names_every_engine():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     assert set(ENGINES.built_in) <= set(re.findall(r"`(\w+)`", index))
     assert "planned" not in index
@@ -146,7 +148,7 @@ def test_every_public_name_is_in_the_reference():
 
 
 @pytest.mark.parametrize("page", pages.GENERATED)
-def test_generated_tables_are_those_of_the_code(page):
+def test_generated_pages_are_up_to_date(page):
     text = (pages.DOCS / page).read_text(encoding="utf-8")
     assert text == pages.with_generated(page), "run: make pages"
 
@@ -166,7 +168,7 @@ def test_a_plain_pytest_runs_the_examples(pytestconfig):
     assert {"tests", "docs", "hyperplane", "README.md"} <= covered
 
 
-def test_the_page_on_the_configuration_has_every_file():
+def test_the_configuration_page_includes_every_file():
     page = (pages.DOCS / "reference" / "config.md").read_text(encoding="utf-8")
     files = {file.name for file in (ROOT / "config").glob("*.yaml")}
     assert files == set(re.findall(r"literalinclude\} \.\./\.\./config/(\S+)", page))

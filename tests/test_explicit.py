@@ -1,4 +1,4 @@
-"""Arguments that the caller passes are kept; omitted ones are chosen for the machine."""
+"""Values that the caller passes are used; omitted ones are chosen for the machine."""
 
 from __future__ import annotations
 
@@ -91,22 +91,22 @@ class TestOnTwoCores:
             (ALL_15, (2, 1, 0.7)),
         ],
     )
-    def test_what_is_given_stays(self, planned, arguments, shape):
+    def test_given_values_are_reduced_only_to_the_machine(self, planned, arguments, shape):
         assert _shape(hyperplane.plan_cluster(**arguments)) == shape
         assert _shape(_initialize(planned, **arguments)) == shape
 
-    def test_the_note_says_that_memory_is_left_by_what_is_given(self, machine):
+    def test_the_note_mentions_memory_that_ram_gb_per_proc_leaves_unused(self, machine):
         machine(2, 22.5)
         left = "; without ram_gb_per_proc each process would have more memory"
         note = hyperplane.plan_cluster(nprocs=3, ram_gb_per_proc=2.4).fit_note
         assert note.endswith(left)
         assert left not in hyperplane.plan_cluster(nprocs=3).fit_note
 
-    def test_an_argument_that_equals_its_default_is_given(self, machine, planned):
+    def test_an_argument_equal_to_its_default_counts_as_given(self, machine, planned):
         assert _shape(_initialize(planned, 2, False, None, 1200, 1)) == (2, 1, 10.5)
 
 
-def test_a_default_that_is_given_wins_over_a_pool_and_over_advice(machine, planned):
+def test_a_given_default_takes_precedence_over_pool_and_advice(machine, planned):
     machine(64, 500)
     assert _initialize(planned, 1, pool="16_16", nthreads=1).worker.nthreads == 1
     advice = hyperplane.size_cluster("10GB", "groupby")
@@ -115,7 +115,7 @@ def test_a_default_that_is_given_wins_over_a_pool_and_over_advice(machine, plann
     assert (plan.worker.nprocs, plan.worker.nthreads) == (15, 1)
 
 
-def test_a_default_that_is_given_wins_over_the_pipeline(machine, planned, monkeypatch):
+def test_a_given_default_takes_precedence_over_the_pipeline(machine, planned, monkeypatch):
     step = {"num_workers": 5, "nprocs": 2, "nthreads": 2, "logging": "verbose"}
     monkeypatch.setenv("HYPERPLANE_CLUSTER", json.dumps(step))
     plan = _initialize(planned, num_workers=2, nthreads=1, logging="quiet")
@@ -125,7 +125,7 @@ def test_a_default_that_is_given_wins_over_the_pipeline(machine, planned, monkey
     assert _initialize(planned).request.num_workers == 5
 
 
-def test_advice_wins_over_the_pipeline(machine, planned, monkeypatch):
+def test_advice_takes_precedence_over_the_pipeline(machine, planned, monkeypatch):
     monkeypatch.setenv("HYPERPLANE_CLUSTER", '{"num_workers": 5, "nprocs": 2, "timeout": 7}')
     advice = hyperplane.size_cluster("100GB", "groupby")
     request = _initialize(planned, advice).request
@@ -133,7 +133,7 @@ def test_advice_wins_over_the_pipeline(machine, planned, monkeypatch):
 
 
 @pytest.mark.parametrize("call", ["initialize_cluster", "plan_cluster", "start"])
-def test_advice_takes_another_number_of_nodes(machine, planned, call):
+def test_num_workers_overrides_that_of_advice(machine, planned, call):
     machine(64, 5000)
     advice = hyperplane.size_cluster("100GB", "groupby")
     if call == "plan_cluster":
@@ -157,7 +157,7 @@ def test_advice_takes_another_number_of_nodes(machine, planned, call):
         ({"nprocs": 2, "nthreads": 2, "ram_gb_per_proc": 1}, (2, 2, 1)),
     ],
 )
-def test_beside_advice_the_pool_fills_in_the_rest_of_a_layout(machine, arguments, worker):
+def test_the_pool_of_advice_completes_a_given_layout(machine, arguments, worker):
     machine(512, 9000)
     plan = hyperplane.plan_cluster(hyperplane.size_cluster("100GB", "groupby"), **arguments)
     nprocs, nthreads, ram = worker
@@ -166,14 +166,14 @@ def test_beside_advice_the_pool_fills_in_the_rest_of_a_layout(machine, arguments
     assert plan.worker.ram_gb_per_proc == pytest.approx(ram)
 
 
-def test_the_layout_of_advice_may_change(machine):
+def test_the_layout_of_advice_is_reduced_to_the_machine(machine):
     """The layout 5 x 3 comes from the pool, not from the caller."""
     machine(8, 20)
     plan = hyperplane.plan_cluster(hyperplane.size_cluster("100GB", "groupby"))
     assert (plan.dask_workers, plan.worker.nthreads) == (4, 2)
 
 
-def test_beside_a_plan_only_what_differs_from_the_default_is_refused(machine, planned):
+def test_arguments_beside_a_plan_are_refused_unless_they_are_defaults(machine, planned):
     plan = hyperplane.plan_cluster(num_workers=1)
     assert _initialize(planned, plan, logging="quiet", nthreads=1) is plan
     for arguments in ({"num_workers": 2}, {"nthreads": 2}):
@@ -183,15 +183,15 @@ def test_beside_a_plan_only_what_differs_from_the_default_is_refused(machine, pl
         initialize_cluster(plan, nthreds=2)
 
 
-def test_a_call_whose_arguments_are_wrong_closes_no_cluster(machine, planned, monkeypatch):
+def test_invalid_arguments_with_replace_close_no_cluster(machine, planned, monkeypatch):
     closed: list[Any] = []
     monkeypatch.setattr(
         "hyperplane.cluster.close_previous_clusters", lambda *names: closed.append(1) or []
     )
     plan = hyperplane.plan_cluster(num_workers=1)
-    for wrong in ({"nproc": 1}, {"pool": "16_17"}, {"num_workers": 0}, {"nprocs": "x"}):
+    for invalid in ({"nproc": 1}, {"pool": "16_17"}, {"num_workers": 0}, {"nprocs": "x"}):
         with pytest.raises(RequestError, match="nothing was started"):
-            initialize_cluster(replace=True, **wrong)
+            initialize_cluster(replace=True, **invalid)
     with pytest.raises(RequestError, match="no arguments besides the plan"):
         initialize_cluster(plan, replace=True, nthreads=2)
     assert closed == []
@@ -212,12 +212,12 @@ def test_the_signature_shows_the_documented_defaults():
 
 
 @pytest.mark.parametrize("name", ["pool", "memory", "name", "scheduler_ram", "worker_spec_yaml"])
-def test_none_is_no_value(machine, planned, name):
+def test_none_counts_as_omitted(machine, planned, name):
     plan = _initialize(planned, **{name: None})
     assert name not in plan.request.model_fields_set
 
 
-def test_thresholds_beside_those_that_are_given_are_the_configured_ones(machine):
+def test_omitted_thresholds_are_the_configured_ones(machine):
     import dask.config
 
     with dask.config.set({"hyperplane.memory.target": 0.5}):
@@ -266,7 +266,7 @@ def test_of_what_is_given_only_the_machine_takes_away(nodes, nprocs, nthreads, m
             assert processes >= min(nodes * nprocs, machine.cores, ram // asked.ram_per_proc)
 
 
-def test_what_is_left_out_is_marked():
+def test_omitted_arguments_are_marked():
     @call_arguments.mark_omitted
     def function(num_workers: int = 2, flag: bool = False, pool: str | None = None, **others: Any):
         return num_workers, flag, pool, others

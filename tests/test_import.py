@@ -45,7 +45,7 @@ def _in_new_process(code, folder=None, **variables):
 
 
 @pytest.mark.process
-def test_nothing_heavy_is_loaded():
+def test_import_loads_no_heavy_packages():
     code = "import hyperplane, json, sys; print(json.dumps(sorted(sys.modules)))"
     loaded = set(_in_new_process(code))
     assert "hyperplane" in loaded
@@ -65,7 +65,7 @@ print(json.dumps(sorted(sys.modules)))
 
 
 @pytest.mark.process
-def test_a_chunk_of_a_job_loads_no_data_frames_of_dask(tmp_path):
+def test_saving_and_sharding_do_not_import_dask_dataframe(tmp_path):
     code = """
 import json, sys
 import hyperplane, pandas
@@ -83,7 +83,7 @@ print(json.dumps([saved, sorted(sys.modules)]))
 
 
 @pytest.mark.parametrize("name", hyperplane.__all__)
-def test_every_public_name_resolves_and_stays(name):
+def test_every_public_name_resolves_and_is_cached(name):
     found = getattr(hyperplane, name)
     assert found.__name__.removeprefix("hyperplane.") == name
     assert vars(hyperplane)[name] is found
@@ -95,13 +95,13 @@ PUBLIC = [
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_a_public_module_shows_its_public_names_and_no_others(name):
+def test_dir_of_a_public_module_has_only_public_names(name):
     module = importlib.import_module(f"hyperplane.{name}")
     assert dir(module) == sorted(module.__all__)
     assert all(hasattr(module, public) for public in dir(module))
 
 
-def test_the_package_shows_its_names_its_modules_and_no_others():
+def test_dir_of_the_package_has_only_public_names_and_modules():
     shown = set(dir(hyperplane))
     assert shown == {*hyperplane.__all__, *hyperplane._OTHER_MODULES, "__version__"}
     assert set(PUBLIC) <= shown
@@ -109,13 +109,13 @@ def test_the_package_shows_its_names_its_modules_and_no_others():
 
 @pytest.mark.parametrize("jedi", [True, False])
 @pytest.mark.parametrize("name", ["hyperplane", *(f"hyperplane.{name}" for name in PUBLIC)])
-def test_the_tab_key_offers_public_names_only(name, jedi):
+def test_tab_completion_offers_only_public_names(name, jedi):
     from IPython.core.completer import IPCompleter, provisionalcompleter
 
     module = importlib.import_module(name)
     completer = IPCompleter(namespace={"module": module}, use_jedi=jedi)
     with provisionalcompleter():
-        offered = {one.text for one in completer.completions("module.", 7)}
+        offered = {completion.text for completion in completer.completions("module.", 7)}
     assert {text.lstrip(".") for text in offered} == set(dir(module)) - {"__version__"}
 
 
@@ -136,7 +136,7 @@ def test_other_public_modules_need_no_separate_import(name):
         ("from hyperplane.ray_common import find_ray_workers", "ray_common", "quickstart_dask"),
     ],
 )
-def test_a_documented_module_that_is_not_provided_says_what_is(statement, module, provided):
+def test_a_module_that_is_not_provided_names_a_replacement(statement, module, provided):
     for _ in range(2):
         with pytest.raises(UnsupportedModule, match=f"hyperplane.{module} is not") as caught:
             exec(statement)
@@ -145,7 +145,7 @@ def test_a_documented_module_that_is_not_provided_says_what_is(statement, module
 
 
 @pytest.mark.parametrize("name", ["graphql_operation", "graphql_operations"])
-def test_a_documented_function_that_is_not_provided_says_what_is(name):
+def test_a_function_that_is_not_provided_names_a_replacement(name):
     with pytest.raises(AttributeError, match="not provided; use submit_pipeline_job"):
         getattr(notebook_common, name)
 
@@ -156,14 +156,14 @@ def test_the_slack_helper_is_in_both_modules(monkeypatch):
     assert callable(notebook_common.SlackHelper().post_message)
 
 
-def test_public_names_are_sorted_and_shown():
+def test_public_names_are_sorted_and_in_dir():
     assert hyperplane.__all__ == sorted(hyperplane.__all__)
     assert len(set(hyperplane.__all__)) == len(hyperplane.__all__)
     assert set(hyperplane.__all__) <= set(dir(hyperplane))
 
 
 @pytest.mark.parametrize("name", ["hyperplane", "hyperplane.jobs"])
-def test_a_stub_names_the_modules_in_which_the_names_are_made(name):
+def test_a_stub_names_the_defining_module_of_each_name(name):
     package = importlib.import_module(name)
     stub = ast.parse(Path(package.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
@@ -174,9 +174,9 @@ def test_a_stub_names_the_modules_in_which_the_names_are_made(name):
     assert len(dict(homes)) == len(homes)
     for public, home in homes:
         if home:
-            made = getattr(importlib.import_module(f"{name}.{home}"), public)
-            assert getattr(package, public) is made
-            assert made.__module__ == f"{name}.{home}"
+            target = getattr(importlib.import_module(f"{name}.{home}"), public)
+            assert getattr(package, public) is target
+            assert target.__module__ == f"{name}.{home}"
         else:
             assert getattr(package, public) is importlib.import_module(f"{name}.{public}")
 
@@ -193,7 +193,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 @pytest.mark.process
-def test_the_defaults_are_there_and_what_the_user_set_stays(tmp_path):
+def test_defaults_do_not_override_values_of_the_user(tmp_path):
     (tmp_path / "site.yaml").write_text("hyperplane: {memory: {pause: 0.85}}")
     code = """
 import json
@@ -209,7 +209,7 @@ print(json.dumps(dask.config.get("hyperplane.memory")))
 
 
 @pytest.mark.process
-def test_the_defaults_survive_a_refresh_of_dask():
+def test_defaults_remain_after_dask_config_refresh():
     code = """
 import json
 import hyperplane, dask.config

@@ -214,7 +214,7 @@ def _classes(file: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.name
 
 
-def test_classes_and_modules_are_named_after_things():
+def test_classes_and_modules_are_named_with_nouns():
     hits = [
         Hit(_name(file), line, problem)
         for file in PACKAGE
@@ -250,7 +250,7 @@ def test_no_two_classes_of_the_package_have_one_name():
         ("its own process", []),
     ],
 )
-def test_words_are_found_across_lines(text, words):
+def test_forbidden_words_are_found_across_lines(text, words):
     found = [str(hit.message).split("'")[1] for hit in find_words(text, "page.md")]
     assert sorted(found) == sorted(words)
 
@@ -269,7 +269,7 @@ def test_words_are_found_across_lines(text, words):
         ("wait_for_workers", False),
     ],
 )
-def test_names_of_classes_and_modules(name, is_wrong):
+def test_name_problem_of_classes_and_modules(name, is_wrong):
     assert bool(name_problem(name)) is is_wrong
 
 
@@ -284,7 +284,7 @@ def test_names_of_classes_and_modules(name, is_wrong):
         "def f(who_ever, nobody): pass",
     ],
 )
-def test_words_are_found_in_python(tmp_path, monkeypatch, source):
+def test_forbidden_words_are_found_in_python(tmp_path, monkeypatch, source):
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
     file = tmp_path / "module.py"
     file.write_text(source)

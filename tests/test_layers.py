@@ -99,12 +99,12 @@ def _imports(file, by_name=True):
     return visitor.found | (visitor.by_name if by_name else set())
 
 
-def test_the_table_is_there_and_counts_its_rows():
+def test_the_rows_of_the_table_are_numbered():
     assert len(ROWS) > 3
     assert list(ROWS) == list(range(len(ROWS)))
 
 
-def test_the_table_names_nothing_twice_and_nothing_that_is_not_there():
+def test_the_table_names_existing_modules_once():
     names = [name for names in ROWS.values() for name in names]
     assert [name for name, count in Counter(names).items() if count > 1] == []
     assert [name for name in names if name not in FILES] == []
@@ -119,7 +119,7 @@ def test_every_module_is_in_one_row():
     assert wrong == {}
 
 
-def test_a_module_imports_from_its_own_row_and_lower_ones_only():
+def test_modules_import_only_from_their_row_and_lower_rows():
     too_high = {
         (module, name): (_row(module), _row(name))
         for module, file in FILES.items()
@@ -144,7 +144,7 @@ def test_an_engine_does_not_import_the_planning_of_its_framework():
     }
 
 
-def test_what_all_frameworks_share_imports_none_of_them():
+def test_modules_shared_by_frameworks_import_no_framework():
     shared = [name for name in FILES if re.fullmatch(r"clusters\.\w+|cluster|cli\.\w+", name)]
     assert len(shared) > 20
     assert set() == {
@@ -179,7 +179,7 @@ def test_an_engine_imports_no_other_engine():
     assert wrong == set()
 
 
-def test_there_are_no_cycles():
+def test_there_are_no_import_cycles():
     edges = {name: _imports(file, by_name=False) - {"__init__"} for name, file in FILES.items()}
     done = set()
 
@@ -194,7 +194,7 @@ def test_there_are_no_cycles():
         walk(name, [])
 
 
-def test_the_check_sees_imports_in_functions_and_those_for_types(tmp_path):
+def test_imports_in_functions_and_for_type_checking_are_found(tmp_path):
     file = tmp_path / "sample.py"
     file.write_text(
         "from typing import TYPE_CHECKING\n"

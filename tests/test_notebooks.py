@@ -34,7 +34,7 @@ def kinds(cell: Any) -> set[str]:
 
 
 @pytest.mark.cluster
-def test_runs_and_gives_what_is_stored(file: Path, tmp_path: Path) -> None:
+def test_notebooks_run_and_reproduce_the_stored_outputs(file: Path, tmp_path: Path) -> None:
     stored = nbformat.read(file, as_version=4)
     notebook = nbformat.read(file, as_version=4)
     for cell in code_cells(notebook):
@@ -44,7 +44,7 @@ def test_runs_and_gives_what_is_stored(file: Path, tmp_path: Path) -> None:
         assert kinds(before) == kinds(after), before.source
 
 
-def test_outputs_are_stored(file: Path) -> None:
+def test_notebooks_contain_their_outputs(file: Path) -> None:
     notebook = nbformat.read(file, as_version=4)
     nbformat.validate(notebook)
     cells = code_cells(notebook)
@@ -53,7 +53,7 @@ def test_outputs_are_stored(file: Path) -> None:
     assert not any(output.output_type == "error" for cell in cells for output in cell.outputs)
 
 
-def test_holds_nothing_of_the_machine_that_ran_it(file: Path) -> None:
+def test_notebooks_contain_no_paths_of_the_machine(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     assert not re.findall(r"/(?:root|home|Users|tmp|var)/[\w./-]*", text)
     assert str(FOLDER.parent) not in text

@@ -42,17 +42,17 @@ def wheel(tmp_path_factory):
 
 @pytest.mark.process
 @pytest.mark.parametrize("name", config_defaults.FILES)
-def test_the_wheel_holds_the_configuration(wheel, name):
+def test_the_wheel_contains_the_configuration(wheel, name):
     shipped = wheel.read(f"hyperplane/config_data/{name}")
     assert shipped == (ROOT / "config" / name).read_bytes()
     assert list(yaml.safe_load(shipped)) == ["hyperplane"]
 
 
-def test_every_file_of_config_is_a_default():
+def test_every_file_of_config_is_registered():
     assert {file.name for file in (ROOT / "config").glob("*.yaml")} == set(config_defaults.FILES)
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(wheel):
+def test_the_wheel_contains_only_the_packages(wheel):
     tops = {name.partition("/")[0] for name in wheel.namelist()}
     own = f"hyperplane-{hyperplane.__version__}.dist-info"
     assert tops == {"hyperplane", "hyperplane_gpu", own}
@@ -79,7 +79,7 @@ print(hyperplane_gpu.__file__, hyperplane.__file__, sep="\\n")
 
 @pytest.mark.process
 @pytest.mark.parametrize("kind", ["wheel", "editable"])
-def test_the_name_of_gpu_images_is_the_same_module(kind, tmp_path):
+def test_hyperplane_gpu_provides_the_same_notebook_common(kind, tmp_path):
     site = tmp_path / "site"
     with zipfile.ZipFile(built(kind, tmp_path)) as opened:
         opened.extractall(site)
@@ -98,21 +98,21 @@ def test_the_name_of_gpu_images_is_the_same_module(kind, tmp_path):
 
 
 @pytest.mark.process
-def test_the_sdist_holds_what_a_wheel_is_built_from(tmp_path):
+def test_the_sdist_contains_the_sources_of_a_wheel(tmp_path):
     with tarfile.open(built("sdist", tmp_path)) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "hyperplane/__init__.py"} <= names
     assert {f"config/{name}" for name in config_defaults.FILES} <= names
 
 
-def test_the_version_is_the_newest_of_the_changelog():
+def test_the_version_is_the_newest_in_the_changelog():
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     newest = re.search(r"^## \[(?P<version>[^]]+)\] - ", text, re.MULTILINE)
     assert newest is not None
     assert newest["version"] == hyperplane.__version__
 
 
-def test_the_python_that_is_declared_is_the_one_that_is_tested():
+def test_the_declared_python_versions_are_consistent():
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert declared["project"]["requires-python"] == ">=3.11"
     assert declared["tool"]["ruff"]["target-version"] == "py311"
@@ -125,7 +125,7 @@ def test_the_python_that_is_declared_is_the_one_that_is_tested():
         assert re.findall(r"Python (3\.\d+) or newer", text) == ["3.11"], page
 
 
-def test_a_notebook_environment_shows_widgets():
+def test_the_extras_notebook_and_test_include_widgets():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = extras["project"]["optional-dependencies"]
     for extra in ("notebook", "test"):
@@ -133,7 +133,7 @@ def test_a_notebook_environment_shows_widgets():
         assert {"ipykernel", "ipywidgets"} <= names, extra
 
 
-def test_the_extra_dev_holds_every_extra_that_can_share_an_environment():
+def test_the_extra_dev_includes_all_compatible_extras():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     extras = tomllib.loads(text)["project"]["optional-dependencies"]
 
@@ -150,7 +150,7 @@ def test_the_extra_dev_holds_every_extra_that_can_share_an_environment():
 
 
 @pytest.mark.process
-def test_the_console_script_is_there():
+def test_the_console_script_is_installed():
     (script,) = entry_points(group="console_scripts", name="hyperplane")
     assert callable(script.load())
     program = Path(sys.executable).with_name("hyperplane")
@@ -158,7 +158,7 @@ def test_the_console_script_is_there():
     assert done.stdout.split() == ["hyperplane", hyperplane.__version__]
 
 
-def test_the_oldest_dask_that_is_tested_is_the_oldest_that_is_allowed():
+def test_the_oldest_tested_dask_is_the_oldest_allowed():
     text = (ROOT / "tests" / "oldest.txt").read_text()
     pinned = dict(re.findall(r"^([\w-]+)==(\S+)$", text, re.MULTILINE))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

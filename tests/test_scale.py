@@ -34,7 +34,7 @@ def drawn() -> list[object]:
 
 
 @pytest.mark.skipif(FULL, reason="the full scale draws new examples in each run")
-def test_examples_are_the_same_whatever_is_imported(tmp_path, monkeypatch):
+def test_hypothesis_examples_do_not_depend_on_imported_modules(tmp_path, monkeypatch):
     before = drawn()
     lines = [f"{n * 7919}, 't{n}', b'b{n}'" for n in range(100, 200)]
     (tmp_path / "hp_constants_of_scale.py").write_text("\n".join(lines))
@@ -47,7 +47,7 @@ def test_examples_are_the_same_whatever_is_imported(tmp_path, monkeypatch):
 
 
 @pytest.mark.process
-def test_the_full_scale_follows_the_seed_in_ci_too():
+def test_the_full_scale_is_not_derandomized_in_ci():
     """Hypothesis has a profile for CI, which draws the same examples whatever the seed says."""
     environment = {**os.environ, "CI": "true", "HYPERPLANE_TEST_SCALE": "full"}
     found = subprocess.run(

@@ -1,4 +1,4 @@
-"""The full scale runs what the scale changes, and not the tests beside it."""
+"""Tests that use the scale, also indirectly, are selected for runs at the full scale."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def rows(): return 1
 """
 
 
-def test_tests_that_lead_to_the_scale_are_found(pytester, monkeypatch):
+def test_tests_that_use_the_scale_indirectly_are_found(pytester, monkeypatch):
     monkeypatch.setattr(scaled_tests, "TESTS", pytester.path)
     pytester.makepyfile(helper=HELPER, plain="ONE = 1")
     found = pytester.getitems(FILE)
@@ -70,7 +70,7 @@ def test_tests_that_lead_to_the_scale_are_found(pytester, monkeypatch):
     ]
 
 
-def test_a_file_may_have_the_scale_as_a_whole(pytester):
+def test_pytestmark_with_the_scale_applies_to_the_whole_file(pytester):
     (item,) = pytester.getitems(
         "from scale import FULL\nimport pytest\n"
         "pytestmark = pytest.mark.skipif(FULL, reason='')\ndef test_one(): pass"
@@ -79,6 +79,6 @@ def test_a_file_may_have_the_scale_as_a_whole(pytester):
 
 
 @pytest.mark.parametrize("line", ["import os", "from os import path"])
-def test_other_imports_have_none(pytester, line):
+def test_other_imports_do_not_count_as_scale(pytester, line):
     (item,) = pytester.getitems(f"{line}\ndef test_one(): return {line.split()[-1]}")
     assert not scaled_tests.has_scale(item)

@@ -29,16 +29,16 @@ def as_other_user(work: Callable[[], object]) -> str:
             os.setgroups([])
             os.setgid(OTHER)
             os.setuid(OTHER)
-            said = str(work())
+            text = str(work())
         except BaseException:  # noqa: BLE001 - passed to the test
-            said = traceback.format_exc()
-        os.write(inner, said.encode())
+            text = traceback.format_exc()
+        os.write(inner, text.encode())
         os._exit(0)
     os.close(inner)
     with os.fdopen(outer) as opened:
-        said = opened.read()
+        text = opened.read()
     os.waitpid(child, 0)
-    return said
+    return text
 
 
 @contextmanager

@@ -140,7 +140,7 @@ class SizingAdvice:
         Raises
         ------
         MissingPackage
-            When matplotlib is not installed (extra ``plot``).
+            If matplotlib is not installed (extra ``plot``).
         """
         from hyperplane.calculator.plot import draw
 
@@ -150,11 +150,11 @@ class SizingAdvice:
         """Return labels and texts: the cluster, reasons, warnings and other pools."""
         option, worker, cost = self.found.option, self.worker, self.cost_per_hour
         processes = plural(self.nodes * worker.nprocs, "worker process")
-        needed, given = format_bytes(self.found.memory), format_bytes(option.total_ram)
+        needed, provided = format_bytes(self.found.memory), format_bytes(option.total_ram)
         cores = format_number(worker.cores_per_worker)
         recommended = [
             ("data", f"{format_bytes(self.measured.size)} ({self.measured.how})"),
-            ("memory", f"{needed} needed, {given} given"),
+            ("memory", f"{needed} needed, {provided} given"),
             ("cluster", f"{plural(self.nodes, 'node')} of pool {self.pool}"),
             ("worker", f"{worker} on each node, cores_per_worker {cores}"),
             ("total", f"{processes}, {plural(option.total_threads, 'thread')}"),
@@ -163,15 +163,15 @@ class SizingAdvice:
             recommended.append(("pieces", f"{self.pieces}, each on a cluster like this"))
         if cost is not None:
             recommended.append(("cost", f"{format_number(cost)} per hour"))
-        found = self.found.comfortable
-        comfortable = [("comfortable", f"{plural(found.nodes, 'node')}: {found.reason}")]
+        spare = self.found.comfortable
+        comfortable = [("comfortable", f"{plural(spare.nodes, 'node')}: {spare.reason}")]
         others = "; ".join(
             f"{plural(other.nodes, 'node')} of {other.pool.name} ({format_bytes(other.total_ram)})"
             for other in self.alternatives
         )
         return [
             *recommended,
-            *(comfortable if found.reason else []),
+            *(comfortable if spare.reason else []),
             *(("why", reason) for reason in self.reasons),
             *(("warning", warning) for warning in self.warnings),
             ("instead", others),

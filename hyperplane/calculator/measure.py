@@ -52,11 +52,11 @@ def measure(data: Any) -> DataSize:
     if isinstance(data, bool) or data is None:
         raise _data_error(data)
     if isinstance(data, str):
-        given, is_plain = data, data.isascii() and "_" not in data
+        text, is_plain = data, data.isascii() and "_" not in data
         with suppress(ValueError):
             data = float(data)  # a number of GB as text
         if isinstance(data, float) and not is_plain:  # such as "16_16", the name of a pool
-            raise _data_error(given)
+            raise _data_error(text)
     if isinstance(data, str):
         try:
             size = parse_bytes(data)
@@ -72,7 +72,7 @@ def measure(data: Any) -> DataSize:
     if isinstance(data, tuple) and not (_are_paths(data) and not _is_quantity(data)):
         return _measure_pair(data)
     if isinstance(data, (list, tuple)) and _are_paths(data):
-        return _measure_paths([os.fspath(one) for one in data])
+        return _measure_paths([os.fspath(path) for path in data])
     return _measure_collection(data)
 
 
@@ -106,7 +106,7 @@ def _measure_pair(data: Sequence[Any]) -> DataSize:
 
 def _are_paths(data: Sequence[Any]) -> bool:
     """Return whether a sequence has items and all are text or paths."""
-    return bool(data) and all(isinstance(one, (str, os.PathLike)) for one in data)
+    return bool(data) and all(isinstance(item, (str, os.PathLike)) for item in data)
 
 
 def _is_quantity(data: Sequence[Any]) -> bool:
@@ -119,10 +119,10 @@ def _is_quantity(data: Sequence[Any]) -> bool:
 
 def _measure_paths(urls: str | Sequence[str]) -> DataSize:
     # fsspec resolves blank text to the current directory.
-    if not all(one.strip() for one in ([urls] if isinstance(urls, str) else urls)):
+    if not all(url.strip() for url in ([urls] if isinstance(urls, str) else urls)):
         raise _data_error(urls)
-    found = measure_files(urls)
-    return DataSize(max(1, found[0]), found[1])
+    size, how = measure_files(urls)
+    return DataSize(max(1, size), how)
 
 
 def measure_files(urls: str | Sequence[str]) -> SizeEstimate:
@@ -144,29 +144,29 @@ def measure_files(urls: str | Sequence[str]) -> SizeEstimate:
         return file_format.estimate_size(files) if file_format else zarr.measure_stores(stores)
     except _UNREADABLE as error:
         allowed = f"readable files ({describe_error(error)})"
-        asked = redact_url(urls) if isinstance(urls, str) else list(map(redact_url, urls))
-        raise RequestError([Fault("data", repr(asked)[:200], allowed)]) from error
+        redacted = redact_url(urls) if isinstance(urls, str) else list(map(redact_url, urls))
+        raise RequestError([Fault("data", repr(redacted)[:200], allowed)]) from error
 
 
 def _find_files(urls: Sequence[str]) -> tuple[list[str], list[File]]:
     """Return the URLs of Zarr stores, or else the files, that URLs name."""
-    stores = {url: zarr.find_stores(url) for url in urls}
-    others = [url for url in urls if not stores[url]]
-    found = list(dict.fromkeys(store for each in stores.values() for store in each))
-    if found and others:
-        asked = f"{redact_url(found[0])!r}, which is Zarr, and {redact_url(others[0])!r}"
-        raise RequestError([Fault("urls", asked, "data of one format")])
-    return found, listing.find_files(others) if others else []
+    stores_by_url = {url: zarr.find_stores(url) for url in urls}
+    others = [url for url in urls if not stores_by_url[url]]
+    stores = list(dict.fromkeys(store for each in stores_by_url.values() for store in each))
+    if stores and others:
+        value = f"{redact_url(stores[0])!r}, which is Zarr, and {redact_url(others[0])!r}"
+        raise RequestError([Fault("urls", value, "data of one format")])
+    return stores, listing.find_files(others) if others else []
 
 
 def _measure_collection(data: Any) -> DataSize:
     """Measure a collection; its package is already imported, since the object exists."""
     check_index(data, "data")
-    for package, kind, size in _COLLECTIONS:
+    for package, kind, measure_size in _COLLECTIONS:
         module = sys.modules.get(package)
         if module is not None and isinstance(data, getattr(module, kind)):
-            found = size(data)
-            return DataSize(max(1, found), f"{kind} of {package}, {format_bytes(found)}")
+            size = measure_size(data)
+            return DataSize(max(1, size), f"{kind} of {package}, {format_bytes(size)}")
     raise _data_error(data)
 
 

@@ -35,9 +35,9 @@ def draw(options: Sequence[PoolOption], memory_gb: float, ax: Axes | None = None
     options = sorted(options, key=lambda option: listing_order(option.pool))
     size = (8, 0.45 * len(options) + 1.2)
     axes = ax or pyplot.subplots(figsize=size, layout="constrained")[1]
-    given = [bytes_to_gb(option.total_ram) for option in options]
+    memory = [bytes_to_gb(option.total_ram) for option in options]
     colors = [CHOSEN if option.pool == recommended else OTHER for option in options]
-    bars = axes.barh([option.pool.name for option in options], given, color=colors)
+    bars = axes.barh([option.pool.name for option in options], memory, color=colors)
     axes.bar_label(bars, [plural(option.nodes, "node") for option in options], padding=3)
     axes.axvline(memory_gb, color=NEEDED, linewidth=1.5)
     axes.annotate(
@@ -48,7 +48,7 @@ def draw(options: Sequence[PoolOption], memory_gb: float, ax: Axes | None = None
         textcoords="offset points",
         color=NEEDED,
     )
-    axes.set_xlim(0, max([*given, memory_gb]) * 1.15)
+    axes.set_xlim(0, max([*memory, memory_gb]) * 1.15)
     axes.set_xlabel("memory given (GB)")
     axes.spines[["top", "right"]].set_visible(False)
     axes.invert_yaxis()

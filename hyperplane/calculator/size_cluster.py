@@ -80,7 +80,7 @@ def size_cluster(
     >>> size_cluster("100GB", "groupby", tasks="heavy", basis="nominal").nodes
     25
     """
-    found = [
+    faults = [
         Fault(name, repr(value)[:80], " or ".join(repr(choice) for choice in allowed))
         for name, value, allowed in (
             ("tasks", tasks, ("light", "heavy")),
@@ -92,7 +92,7 @@ def size_cluster(
     ]
     count = whole_number(pieces)
     if pieces is not None and (count is None or not 1 <= count <= _MAXIMUM):
-        found.append(
+        faults.append(
             Fault(
                 "pieces", repr(pieces)[:80], f"a whole number of at least 1{_describe_limit(count)}"
             )
@@ -103,17 +103,17 @@ def size_cluster(
     try:
         rules.weight(operation)
     except RequestError as error:
-        found += error.faults
+        faults += error.faults
     try:
         chosen = config.get_pool(pool) if pool is not None else None
     except RequestError as error:
-        found += error.faults
+        faults += error.faults
     try:
         measured = measure(data)
     except RequestError as error:
-        found += error.faults
-    if found:
-        raise RequestError(found)
+        faults += error.faults
+    if faults:
+        raise RequestError(faults)
     question = SizingQuestion(measured.size, operation, tasks, basis, chosen, moves_data, count)
     return SizingAdvice(question, apply_rules(question, rules, config.pools()), measured)
 
@@ -144,9 +144,9 @@ def fit_workers(
     Raises
     ------
     UnknownPool
-        When there is no such pool.
+        If there is no such pool.
     DoesNotFit
-        When the fixed values exceed a node of the pool.
+        If the fixed values exceed a node of the pool.
 
     Notes
     -----
@@ -184,9 +184,9 @@ def closest_pool(cores: float, ram_gb: float, ngpus: int = 0) -> PoolSpec:
     Raises
     ------
     RequestError
-        When an argument is not a number or is negative.
+        If an argument is not a number or is negative.
     DoesNotFit
-        When no pool is large enough; the error names the largest.
+        If no pool is large enough; the error names the largest.
 
     Examples
     --------

@@ -118,8 +118,8 @@ def stop(
     running = _read_records()
     with stating_outcome("nothing was stopped"):
         if (name is None) != all_clusters:
-            given = "nothing" if name is None else f"{name!r} and --all"
-            raise RequestError([Fault("name", given, "either the name of a cluster or --all")])
+            value = "nothing" if name is None else f"{name!r} and --all"
+            raise RequestError([Fault("name", value, "either the name of a cluster or --all")])
         chosen = running if name is None else [_find_record(name, running)]
     still_running = []
     for record in chosen:

@@ -60,10 +60,10 @@ def check_versions() -> Iterator[CheckResult]:
 def _read_requirements() -> dict[str, Requirement]:
     """Return the requirements without extras, by name; none if hyperplane is not installed."""
     with suppress(metadata.PackageNotFoundError):
-        found = [Requirement(line) for line in metadata.requires("hyperplane") or ()]
+        requirements = [Requirement(line) for line in metadata.requires("hyperplane") or ()]
         return {
             requirement.name: requirement
-            for requirement in found
+            for requirement in requirements
             if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
         }
     return {}
@@ -141,8 +141,9 @@ def check_engines() -> Iterator[CheckResult]:
 def _find_missing_settings(engine: Engine) -> str:
     """Return the missing settings that every plan for an engine needs."""
     settings = config.engine_settings(engine.name, engine.settings)
-    found = engine.faults(ClusterRequest(num_workers=1, nprocs=1), settings)
-    return "; ".join(str(fault) for fault in found if fault.where.startswith("hyperplane.engines."))
+    faults = engine.faults(ClusterRequest(num_workers=1, nprocs=1), settings)
+    missing = [fault for fault in faults if fault.where.startswith("hyperplane.engines.")]
+    return "; ".join(map(str, missing))
 
 
 def check_configuration() -> Iterator[CheckResult]:
@@ -169,12 +170,12 @@ def check_clusters() -> Iterator[CheckResult]:
         before = []
         for folder in record_folders():
             before += find_in(folder, "*.json")
-        found = records.read_all()
+        running = records.read_all()
     except OSError as error:
         yield CheckResult("clusters", "wrong", f"the list of clusters cannot be read: {error}")
         return
-    names = ", ".join(record.name for record in found)
-    yield CheckResult("clusters", "ok", f"running: {names}" if found else "no cluster is running")
+    names = ", ".join(record.name for record in running)
+    yield CheckResult("clusters", "ok", f"running: {names}" if running else "no cluster is running")
     dead = sum(not file.exists() for file in before)
     if dead:
         text = f"removed the record and the folder of {plural(dead, 'cluster')} that died"

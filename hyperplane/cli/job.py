@@ -151,13 +151,14 @@ def submit(
                 f"nothing submitted: job {earlier[0].id} of schedule {schedule} is unfinished"
             )
         return
-    sent = job_control.submit_job(job, warn=False, runner_options=options)  # warned already
+    # warn=False, because build_job has printed the warnings.
+    submitted = job_control.submit_job(job, warn=False, runner_options=options)
     if as_json and not wait:
-        write_json({"id": sent.id, "run_id": sent.run_id})
+        write_json({"id": submitted.id, "run_id": submitted.run_id})
     elif not as_json:
-        typer.echo(f"job  {sent.id}\nrun  {sent.run_id}")
+        typer.echo(f"job  {submitted.id}\nrun  {submitted.run_id}")
     if wait:
-        _watch(store, [sent.id], as_json)
+        _watch(store, [submitted.id], as_json)
 
 
 app.command("list")(job_inspect.list_jobs)
@@ -170,8 +171,8 @@ def watch(ids: IdsArgument, as_json: JsonOption = False) -> None:
     Exit code: that of the first job that is not done.
     """
     store = open_store()
-    found = list(dict.fromkeys(store.get(id_).id for id_ in ids))
-    _watch(store, found, as_json)
+    full_ids = list(dict.fromkeys(store.get(id_).id for id_ in ids))
+    _watch(store, full_ids, as_json)
 
 
 app.command()(job_inspect.logs)
@@ -181,8 +182,8 @@ app.command()(job_inspect.logs)
 def cancel(ids: IdsArgument, as_json: JsonOption = False) -> None:
     """Cancel jobs: end all processes of their steps."""
     store = open_store()
-    found = list({job.id: job for job in map(store.get, ids)}.values())
-    cancelled = [job_control.cancel(job.id, by="with hyperplane job cancel") for job in found]
+    full_ids = list(dict.fromkeys(store.get(id_).id for id_ in ids))
+    cancelled = [job_control.cancel(id_, by="with hyperplane job cancel") for id_ in full_ids]
     if as_json:
         write_json([
             {"id": job.id, "status": job.status if job.processed else "cancelled"}
@@ -197,14 +198,14 @@ def cancel(ids: IdsArgument, as_json: JsonOption = False) -> None:
 @app.command()
 def resume(id_: IdArgument, wait: WaitOption = False, as_json: JsonOption = False) -> None:
     """Continue a job that has ended; finished steps do not run again."""
-    sent = job_control.resume(id_)
+    submitted = job_control.resume(id_)
     if as_json and not wait:
-        write_json({"id": sent.id, "run_id": sent.run_id})
+        write_json({"id": submitted.id, "run_id": submitted.run_id})
     elif not as_json:
-        typer.echo(f"job  {sent.id}\nrun  {sent.run_id}")
+        typer.echo(f"job  {submitted.id}\nrun  {submitted.run_id}")
     if wait:
         store = open_store()
-        _watch(store, [sent.id], as_json)
+        _watch(store, [submitted.id], as_json)
 
 
 app.command()(job_render.render)

@@ -56,7 +56,7 @@ async def run_in_foreground(
     except OSError as error:
         raise folder_error(job, error) from error
     try:
-        # A supervisor reads it to continue the job if this process is killed.
+        # If this process is killed, a supervisor continues the job with the snapshot.
         save_snapshot(
             job,
             submission.environment,
@@ -81,7 +81,7 @@ async def run_in_foreground(
         with Screen(store, [job.id], quiet=quiet) as screen:
             while True:
                 try:
-                    (now,), pause = screen.refresh()
+                    (current,), pause = screen.refresh()
                 except OSError:
                     screen.detach()
                     canceller.cancel("when its terminal or pipe was gone")
@@ -89,19 +89,19 @@ async def run_in_foreground(
                 except JobStoreError as error:  # a database may be unavailable for a while
                     if not error.passing:
                         raise
-                    now, pause = job, _STORE_RETRY_INTERVAL
-                if supervision.done() and now.processed:
+                    current, pause = job, _STORE_RETRY_INTERVAL
+                if supervision.done() and current.processed:
                     break
                 await asyncio.wait({supervision}, timeout=pause)
                 if supervision.done():
                     supervision.result()
                     if supervisor.write_error is not None:
-                        now = _report_unwritten(now, supervisor.write_error)
+                        current = _report_unwritten(current, supervisor.write_error)
                         break
     finally:
         for number in _BY_SIGNAL:
             loop.remove_signal_handler(number)
-    return now
+    return current
 
 
 def _report_unwritten(job: Job, error: BaseException) -> Job:
@@ -170,8 +170,8 @@ def watch_until_end(store: JobStore, ids: Sequence[str], *, quiet: bool) -> list
             screen.detach()
             raise typer.Exit(INTERRUPTED) from None
         except KeyboardInterrupt:
-            found = store.get_many(ids).values()
-            running = " ".join(job.id[:8] for job in found if not job.processed)
+            jobs = list(store.get_many(ids).values())
+            running = " ".join(job.id[:8] for job in jobs if not job.processed)
             typer.echo(f"\nno longer watching; still running: {running}", err=True)
             raise typer.Exit(INTERRUPTED) from None
     return jobs

@@ -41,11 +41,11 @@ def list_jobs(
     as_json: JsonOption = False,
 ) -> None:
     """Show jobs, the newest first."""
-    found = job_list.list_jobs(status, limit=limit)
+    jobs = job_list.list_jobs(status, limit=limit)
     if as_json:
-        write_json([job.as_dict() for job in found])
-    elif found:
-        _show(found)
+        write_json([job.as_dict() for job in jobs])
+    elif jobs:
+        _show(jobs)
     else:
         typer.echo("no job has this status" if status else "no job has been submitted")
 
@@ -53,21 +53,21 @@ def list_jobs(
 def _show(jobs: Sequence[Job]) -> None:
     # Names and reasons are shortened to the width of the terminal; IDs, statuses and times are
     # not. Narrow terminals do not show the pipeline.
-    left = max(0, Console().width - _FIXED_WIDTH)
+    remaining = max(0, Console().width - _FIXED_WIDTH)
     texts = {
         "name": [job.name for job in jobs],
         "pipeline": [to_plain_line(job.pipeline_name) for job in jobs],
     }
-    if left < 3 * 8:
+    if remaining < 3 * 8:
         del texts["pipeline"]
-    most = max(8, min(32, left // (len(texts) + 1)))
+    max_width = max(8, min(32, remaining // (len(texts) + 1)))
     table = new_table(["id", *texts, "status", "submitted", "reason"], ["took"])
     for column in table.columns:
         column.no_wrap, column.overflow = True, "ellipsis"
     for number, values in enumerate(texts.values(), start=1):
-        width = min(most, max(8, *map(len, values)))
-        table.columns[number].max_width, left = width, left - width
-    table.columns[-2].max_width = max(8, left)
+        width = min(max_width, max(8, *map(len, values)))
+        table.columns[number].max_width, remaining = width, remaining - width
+    table.columns[-2].max_width = max(8, remaining)
     now = time.time()
     for job, *named in zip(jobs, *texts.values(), strict=True):
         took = format_duration((job.ended or now) - job.started) if job.started else ""
@@ -109,13 +109,13 @@ def logs(
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         return
-    found = selection.select(store.attempts(job.id))
-    if not found:
+    attempts = selection.select(store.attempts(job.id))
+    if not attempts:
         raise JobError(job.id, f"there is no log of {selection}")
     # Only the latest attempt counts: a failed chunk may have succeeded since.
-    latest = {(entry.step, entry.chunk): entry for entry in found}
+    latest = {(entry.step, entry.chunk): entry for entry in attempts}
     failed = [entry for entry in latest.values() if entry.status not in (DONE, IN_PROGRESS)]
-    shown = (failed or found)[-1]
+    shown = (failed or attempts)[-1]
     _write_end(job.folder_path / shown.log, lines)
 
 
@@ -135,12 +135,12 @@ class _AttemptFilter:
     def select(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """Return the selected attempts that have a log."""
         return [
-            one
-            for one in attempts
-            if one.log
-            and self.step in (None, one.step)
-            and self.chunk in (None, one.chunk)
-            and self.attempt in (None, one.number)
+            attempt
+            for attempt in attempts
+            if attempt.log
+            and self.step in (None, attempt.step)
+            and self.chunk in (None, attempt.chunk)
+            and self.attempt in (None, attempt.number)
         ]
 
     def __str__(self) -> str:
@@ -157,7 +157,8 @@ def _follow(store: JobStore, job: Job, selection: _AttemptFilter, lines: int | N
         if time.monotonic() - checked > 5:
             ensure_supervisor(store)
             checked = time.monotonic()
-        ended = store.get(job.id).processed  # read before the logs, which are complete then
+        # Read before the logs: if the job has ended, they are complete.
+        ended = store.get(job.id).processed
         for attempt in selection.select(store.attempts(job.id)):
             file = job.folder_path / attempt.log
             if attempt.log not in offsets:

@@ -59,8 +59,8 @@ class Screen:
             If the terminal or pipe was closed.
         """
         began = time.monotonic()
-        found = self.store.get_many(self.ids)
-        jobs = [found[id_] for id_ in self.ids]
+        jobs_by_id = self.store.get_many(self.ids)
+        jobs = [jobs_by_id[id_] for id_ in self.ids]
         if not self.quiet:
             self._show(jobs)
         return jobs, max(POLL_INTERVAL, 5 * (time.monotonic() - began))

@@ -123,17 +123,17 @@ def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _arguments(options: dict[str, Any]) -> dict[str, Any]:
     """Return the given options as arguments of ``plan_cluster``."""
-    given = {name: value for name, value in options.items() if value not in (None, [])}
+    arguments = {name: value for name, value in options.items() if value not in (None, [])}
     thresholds = {
-        name.removeprefix(_MEMORY): _parse_threshold(given.pop(name))
+        name.removeprefix(_MEMORY): _parse_threshold(arguments.pop(name))
         for name in options
-        if name.startswith(_MEMORY) and name in given
+        if name.startswith(_MEMORY) and name in arguments
     }
-    if "engine_options" in given:
-        given["engine_options"] = parse_settings(given["engine_options"], "engine_options")
+    if "engine_options" in arguments:
+        arguments["engine_options"] = parse_settings(arguments["engine_options"], "engine_options")
     if thresholds:
-        given["memory"] = {**config.memory_policy().to_dict(), **thresholds}
-    return given
+        arguments["memory"] = {**config.memory_policy().to_dict(), **thresholds}
+    return arguments
 
 
 def parse_settings(texts: Iterable[str], where: str) -> dict[str, object]:

@@ -40,7 +40,7 @@ def clean(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove leftovers of killed and failed saves; finish a published save."""
+    """Remove leftovers of killed and failed saves; complete a commit that was interrupted."""
     options = _parse_options(option or [])
     reports = [
         hyperplane.storage.clean(

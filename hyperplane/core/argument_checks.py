@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from hyperplane.core.errors import Fault
 
 
-def find_flag_faults(**given: object) -> list[Fault]:
+def find_flag_faults(**flags: object) -> list[Fault]:
     """Return a fault for each argument that is neither True nor False.
 
-    The string ``"no"``, for example, would be true.
+    Without this check the string ``"no"`` would count as true.
 
     Examples
     --------
@@ -19,7 +19,7 @@ def find_flag_faults(**given: object) -> list[Fault]:
     """
     return [
         Fault(where, repr(value)[:80], "True or False")
-        for where, value in given.items()
+        for where, value in flags.items()
         if not isinstance(value, bool)
     ]
 

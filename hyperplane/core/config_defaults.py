@@ -64,9 +64,9 @@ def register() -> None:
 
 def _load_dask_defaults() -> Iterator[dict[str, Any]]:
     for package, name in _DASK_PACKAGES.items():
-        found = None if package in sys.modules else importlib.util.find_spec(package)
-        if found is not None and found.origin is not None:
-            file = Path(found.origin).with_name(name)
+        spec = None if package in sys.modules else importlib.util.find_spec(package)
+        if spec is not None and spec.origin is not None:
+            file = Path(spec.origin).with_name(name)
             if file.is_file():
                 yield _load(file)
 

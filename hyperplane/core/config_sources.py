@@ -42,12 +42,12 @@ def source_of(path: str) -> str:
 
 def _iterate_sources(parts: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield name and content of each configuration source, highest precedence first."""
-    own = "DASK_" + "__".join(parts).upper() + "__"
+    variable = "DASK_" + "__".join(parts).upper() + "__"
     variables = [
         name
         for name in sorted(os.environ)
         if name.startswith("DASK_")
-        and (own.startswith(f"{name.upper()}__") or name.upper().startswith(own))
+        and (variable.startswith(f"{name.upper()}__") or name.upper().startswith(variable))
     ]
     yield f"{SET_BY_VARIABLE} {', '.join(variables)}", dask.config.collect_env()
     paths = tuple(map(str, dask.config.paths))
@@ -100,6 +100,6 @@ def get_nested(content: object, parts: list[str]) -> Any:
 
 def with_underscores(section: Mapping[Any, Any], deep: bool = True) -> dict[str, Any]:
     """Replace ``-`` by ``_`` in the keys of a section; Dask treats both as equal."""
-    found = {str(key).replace("-", "_"): value for key, value in section.items()}
-    inner = {key: value for key, value in found.items() if deep and isinstance(value, Mapping)}
-    return {**found, **{key: with_underscores(value) for key, value in inner.items()}}
+    renamed = {str(key).replace("-", "_"): value for key, value in section.items()}
+    nested = {key: value for key, value in renamed.items() if deep and isinstance(value, Mapping)}
+    return {**renamed, **{key: with_underscores(value) for key, value in nested.items()}}

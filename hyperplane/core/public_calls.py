@@ -80,20 +80,20 @@ def _wrap(target: Any, outcome: str) -> Any:
     if not isinstance(target, type):
         return _wrap_function(target, target.__qualname__, outcome)
     # Named tuples receive their arguments in __new__, dataclasses in __init__.
-    maker = "__new__" if issubclass(target, tuple) else "__init__"
-    setattr(target, maker, _wrap_function(getattr(target, maker), target.__name__, outcome))
+    method = "__new__" if issubclass(target, tuple) else "__init__"
+    setattr(target, method, _wrap_function(getattr(target, method), target.__name__, outcome))
     return target
 
 
 def _wrap_function(function: Function, title: str, outcome: str) -> Function:
     parameters = inspect.signature(function).parameters.values()
-    takes_others = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    has_var_keyword = any(each.kind is each.VAR_KEYWORD for each in parameters)
     names = {each.name for each in parameters if each.kind in _NAMED}
     shown = [each.name for each in parameters if each.name in names - {"self", "cls", "_cls"}]
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if not takes_others and not kwargs.keys() <= names:
+        if not has_var_keyword and not kwargs.keys() <= names:
             unknown = {name: kwargs[name] for name in kwargs if name not in names}
             check_names(unknown, shown, title, outcome)
         if not outcome:
@@ -105,13 +105,13 @@ def _wrap_function(function: Function, title: str, outcome: str) -> Function:
 
 
 def check_names(
-    given: Mapping[str, Any], known: Iterable[str], function: str, outcome: str = ""
+    arguments: Mapping[str, Any], known: Iterable[str], function: str, outcome: str = ""
 ) -> None:
     """Raise :class:`UnknownArgument` for all names that are not arguments of a function."""
     names = list(known)
     faults = [
         unknown_name(name, value, names, function)
-        for name, value in given.items()
+        for name, value in arguments.items()
         if name not in names
     ]
     if faults:
@@ -124,8 +124,8 @@ def unknown_name(
 ) -> UnknownName:
     """Return the fault of an unknown argument; ``near`` overrides the names that are proposed."""
     names = list(known)
-    found = list(near) or nearest(name, names)
-    advice = f"did you mean {' or '.join(found)}?" if found else ""
+    proposed = list(near) or nearest(name, names)
+    advice = f"did you mean {' or '.join(proposed)}?" if proposed else ""
     allowed = f"one of {', '.join(names)}" if names else "no argument"
     return UnknownName(
         name[:_MAX_NAME_LENGTH], _format_value(name, value), allowed, advice, function=function
@@ -144,15 +144,17 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     """
     if len(name) > _MAX_NAME_LENGTH:
         return []
-    names = {one.lower(): one for one in known}
+    by_lower_case = {candidate.lower(): candidate for candidate in known}
     low = name.lower()
-    equivalents = [one for one in _EQUIVALENTS.get(low, ()) if one in names]
+    equivalents = [other for other in _EQUIVALENTS.get(low, ()) if other in by_lower_case]
     if equivalents:
         return equivalents
-    found = difflib.get_close_matches(low, names, n=2, cutoff=0.6)
-    if not found and len(low) > 2:
-        found = [one for one in names if one.startswith(low) or low in one.split("_")][:2]
-    return [names[one] for one in found]
+    matches = difflib.get_close_matches(low, by_lower_case, n=2, cutoff=0.6)
+    if not matches and len(low) > 2:
+        matches = [
+            other for other in by_lower_case if other.startswith(low) or low in other.split("_")
+        ][:2]
+    return [by_lower_case[match] for match in matches]
 
 
 def _format_value(name: str, value: object) -> str:

@@ -56,10 +56,10 @@ def faults_from_validation(error: ValidationError, prefix: str = "") -> list[Fau
         names = [str(part) for part in entry["loc"] if not _is_union_branch(part)]
         path = ".".join(part for part in (prefix, *names) if part)
         allowed = _describe_allowed(entry)
-        asked = "nothing" if entry["type"] == "missing" else _shorten(entry["input"])
+        value = "nothing" if entry["type"] == "missing" else _shorten(entry["input"])
         if path in faults:
             allowed = f"{faults[path].allowed}, or {allowed}"
-        faults[path] = Fault(path, asked, allowed)
+        faults[path] = Fault(path, value, allowed)
     return [
         fault
         for path, fault in faults.items()

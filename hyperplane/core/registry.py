@@ -68,7 +68,8 @@ class Registry(Generic[Registered]):
         for point in self._entry_points():
             if point.name == name:
                 return self._load_entry_point(point)
-        near = [one for one in difflib.get_close_matches(name, self._allowed(), n=2) if one != name]
+        matches = difflib.get_close_matches(name, self._allowed(), n=2)
+        near = [match for match in matches if match != name]
         advice = f"did you mean {' or '.join(near)}?" if near else ""
         allowed = "one of " + ", ".join(self._allowed())
         raise RequestError([Fault(self.argument, repr(name)[:80], allowed, advice)])
@@ -86,13 +87,13 @@ class Registry(Generic[Registered]):
         except (Exception, SystemExit) as error:  # code of another package
             package = point.dist.name if point.dist else "another package"
             reason = str(error) or type(error).__name__
-            wrong = f"{point.value} of {package} cannot be imported: {reason}"
-            raise RequestError([Fault(self.argument, "", wrong)]) from error
+            problem = f"{point.value} of {package} cannot be imported: {reason}"
+            raise RequestError([Fault(self.argument, "", problem)]) from error
         if not isinstance(loaded, type):
-            wrong = f"{point.value} is not a class"
-            raise RequestError([Fault(self.argument, "", wrong)])
-        found: type[Registered] = loaded
-        return found
+            problem = f"{point.value} is not a class"
+            raise RequestError([Fault(self.argument, "", problem)])
+        registered: type[Registered] = loaded
+        return registered
 
 
 def _import_class(target: str) -> Any:

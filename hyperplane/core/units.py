@@ -69,7 +69,7 @@ def parse_bytes(text: str) -> int:
     Raises
     ------
     ValueError
-        When the text is not a memory size.
+        If the text is not a memory size.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def format_number(value: float) -> str:
 
 
 def is_boolean(value: object) -> bool:
-    """Return whether a value is a bool of Python or NumPy; ``nprocs=True`` is a likely mistake."""
+    """Return whether a value is a bool of Python or NumPy, which callers refuse as a number."""
     return isinstance(value, bool) or str(getattr(value, "dtype", "")) == "bool"
 
 

@@ -20,7 +20,7 @@ class ResultMismatch(HyperplaneError):
     """The results of the cluster differ from those of pandas."""
 
 
-def compare(found: Results, expected: Results) -> tuple[str, ...]:
+def compare(results: Results, expected: Results) -> tuple[str, ...]:
     """Compare the results of the cluster with those of pandas; return a line for each table.
 
     Raises
@@ -31,35 +31,35 @@ def compare(found: Results, expected: Results) -> tuple[str, ...]:
     differences = [
         difference
         for name in Results._fields
-        if (difference := _difference(name, getattr(found, name), getattr(expected, name)))
+        if (difference := _difference(name, getattr(results, name), getattr(expected, name)))
     ]
     if differences:
         raise ResultMismatch("the cluster and pandas disagree:\n" + "\n".join(differences))
-    days, carriers = found.departures.shape
+    days, carriers = results.departures.shape
     return (
-        f"{plural(len(found.longest), 'longest flight')}: every row and column equal",
+        f"{plural(len(results.longest), 'longest flight')}: every row and column equal",
         f"{days} days x {carriers} carriers of departures: counts equal",
         f"{days} days x {carriers} carriers of mean delay: equal within {RELATIVE:g}",
-        f"{plural(len(found.hours), 'scheduled hour')}: counts equal",
+        f"{plural(len(results.hours), 'scheduled hour')}: counts equal",
     )
 
 
-def _difference(name: str, found: pd.DataFrame, expected: pd.DataFrame) -> str:
+def _difference(name: str, table: pd.DataFrame, expected: pd.DataFrame) -> str:
     """Return a text about the first difference of two tables; empty if they are equal."""
     for labels, ours, theirs in (
-        ("rows", found.index, expected.index),
-        ("columns", found.columns, expected.columns),
+        ("rows", table.index, expected.index),
+        ("columns", table.columns, expected.columns),
     ):
         if list(ours) != list(theirs):
             return f"  {name}: {labels} differ, {len(ours)} on the cluster, {len(theirs)} in pandas"
     compare_columns = _are_close if name == "delays" else _are_equal
-    for column in found.columns:
-        unequal = ~compare_columns(found[column], expected[column])
+    for column in table.columns:
+        unequal = ~compare_columns(table[column], expected[column])
         if unequal.any():
             row = unequal.idxmax()
             return (
                 f"  {name}: {int(unequal.sum())} of {len(unequal)} differ in {column}, first at "
-                f"{row}: {found.at[row, column]!s} on the cluster, {expected.at[row, column]!s} in "
+                f"{row}: {table.at[row, column]!s} on the cluster, {expected.at[row, column]!s} in "
                 "pandas"
             )
     return ""

@@ -135,11 +135,11 @@ def read_with_pandas(url: str) -> pd.DataFrame:
 
     needed, urls = list(COLUMNS), _expand_glob(url)
     if _is_csv(url):
-        return pd.concat([_read_csv(one, usecols=needed) for one in urls], ignore_index=True)
+        return pd.concat([_read_csv(file, usecols=needed) for file in urls], ignore_index=True)
     store, _ = fsspec.url_to_fs(url)
-    paths = [fsspec.url_to_fs(one)[1] for one in urls]
-    one_or_all = paths[0] if len(paths) == 1 else paths  # only a single path may be a folder
-    table = parquet.read_table(one_or_all, columns=needed, filesystem=store)
+    paths = [fsspec.url_to_fs(file)[1] for file in urls]
+    source = paths[0] if len(paths) == 1 else paths  # only a single path may be a folder
+    table = parquet.read_table(source, columns=needed, filesystem=store)
     flights: pd.DataFrame = table.to_pandas().astype(COLUMNS)
     return flights
 
@@ -151,7 +151,7 @@ def _expand_glob(url: str) -> list[str]:
     if not any(mark in url for mark in "*?["):
         return [url]
     store, path = fsspec.url_to_fs(url)
-    files = sorted(found for found in store.glob(path) if store.isfile(found))
+    files = sorted(match for match in store.glob(path) if store.isfile(match))
     if not files:
         raise _data_error(url, "a glob of files, not of folders")
     return [store.unstrip_protocol(file) for file in files]
@@ -174,8 +174,8 @@ def _csv_options(url: str) -> dict[str, None]:
     return {"blocksize": None} if fsspec.utils.infer_compression(url) else {}
 
 
-def _check_columns(url: str, found: Iterable[str]) -> None:
-    missing = [name for name in COLUMNS if name not in set(found)]
+def _check_columns(url: str, columns: Iterable[str]) -> None:
+    missing = [name for name in COLUMNS if name not in set(columns)]
     if missing:
         raise _data_error(url, f"flights; missing columns: {', '.join(missing)}")
 

@@ -187,10 +187,10 @@ def free_memory() -> int:
     return int(psutil.virtual_memory().available)
 
 
-def _check(found: job.Results, source: str) -> tuple[str, ...]:
-    if BYTES_PER_FLIGHT * int(found.hours["flights"].sum()) > free_memory():
+def _check(results: job.Results, source: str) -> tuple[str, ...]:
+    if BYTES_PER_FLIGHT * int(results.hours["flights"].sum()) > free_memory():
         return ()
-    return check.compare(found, job.results_in_pandas(data.read_with_pandas(source)))
+    return check.compare(results, job.results_in_pandas(data.read_with_pandas(source)))
 
 
 def _save(results: job.Results, folder: Path) -> dict[str, Path]:

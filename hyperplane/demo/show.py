@@ -49,7 +49,9 @@ class StepPrinter(StepListener):
     def on_started(self, client: Client) -> None:
         """Print the layout of the cluster."""
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
-        layout = Counter((one["nthreads"], one["memory_limit"], one["host"]) for one in workers)
+        layout = Counter(
+            (worker["nthreads"], worker["memory_limit"], worker["host"]) for worker in workers
+        )
         for (threads, memory, host), count in layout.items():
             self._line(
                 f"ready: {plural(count, 'worker process')} x {plural(threads, 'thread')} x "
@@ -126,7 +128,8 @@ def _daily(results: Results) -> Table:
         table.add_column(str(carrier), justify="right")
     for day in results.departures.index[:DAYS]:
         counts, means = results.departures.loc[day], results.delays.loc[day]
-        table.add_row(f"{day:%Y-%m-%d}", *(f"{counts[one]} {means[one]:+6.1f}" for one in busiest))
+        cells = (f"{counts[carrier]} {means[carrier]:+6.1f}" for carrier in busiest)
+        table.add_row(f"{day:%Y-%m-%d}", *cells)
     return table
 
 

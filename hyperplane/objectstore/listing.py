@@ -140,8 +140,8 @@ def resolve_location(url: str, options: Mapping[str, Any] | None = None) -> Loca
 def _find_all(urls: Any, options: Any, find: _Finder) -> list[Any]:
     """Call ``find`` for all URLs concurrently; return their entries, or raise all faults."""
     if not isinstance(options, Mapping | None):
-        given = f"a {type(options).__name__}"  # its value may be a secret
-        raise RequestError([Fault("storage_options", given, "a mapping for fsspec")])
+        type_name = f"a {type(options).__name__}"  # not its value, which may be a secret
+        raise RequestError([Fault("storage_options", type_name, "a mapping for fsspec")])
     names = [urls] if isinstance(urls, str | os.PathLike) else urls
     if not is_iterable(names) or isinstance(names, Mapping | bytes):
         raise RequestError([_url_fault(urls, _ALLOWED)])
@@ -154,7 +154,7 @@ def _find_all(urls: Any, options: Any, find: _Finder) -> list[Any]:
     stores: dict[Any, Store] = {}
     opened = [(url, _open_location(url, dict(options or {}), stores)) for url in names]
 
-    def find_one(pair: tuple[Any, Location | Fault]) -> _Entries:
+    def find_opened(pair: tuple[Any, Location | Fault]) -> _Entries:
         url, location = pair
         if isinstance(location, Fault):
             return [location]
@@ -164,7 +164,7 @@ def _find_all(urls: Any, options: Any, find: _Finder) -> list[Any]:
         except Exception as error:  # noqa: BLE001 - each file system raises its own
             return [_unreadable_fault(url, error, options)]
 
-    entries = [entry for found in _map_threads(find_one, opened) for entry in found]
+    entries = [entry for listed in _map_threads(find_opened, opened) for entry in listed]
     check(dict.fromkeys(entry for entry in entries if isinstance(entry, Fault)))
     locations = [entry for entry in entries if not isinstance(entry, Fault)]
     return list({(id(location.store), location.path): location for location in locations}.values())
@@ -344,9 +344,10 @@ def _parse_entry(store: Store, entry: Mapping[str, Any]) -> Iterator[File | Fold
 
 
 def _sort_entries(entries: _Entries) -> _Entries:
-    """Return the entries in natural order of their paths, after the faults."""
+    """Return the faults, then the entries in natural order of their paths."""
     return sorted(
-        entries, key=lambda one: [] if isinstance(one, Fault) else natural_sort_key(one.path)
+        entries,
+        key=lambda entry: [] if isinstance(entry, Fault) else natural_sort_key(entry.path),
     )
 
 

@@ -78,7 +78,7 @@ class MultipartUpload:
                     store_files, path, partial(self._send, store_files, path, mode="create")
                 )
         except FileExistsError:
-            # If an answer was lost, this process may have uploaded the file itself.
+            # If a response was lost, this process may have uploaded the file itself.
             if not self.compare(store_files, path)[0]:
                 raise
 

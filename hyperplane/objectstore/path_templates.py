@@ -45,32 +45,32 @@ def fill_template(template: str, idx: int, n: int | None) -> tuple[str, list[Fau
         return "" if value is None else format(value, f"{field[2] or ''}d")
 
     filled = _TOKEN.sub(replace_token, template)
-    given = repr(redact_url(template))[:200]
+    shown = repr(redact_url(template))[:200]
     if used.count("") > 1:
         allowed = "{} once, which is the index of the shard"
-        faults.append(Fault("template", given, allowed, "write {idx} and {n}"))
+        faults.append(Fault("template", shown, allowed, "write {idx} and {n}"))
     if "n" in used and n is None:
         faults.append(Fault("n", "None", "the number of shards, as the template has {n}"))
     if not {"", "idx"}.intersection(used) and n != 1:
         allowed = "a template with {} or {idx}, so that no shard overwrites the file of another"
-        faults.append(Fault("template", given, allowed))
-    return filled, [*faults, *_find_unsafe_path_faults(template, given)]
+        faults.append(Fault("template", shown, allowed))
+    return filled, [*faults, *_find_unsafe_path_faults(template, shown)]
 
 
-def _find_unsafe_path_faults(template: str, given: str) -> list[Fault]:
+def _find_unsafe_path_faults(template: str, shown: str) -> list[Fault]:
     """Return faults for parts of a template that could write a file to an unexpected location."""
     faults = []
     scheme, mark, rest = template.rpartition("://")
     if ".." in re.split(r"[/\\]", rest):
         allowed = "a path without '..', which leads out of its folder"
-        faults.append(Fault("template", given, allowed, "write the folder's own path"))
+        faults.append(Fault("template", shown, allowed, "write the folder's own path"))
     if mark and scheme != "file":
         host = rest.partition("/")[0]
         if not host:
             faults.append(
-                Fault("template", given, f"{scheme}:// with a bucket or host, and a path")
+                Fault("template", shown, f"{scheme}:// with a bucket or host, and a path")
             )
         if "{" in scheme + host:
             allowed = "one bucket or host for all shards"
-            faults.append(Fault("template", given, allowed, "put {idx} into the path after it"))
+            faults.append(Fault("template", shown, allowed, "put {idx} into the path after it"))
     return faults

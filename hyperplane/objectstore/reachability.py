@@ -2,7 +2,7 @@
 
 Client libraries retry a refused connection for 10 to 90 s without a message. So before the
 first request of a process, one connection is opened to the store's server and closed again,
-unless requests go through a proxy. A notice is printed if a response takes longer than
+unless requests go through a proxy. A notice is printed if an answer takes longer than
 :data:`NOTICE_SECONDS`.
 """
 

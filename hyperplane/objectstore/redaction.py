@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _URL = re.compile(r"\w+://\S+")
-#: The beginning of a URL: of the text itself, or of a URL chained to another.
+#: The part of a text up to its first ``://``, or the scheme of a further URL, as in a chain.
 _BEGIN = re.compile(r"(^.*?://|(?:::|\s)[\w+.-]+://)", re.DOTALL)
 #: User, host and port before the first slash, if the password contains no slash.
 _HOST = re.compile(r"(?:[^:@]*@)?(?:\[[^\]@]*\]|[^:@]*)(?::\d+)?")

@@ -82,44 +82,44 @@ def _is_connection_refused(error: BaseException) -> bool:
     """Return whether nothing listens at the server's address, or its host name is unknown."""
     kinds = (ConnectionRefusedError, socket.gaierror)
     return any(
-        isinstance(one, kinds) or type(one).__name__ in _NO_CONNECTION_ERRORS
-        for one in _iterate_causes(error)
+        isinstance(cause, kinds) or type(cause).__name__ in _NO_CONNECTION_ERRORS
+        for cause in _iterate_causes(error)
     )
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return whether an error may not occur at the next attempt."""
+    """Return whether a repeated request may succeed after an error."""
     chain = list(_iterate_causes(error))
     # First the response of the store, which libraries wrap in less specific exceptions.
-    for one in chain:
-        code = _http_status(one)
-        if code in _TRANSIENT_STATUSES or _error_code(one) in _TRANSIENT_CODES:
+    for cause in chain:
+        code = _http_status(cause)
+        if code in _TRANSIENT_STATUSES or _error_code(cause) in _TRANSIENT_CODES:
             return True
         if code is not None and 400 <= code < 500:
             return False
-    for one in chain:
+    for cause in chain:
         if (
-            isinstance(one, (TimeoutError, ConnectionError))
-            or type(one).__name__ in _CONNECTION_ERRORS
+            isinstance(cause, (TimeoutError, ConnectionError))
+            or type(cause).__name__ in _CONNECTION_ERRORS
         ):
             return True
-        if isinstance(one, OSError) and one.errno is not None:
-            return one.errno in _TRANSIENT_ERRNO
+        if isinstance(cause, OSError) and cause.errno is not None:
+            return cause.errno in _TRANSIENT_ERRNO
     return isinstance(error, OSError) and bool(_TRANSIENT_TEXT.search(str(error)))
 
 
 def parse_retry_after(error: BaseException) -> float:
     """Return the seconds of the store's ``Retry-After`` header; 0 if it sent none."""
-    for one in _iterate_causes(error):
-        response = getattr(one, "response", None)
-        headers: Any = getattr(one, "headers", None)
+    for cause in _iterate_causes(error):
+        response = getattr(cause, "response", None)
+        headers: Any = getattr(cause, "headers", None)
         if isinstance(response, dict):
             headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", headers)
         elif response is not None:
             headers = getattr(response, "headers", headers)
         with _ignore_lookup_errors():
-            found = {str(key).lower(): value for key, value in dict(headers or {}).items()}
-            return max(0.0, float(found["retry-after"]))
+            lowered = {str(key).lower(): value for key, value in dict(headers or {}).items()}
+            return max(0.0, float(lowered["retry-after"]))
     return 0.0
 
 
@@ -201,39 +201,39 @@ def _advice(error: BaseException) -> str | None:
         return NO_CONNECTION
     if is_transient(error):
         return "the store kept failing in all attempts; try again later"
-    for one in _iterate_causes(error):
-        code, name = _http_status(one), _error_code(one)
+    for cause in _iterate_causes(error):
+        code, name = _http_status(cause), _error_code(cause)
         if code in (401, 403) or name in ("AccessDenied", "Forbidden", "InvalidAccessKeyId"):
             return "permission denied; check the credentials and their permissions on the bucket"
         if code == 404 or name in ("NoSuchBucket", "NoSuchKey"):
             return "the bucket does not exist; create it, or check its name"
-        if type(one) is OSError and one.errno is None and _FORBIDDEN.search(str(one)):
+        if type(cause) is OSError and cause.errno is None and _FORBIDDEN.search(str(cause)):
             return _ADVICE[errno.EACCES]
-        if isinstance(one, FileNotFoundError):
+        if isinstance(cause, FileNotFoundError):
             return _ADVICE[errno.ENOENT]
-        if isinstance(one, PermissionError):
+        if isinstance(cause, PermissionError):
             return _ADVICE[errno.EACCES]
-        if isinstance(one, OSError):
-            return _ADVICE.get(one.errno or 0, "the operation failed")
+        if isinstance(cause, OSError):
+            return _ADVICE.get(cause.errno or 0, "the operation failed")
     return None
 
 
 def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and its causes or contexts."""
     seen: set[int] = set()
-    one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
-        yield one
-        one = one.__cause__ or one.__context__
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def _http_status(error: BaseException) -> int | None:
     """Return the HTTP status of an error, from the attributes of the various libraries."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
-        found = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-        return int(found) if found is not None else None
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        return int(status) if status is not None else None
     for holder, name in ((error, "status"), (error, "code"), (response, "status_code")):
         with _ignore_lookup_errors():
             return int(getattr(holder, name))

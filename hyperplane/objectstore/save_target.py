@@ -97,23 +97,23 @@ def resolve_target(
         raise RequestError([Fault("url", repr(url)[:80], allowed)])
     text: Any = os.fspath(url)  # may be bytes
     if not isinstance(text, str) or not _is_valid_name(text):
-        wrong = Fault("url", ascii(text)[:80], f"{allowed}, as a string without null bytes")
-        raise RequestError([wrong])
-    given: Any = storage_options  # callers may pass another type
-    if not isinstance(given, Mapping | None):
-        asked = f"a {type(given).__name__}"  # its value may be a secret
-        raise RequestError([Fault("storage_options", asked, "a mapping for fsspec")])
-    options = {**(given or {}), **(extra_options or {})}
+        fault = Fault("url", ascii(text)[:80], f"{allowed}, as a string without null bytes")
+        raise RequestError([fault])
+    store_options: Any = storage_options  # callers may pass another type
+    if not isinstance(store_options, Mapping | None):
+        type_name = f"a {type(store_options).__name__}"  # not its value, which may be a secret
+        raise RequestError([Fault("storage_options", type_name, "a mapping for fsspec")])
+    options = {**(store_options or {}), **(extra_options or {})}
     if options.get("asynchronous"):
-        wrong = Fault(
+        fault = Fault(
             "asynchronous", "True", "False", "omit it; all file systems are used synchronously"
         )
-        raise RequestError([wrong])
+        raise RequestError([fault])
     if "::" in text:
         # fsspec takes :: for a chain of URLs even in a local path.
         advice = "use the URL of the store itself; names must not contain ::"
-        wrong = Fault("url", repr(redact_url(text)), f"{allowed}, without ::", advice)
-        raise RequestError([wrong])
+        fault = Fault("url", repr(redact_url(text)), f"{allowed}, without ::", advice)
+        raise RequestError([fault])
     try:
         with monitor_open(text, options):
             system, path = fsspec.url_to_fs(text, **options)
@@ -122,12 +122,12 @@ def resolve_target(
             redact_url(text), f"{NO_CONNECTION} ({describe_error(error, options, text)})"
         ) from error
     except Exception as error:  # each file system raises its own exceptions
-        wrong = Fault(
+        fault = Fault(
             "url",
             repr(redact_url(text)),
             f"a URL that fsspec can open ({describe_error(error, options, text)})",
         )
-        raise RequestError([wrong]) from error
+        raise RequestError([fault]) from error
     path = path.rstrip("/")
     if isinstance(system, LocalFileSystem):
         store = Store("file", "file:///", options)
@@ -136,8 +136,8 @@ def resolve_target(
             path = os.path.realpath(path) if Path(path).is_symlink() else path
             Path(path).exists()
         except OSError as error:  # the name is too long, or a folder is not accessible
-            wrong = Fault("url", repr(redact_url(text))[:80], f"{allowed} ({error.strerror})")
-            raise RequestError([wrong]) from error
+            fault = Fault("url", repr(redact_url(text))[:80], f"{allowed} ({error.strerror})")
+            raise RequestError([fault]) from error
     else:
         protocol = system.protocol if isinstance(system.protocol, str) else system.protocol[0]
         store = Store(protocol, text, options)
@@ -152,7 +152,7 @@ def resolve_target(
 def _is_valid_name(text: str) -> bool:
     """Return whether a text can be a file name: without null and unpaired high surrogates."""
     # Python represents undecodable bytes of file names as low surrogates, so these are valid.
-    return "\0" not in text and not any("\ud800" <= one <= "\udbff" for one in text)
+    return "\0" not in text and not any("\ud800" <= char <= "\udbff" for char in text)
 
 
 def location_faults(target: Target) -> list[Fault]:
@@ -251,7 +251,7 @@ def _system_class(url: Any) -> Any:
 def _option_names(system: Any) -> set[str]:
     """Return the names of the options of a file system class and its parents."""
     classes = getattr(system, "__mro__", ())
-    constructors = [vars(one)["__init__"] for one in classes if "__init__" in vars(one)]
+    constructors = [vars(base)["__init__"] for base in classes if "__init__" in vars(base)]
     with contextlib.suppress(ValueError):  # constructors written in C have no signature
         return {
             name

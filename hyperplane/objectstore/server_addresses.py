@@ -88,15 +88,15 @@ def _endpoint_url(store: Store, url: str) -> str | None:
     system = store.system
     if store.protocol in _AMAZON:
         client = getattr(system, "client_kwargs", None) or {}
-        url_of_server: Any = getattr(system, "endpoint_url", None) or client.get("endpoint_url")
+        server_url: Any = getattr(system, "endpoint_url", None) or client.get("endpoint_url")
     elif store.protocol in _GOOGLE:
-        url_of_server = getattr(system, "base", None)
+        server_url = getattr(system, "base", None)
     elif store.protocol in _AZURE:
         service = getattr(system, "service_client", None)
-        url_of_server = getattr(service, "url", None) or getattr(system, "account_url", None)
+        server_url = getattr(service, "url", None) or getattr(system, "account_url", None)
     else:
         return None
-    return url_of_server if isinstance(url_of_server, str) and url_of_server else None
+    return server_url if isinstance(server_url, str) and server_url else None
 
 
 def is_rerouted(system: Any, options: Mapping[str, Any]) -> bool:
@@ -106,9 +106,9 @@ def is_rerouted(system: Any, options: Mapping[str, Any]) -> bool:
         item = pending.pop()
         if isinstance(item, Mapping):
             if any(
-                mark in str(name) and value
+                option in str(name) and value
                 for name, value in item.items()
-                for mark in _REROUTING_OPTIONS
+                for option in _REROUTING_OPTIONS
             ):
                 return True
             pending.extend(item.values())

@@ -73,9 +73,9 @@ def propose_worker(
     Raises
     ------
     RequestError
-        When a value is invalid.
+        If a value is invalid.
     DoesNotFit
-        When the values exceed a node of the pool.
+        If the values exceed a node of the pool.
     """
     processes, threads = whole_number(nprocs), whole_number(nthreads)
     faults = [
@@ -169,7 +169,7 @@ def smallest_pool(pools: Iterable[PoolSpec], cores: float, ram: int, gpus: int =
     Raises
     ------
     DoesNotFit
-        When no pool is large enough, with the largest one.
+        If no pool is large enough, with the largest one.
     """
     ordered = sorted(pools, key=lambda pool: (not gpus and pool.gpus, pool.cores, pool.ram_gb))
     slack = max(1, ram // 10**9)  # bytes of rounding, as in fits()

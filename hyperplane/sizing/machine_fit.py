@@ -79,7 +79,7 @@ def fit_machine(
         if ram_given and not {"nprocs", "nthreads"} & set(explicit):
             nthreads = min(machine.cores, threads) // nprocs
     share = free // nprocs
-    given = WorkerSpec(
+    layout = WorkerSpec(
         nprocs=nprocs,
         nthreads=nthreads,
         ram_per_proc=min(share, asked.ram_per_proc) if ram_given else share,
@@ -88,13 +88,13 @@ def fit_machine(
     )
     note = (
         f"asked {plural(nodes, 'node')} x {asked} ({plural(threads, 'thread')}, "
-        f"{format_bytes(ram)}); this machine gives {given} "
+        f"{format_bytes(ram)}); this machine gives {layout} "
         f"({plural(machine.cores, 'core')}, {bytes_to_gb(machine.ram):.1f} GB free less a reserve"
         f"{_describe_open_clusters(machine)})"
     )
-    if share > given.ram_per_proc:
+    if share > layout.ram_per_proc:
         note += "; without ram_gb_per_proc each process would have more memory"
-    return MachineFit(given, 1, note)
+    return MachineFit(layout, 1, note)
 
 
 def _describe_open_clusters(machine: MachineCapacity) -> str:

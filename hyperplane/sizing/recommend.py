@@ -220,35 +220,35 @@ def _explain_nodes(option: PoolOption, memory: int, basis: Basis) -> str:
 
 
 def _find_warnings(data: int, memory: int, best: PoolOption, pieces: int) -> list[str]:
-    found = []
+    warnings = []
     if pieces > 1:
-        found.append(
+        warnings.append(
             f"split: run {pieces} jobs of {format_bytes(data)} (chunk_id 0 to {pieces - 1}), each "
             f"on {plural(best.nodes, 'node')} of {best.pool.name}; all at once they take "
             f"{plural(pieces * best.nodes, 'node')}"
         )
     if best.total_ram < memory:
-        found.append(
+        warnings.append(
             f"nominal basis: the nodes have {format_bytes(best.total_ram)} of the "
             f"{format_bytes(memory)} needed"
         )
-    return found
+    return warnings
 
 
 def _find_comfortable_size(
     question: SizingQuestion, rules: SizingRules, data: int, memory: int, best: PoolOption
 ) -> ComfortableSize:
     checks, nodes, reasons = rules.checks, best.nodes, []
-    each = best.worker.total_ram
+    node_ram = best.worker.total_ram
     ratio = best.total_ram / data if data else math.inf
     if rules.is_aggregation(question.operation) and ratio < checks.aggregation_ratio:
-        nodes = math.ceil(data * checks.aggregation_ratio / each)
+        nodes = math.ceil(data * checks.aggregation_ratio / node_ram)
         reasons.append(
             f"an aggregation needs {checks.aggregation_ratio:g} times its data in memory, "
             f"{plural(best.nodes, 'node')} have {ratio:.1f} times"
         )
     if (use := memory / best.total_ram) > checks.full_fraction:
-        nodes = max(nodes, math.ceil(memory / (checks.full_fraction * each)))
+        nodes = max(nodes, math.ceil(memory / (checks.full_fraction * node_ram)))
         reasons.append(
             f"workers above {checks.full_fraction:.0%} of their memory may spill or fail, "
             f"{plural(best.nodes, 'node')} would be {use:.0%} full"

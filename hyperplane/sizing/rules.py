@@ -77,19 +77,19 @@ class SizingRules(_Rules):
         Raises
         ------
         RequestError
-            When the operation is unknown, with the nearest names.
+            If the operation is unknown, with the nearest names.
         """
         key = _normalize_operation(operation)
         known: dict[str, Weight] = {
             "light": "light",
             "medium": "medium",
             "heavy": "heavy",
-            **{_normalize_operation(name): weight for name, weight in self.operations.items()},
+            **{_normalize_operation(name): each for name, each in self.operations.items()},
         }
-        found = known.get(key)
-        if found is None:
+        weight = known.get(key)
+        if weight is None:
             raise RequestError([_unknown_operation_fault(operation, key, known)])
-        return found
+        return weight
 
     def is_aggregation(self, operation: str) -> bool:
         """Return whether the rule for aggregations applies to an operation."""
@@ -104,11 +104,11 @@ def _normalize_operation(operation: object) -> str:
     return name.replace("group_by", "groupby")
 
 
-def _unknown_operation_fault(asked: str, key: str, known: dict[str, Any]) -> Fault:
+def _unknown_operation_fault(operation: str, key: str, known: dict[str, Any]) -> Fault:
     near = difflib.get_close_matches(key, known, n=3)
     allowed = "light, medium or heavy, or one of " + ", ".join(
         name for name in known if name not in {"light", "medium", "heavy"}
     )
     return Fault(
-        "operation", repr(asked), allowed, f"did you mean {' or '.join(near)}?" if near else ""
+        "operation", repr(operation), allowed, f"did you mean {' or '.join(near)}?" if near else ""
     )

@@ -20,7 +20,7 @@ class MachineCapacity:
     own : tuple of str
         Names of those that this process has started.
     reserved_ram : int
-        Bytes of memory that the open clusters have reserved for their workers, used or not.
+        Bytes of memory that the open clusters use or have reserved; ``ram`` does not include them.
     """
 
     cores: int

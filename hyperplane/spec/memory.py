@@ -36,7 +36,7 @@ class MemoryPolicy:
     Raises
     ------
     RequestError
-        When a threshold is not in (0, 1] or is lower than the one before it.
+        If a threshold is not in (0, 1] or is lower than the one before it.
 
     Notes
     -----

@@ -132,12 +132,12 @@ class ClusterPlan:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the rows of the printed plan: labels and texts."""
-        asked = plural(self.request.num_workers, "node")
+        requested = plural(self.request.num_workers, "node")
         return [
             ("cluster", self.name),
             ("engine", self.engine),
             ("pool", str(self.pool) if self.pool else "none"),
-            ("asked", f"{asked}, each {self.asked}"),
+            ("asked", f"{requested}, each {self.asked}"),
             ("given", f"{plural(self.nodes, 'node')}, each {self.worker}"),
             (
                 "total",

@@ -170,8 +170,8 @@ class ClusterArguments:
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> Self:
         """Return a copy in which omitted arguments have these values."""
-        given = self.given
-        known = {n: v for n, v in defaults.items() if n in _ARGUMENT_NAMES and n not in given}
+        passed = self.given
+        known = {n: v for n, v in defaults.items() if n in _ARGUMENT_NAMES and n not in passed}
         unknown = {n: v for n, v in defaults.items() if n not in _ARGUMENT_NAMES}
         return replace(self, **known, unknown={**unknown, **self.unknown})
 
@@ -180,7 +180,7 @@ class ClusterArguments:
         return replace(self, **{name: OMITTED for name in self.given if name in names})
 
 
-_ARGUMENT_NAMES = tuple(one.name for one in fields(ClusterArguments) if one.name != "unknown")
+_ARGUMENT_NAMES = tuple(each.name for each in fields(ClusterArguments) if each.name != "unknown")
 
 
 class ClusterRequest(CheckedModel):
@@ -246,11 +246,11 @@ class ClusterRequest(CheckedModel):
         The default of 15 would multiply ``ram_gb_per_proc`` by processes that never run. If
         ``ram_gb_per_proc`` was omitted too, the processes share the memory of the default node.
         """
-        given = self.model_fields_set
-        if not self.ngpus or "nprocs" in given:
+        passed = self.model_fields_set
+        if not self.ngpus or "nprocs" in passed:
             return self
         fields = type(self).model_fields
-        if "ram_gb_per_proc" not in given and self.pool is None:
+        if "ram_gb_per_proc" not in passed and self.pool is None:
             node = fields["nprocs"].default * fields["ram_gb_per_proc"].default
             self._set("ram_gb_per_proc", max(self.ram_gb_per_proc, node / self.ngpus))
         self._set("nprocs", self.ngpus)
@@ -281,8 +281,8 @@ def read_request(
         _unknown_argument(name, value, function, own) for name, value in arguments.unknown.items()
     ]
     if arguments.ram_gb_per_proc is not OMITTED and arguments.ram_gb_proc is not OMITTED:
-        asked = f"{arguments.ram_gb_proc!r} beside ram_gb_per_proc"
-        faults.append(Fault("ram_gb_proc", asked, "one of the two names"))
+        value = f"{arguments.ram_gb_proc!r} beside ram_gb_per_proc"
+        faults.append(Fault("ram_gb_proc", value, "one of the two names"))
         arguments = arguments.without({"ram_gb_proc"})
     faulty: set[str] = set()
     try:

@@ -31,14 +31,14 @@ def _flatten(value: object) -> object:
 
 
 def _flatten_section(section: Mapping[Any, Any], path: str = "") -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
+    settings: list[tuple[str, Any]] = []
     for key, value in section.items():
         dotted = path + str(key).replace("_", "-")
         if isinstance(value, Mapping) and value:
-            found += _flatten_section(value, f"{dotted}.")
+            settings += _flatten_section(value, f"{dotted}.")
         else:
-            found.append((dotted, value))
-    return found
+            settings.append((dotted, value))
+    return settings
 
 
 def _read_variables(value: object) -> object:
@@ -103,7 +103,7 @@ class TuningSection(BaseModel):
         Raises
         ------
         RequestError
-            When there is no such profile, with the nearest names.
+            If there is no such profile, with the nearest names.
         """
         wanted = self.profile if name is None else _normalize_name(name)
         if wanted not in self.profiles:

@@ -45,7 +45,7 @@ class WorkerSpec:
     Raises
     ------
     RequestError
-        When a number is below its minimum.
+        If a number is below its minimum, too large, or not a whole number where one is needed.
 
     Examples
     --------
@@ -91,15 +91,15 @@ class WorkerSpec:
         """Create a layout from the memory of a process in GB (10**9 bytes)."""
         faults = []
         if not (_is_number(ram_gb_per_proc) and 0 < ram_gb_per_proc <= _LARGEST / GB):
-            asked, allowed = repr(ram_gb_per_proc)[:80], f"more than 0, at most {_LARGEST / GB:g}"
-            faults = [Fault("ram_gb_per_proc", asked, allowed)]
+            allowed = f"more than 0, at most {_LARGEST / GB:g}"
+            faults = [Fault("ram_gb_per_proc", repr(ram_gb_per_proc)[:80], allowed)]
         ram = 1 if faults else gb_to_bytes(ram_gb_per_proc)
         try:
-            made = cls(nprocs, nthreads, ram, cores_per_worker, ngpus)
+            worker = cls(nprocs, nthreads, ram, cores_per_worker, ngpus)
         except RequestError as error:
             raise RequestError([*error.faults, *faults]) from None
         check(faults)
-        return made
+        return worker
 
     @property
     def ram_gb_per_proc(self) -> float:

@@ -124,9 +124,9 @@ def _check_unchanged(commits: CommitProtocol, base: PublishedState) -> None:
     Raises
     ------
     OutputConflict
-        If another process has saved meanwhile. Not only the versions are compared: after two
-        saves the file system may reuse the inode by which the versions of a folder differ.
+        If another process has saved meanwhile.
     """
+    # Versions alone do not suffice: after two saves the file system may reuse the inode in them.
     if commits.read_state() != base:
         raise conflict_error(commits.target)
 

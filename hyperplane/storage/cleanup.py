@@ -69,7 +69,7 @@ def clean(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> CleanupReport:
-    """Remove leftovers of killed and failed saves beside an output; finish a published save.
+    """Remove leftovers of killed and failed saves; complete a commit that was interrupted.
 
     Leftovers are never loaded; they only take space.
 
@@ -78,9 +78,9 @@ def clean(
     url : str or path
         The saved output.
     older_than : str or float
-        Age in seconds, or text such as ``"2h"``, from which these files count as leftovers:
-        shards of incomplete runs, temporary files, and all files of saves of other machines and
-        containers. Other files of a save of this machine are leftovers as soon as it has ended.
+        Minimum age, in seconds or as text such as ``"2h"``, of leftovers that may still be in use:
+        shards of incomplete runs, temporary files, and files of saves on other machines and in
+        other containers. Other files of a save on this machine are leftovers once it has ended.
     dry_run : bool
         Whether to report only and remove nothing.
     storage_options : mapping, optional
@@ -182,8 +182,8 @@ def _is_leftover(
     shards = _SHARDS.fullmatch(name)
     if shards:
         run = "" if shards[1] == UNNAMED_RUN else shards[1]
-        ended = state.manifest is not None and state.manifest.details.get("run") == run
-        return ended or all(
+        is_published = state.manifest is not None and state.manifest.details.get("run") == run
+        return is_published or all(
             _is_older(store_files, f"{target.metadata_folder}/{file}", age) for file in files
         )
     commit = _COMMIT.fullmatch(name)

@@ -68,7 +68,7 @@ class ManifestCommit:
         except FileExistsError as error:
             raise conflict_error(self.target) from error
         if self._is_superseded(number):
-            # Later commits had removed the manifest with this number, so that it could be created.
+            # The manifest with this number existed, but later commits have removed it.
             self.store_files.remove([self._commit_path(number)])
             raise conflict_error(self.target)
         self.finish_commit(manifest)
@@ -114,7 +114,7 @@ class ManifestCommit:
         self.store_files.remove(map(self._done_path, older))
 
     def _replaced_names(self, manifest: Manifest, number: int) -> set[str]:
-        """Return the names of the parts that this commit replaces, the only files to remove."""
+        """Return the names of the parts that this commit replaces; it removes no other files."""
         before = self.store_files.get(self._commit_path(number - 1))
         if before is not None:
             return {part.name for part in Manifest.from_json(before).parts}

@@ -36,8 +36,8 @@ def object_faults(obj: Any, kind: str) -> list[Fault]:
         try:
             obj.encode()
         except UnicodeEncodeError as error:
-            given = f"text with {obj[error.start]!a} at index {error.start}"
-            faults.append(Fault("obj", given, "valid Unicode text, without unpaired surrogates"))
+            shown = f"text with {obj[error.start]!a} at index {error.start}"
+            faults.append(Fault("obj", shown, "valid Unicode text, without unpaired surrogates"))
     if kind == "numpy" and obj.dtype.hasobject:
         faults.append(Fault("obj", f"an array of {obj.dtype}", _OBJECTS, "convert it with astype"))
     if kind == "array":

@@ -15,6 +15,7 @@ from hyperplane.formats.json_values import to_json
 
 #: A fixed time stamp for zip members, so that equal models give equal bytes.
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
+#: Memory address of an object, and name of a file by such an address, in the schema of skops.
 _ID = re.compile(r'("__id__": )([0-9]+)')
 _FILE = re.compile(r'("file": ")([0-9]+)(\.\w+")')
 

@@ -144,9 +144,9 @@ def _incompatibility_faults(request: SaveRequest, saved: Manifest) -> list[Fault
     same_format = suffixes == {part_suffix(request.format)}
     if same_format and saved.kind in (FOREIGN, "bag" if request.kind == "bag" else "dataframe"):
         return []
-    given = f"'append' of {request.kind} as {request.format}"
+    shown = f"'append' of {request.kind} as {request.format}"
     allowed = f"the kind and format of the saved parts: {saved.kind} as {saved.format}"
-    return [Fault("mode", given, allowed, "save to another URL, or pass mode='overwrite'")]
+    return [Fault("mode", shown, allowed, "save to another URL, or pass mode='overwrite'")]
 
 
 def write_parts(
@@ -291,20 +291,20 @@ def verify_listing(store_files: StoreFiles, folder: str, parts: Sequence[Manifes
         if not missing or time.monotonic() > deadline:
             break
         time.sleep(0.2)
-    wrong = [part.name for part in missing]
-    wrong += [
+    incomplete = [part.name for part in missing]
+    incomplete += [
         part.name
         for part in parts
         if part.name in listing and int(listing[part.name]["size"] or 0) != part.size
     ]
-    if wrong:
-        examples = ", ".join(wrong[:3]) + (", ..." if len(wrong) > 3 else "")
+    if incomplete:
+        examples = ", ".join(incomplete[:3]) + (", ..." if len(incomplete) > 3 else "")
         raise StorageError(
             folder
             if store_files.store.local
             else store_files.store.system.unstrip_protocol(folder),
-            f"{len(wrong)} of {len(parts)} parts are missing or incomplete in the store's listing "
-            f"({examples}); nothing was published, save again",
+            f"{len(incomplete)} of {len(parts)} parts are missing or incomplete in the store's "
+            f"listing ({examples}); nothing was published, save again",
         )
 
 

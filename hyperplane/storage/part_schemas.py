@@ -96,7 +96,7 @@ def unify_schemas(
 
     Examples
     --------
-    >>> schemas = [pa.schema([pa.field("n", one, False)]) for one in (pa.int64(), pa.float64())]
+    >>> schemas = [pa.schema([pa.field("n", kind, False)]) for kind in (pa.int64(), pa.float64())]
     >>> unify_schemas(schemas, [1, 1], ["a", "b"]).dtypes.to_dict()
     {'n': dtype('float64')}
     """
@@ -168,7 +168,7 @@ def _common_dtype(dtypes: Sequence[Any], fields: Sequence[pa.Field]) -> Any:
         for dtype, field in zip(dtypes, fields, strict=True)
         if not pa.types.is_null(value_type(field.type))
     ]
-    has_nulls_only = len(typed) < len(dtypes)
+    has_all_null_part = len(typed) < len(dtypes)
     if not typed:
         return dtypes[0]
     if all(
@@ -184,9 +184,9 @@ def _common_dtype(dtypes: Sequence[Any], fields: Sequence[pa.Field]) -> Any:
     if len(are_booleans) > 1:
         return np.dtype(object)  # pandas would convert True to 1 beside Int64
     common = pd.concat([pd.Series([], dtype=kind) for kind in kinds]).dtype
-    if has_nulls_only and isinstance(common, pd.IntervalDtype):
+    if has_all_null_part and isinstance(common, pd.IntervalDtype):
         return np.dtype(object)  # intervals of integers have no missing value
-    if has_nulls_only and common.kind in "iub" and isinstance(common, np.dtype):
+    if has_all_null_part and common.kind in "iub" and isinstance(common, np.dtype):
         name = str(common).replace("bool", "boolean")
         return pd.api.types.pandas_dtype(
             name if name == "boolean" else name.title().replace("Ui", "UI")
@@ -231,7 +231,7 @@ def convert_frame(frame: Any, like: Any, url: str) -> Any:
 
 
 def _has_dtype(present: Any, dtype: Any) -> bool:
-    """Return whether dtypes are equal; unordered categories are equal if their dtypes are."""
+    """Return whether dtypes are equal; unordered categoricals may have other categories."""
     import pandas as pd
 
     if isinstance(present, pd.CategoricalDtype) and isinstance(dtype, pd.CategoricalDtype):
@@ -277,6 +277,7 @@ def _is_exact_cast(source: Any, dtype: Any) -> bool:
 
     if not (isinstance(source, np.dtype) and isinstance(dtype, np.dtype)):
         return False
+    # For NumPy the cast of 64-bit integers to floats is safe, although it rounds them.
     return np.can_cast(source, dtype, "safe") and not (source.kind in "iu" and source.itemsize == 8)
 
 
@@ -285,13 +286,14 @@ def _is_equal(value: Any, other: Any) -> bool:
     import numpy as np
     import pandas as pd
 
-    value, other = (one.tolist() if isinstance(one, np.ndarray) else one for one in (value, other))
+    value = value.tolist() if isinstance(value, np.ndarray) else value
+    other = other.tolist() if isinstance(other, np.ndarray) else other
     if isinstance(value, list):
         alike = isinstance(other, list) and len(value) == len(other)
         return alike and all(map(_is_equal, value, other))
     if isinstance(value, dict):
         alike = isinstance(other, dict) and value.keys() == other.keys()
-        return alike and all(_is_equal(one, other[name]) for name, one in value.items())
+        return alike and all(_is_equal(item, other[name]) for name, item in value.items())
     if pd.api.types.is_scalar(value) and pd.isna(value):
         return bool(pd.isna(other))
     return bool(value == other)

@@ -90,7 +90,7 @@ class RenameCommit:
         return None
 
     def finish_interrupted(self, state: PublishedState) -> None:
-        """Do nothing, as a rename cannot be interrupted."""
+        """Do nothing: :meth:`read_state` undoes an interrupted exchange of two folders."""
 
     def publish(self, manifest: Manifest, staged: str, base: PublishedState) -> Manifest:
         """Rename the folder; see :class:`CommitProtocol`."""
@@ -148,7 +148,7 @@ class RenameCommit:
 
 
 def _version(key: str, path: Path) -> str:
-    """Return a version; the inode distinguishes folders with equal names, such as Zarr stores."""
+    """Return the version of a folder; file names are not enough, as Zarr stores have the same."""
     return f"{key}-{path.stat().st_ino}"
 
 
@@ -176,7 +176,7 @@ def _exchange(staged: str, path: str) -> None:
         Path(staged).unlink()
 
 
-def _try_swap(one: str, other: str) -> bool:
+def _try_swap(staged: str, path: str) -> bool:
     """Exchange two paths in one step, which only Linux supports; return whether it succeeded."""
     if not sys.platform.startswith("linux"):
         return False
@@ -184,5 +184,5 @@ def _try_swap(one: str, other: str) -> bool:
         exchange = ctypes.CDLL(None, use_errno=True).renameat2
     except AttributeError:
         return False
-    status = exchange(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE)
+    status = exchange(_AT_FDCWD, os.fsencode(staged), _AT_FDCWD, os.fsencode(path), _EXCHANGE)
     return bool(status == 0)

@@ -133,7 +133,7 @@ def parse_request(
     if kind == "text":
         format_name = "text"
     if kind not in ("path", "array", "series") and not is_format_of(saved_kind, format_name):
-        given = (
+        shown = (
             repr(format) if format else f"{target.name!r}, which ends in {target_suffix(target)!r}"
         )
         known = list_formats(saved_kind)
@@ -141,7 +141,7 @@ def parse_request(
         advice = f"did you mean {near[0]!r}?" if near else "pass format="
         all_suffixes = ", ".join(suffix for suffixes in known.values() for suffix in suffixes)
         allowed = f"one of {', '.join(known)} for {type(obj).__name__} ({all_suffixes})"
-        faults.append(Fault("format" if format else "url", given, allowed, advice))
+        faults.append(Fault("format" if format else "url", shown, allowed, advice))
     check(faults)
     valid_shard = None if shard is None else (shard[0], shard[1])
     return SaveRequest(target, kind, format_name, mode, valid_shard, run or "")

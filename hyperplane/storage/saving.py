@@ -60,7 +60,7 @@ def save(
         A path, or any URL of fsspec: ``gs://``, ``s3://``, ``az://``, ``memory://``.
     format : str, optional
         Name of the format, such as ``"parquet"`` or ``"json"``; by the suffix of the URL if
-        omitted. A wrong name is an error that lists those for the type of ``obj``.
+        omitted. For an unknown name the error lists the formats for the type of ``obj``.
     mode : {"error", "overwrite", "append", "skip"}
         Action if something else is saved there: raise an error, replace it, add parts to it
         (folders only), or keep it and write nothing.

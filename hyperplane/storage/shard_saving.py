@@ -39,8 +39,8 @@ def save_shard(obj: Any, request: SaveRequest) -> SaveResult:
     if old is not None and request.mode == "error" and old.shards != count:
         raise exists_error(request)
     published = tuple(part for part in old.parts if part.shard == index) if old else ()
-    ended = old is not None and run.has_published(old)
-    committed = None if ended else run.read_record(index)
+    is_published = old is not None and run.has_published(old)
+    committed = None if is_published else run.read_record(index)
     replaces = request.mode == "overwrite"
     if committed is not None and request.mode == "skip":
         return _save_result(
@@ -54,11 +54,13 @@ def save_shard(obj: Any, request: SaveRequest) -> SaveResult:
     new = [part for part in manifest.parts if part.name not in known]
     if committed is not None:
         return _finish_repeated(request, run, manifest, committed, new)
-    if ended or (old is not None and request.mode == "error"):
+    if is_published or (old is not None and request.mode == "error"):
         run.discard_parts(new)
         if not new:
             return _save_result(request, manifest, 0, complete=True)
-        raise _other_rows_error(request) if ended and request.run else exists_error(request)
+        raise (
+            _other_rows_error(request) if is_published and request.run else exists_error(request)
+        )
     run.copy_published_parts([part for part in manifest.parts if part.name in known])
     verify_listing(commits.store_files, f"{run.folder}/data", manifest.parts)
     try:
@@ -157,7 +159,7 @@ class _ShardRun:
                     raise
         if not self._is_published():
             return False
-        # Keeps the folder while another process, which published the output, copies from it.
+        # This keeps the folder while the process that published the output copies from it.
         self.commits.discard_attempt(self.folder)
         old = base.manifest
         if old is not None and old.shards:

@@ -1,6 +1,7 @@
 """Read-only Zarr store of one saved version that verifies every file it reads.
 
-This module imports zarr, so other modules import it in functions, after :func:`need` of zarr.
+This module imports zarr, so other modules import it within functions, after
+``need("zarr", "array")``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Write arrays and data sets as files of a Zarr store, which the zarr library encodes in memory.
 
-This module imports zarr, so other modules import it in functions, after :func:`need` of zarr.
+This module imports zarr, so other modules import it within functions, after
+``need("zarr", "array")``.
 """
 
 from __future__ import annotations

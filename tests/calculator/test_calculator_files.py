@@ -30,14 +30,14 @@ class TestParquet:
         return sorted(folder.rglob("part-*.parquet"))
 
     @pytest.mark.parametrize("name", ["a.parquet", "a.parq", "a.pq", "A.PARQUET"])
-    def test_one_file_is_what_its_footer_says(self, tmp_path, name):
+    def test_the_size_of_a_file_is_read_from_its_footer(self, tmp_path, name):
         FRAME.to_parquet(tmp_path / name, row_group_size=1000)
         size, how = measure_files(str(tmp_path / name))
         assert size == decoded_of(tmp_path / name) > (tmp_path / name).stat().st_size
         assert how.startswith("footers of 1 Parquet file, ")
 
     @pytest.mark.parametrize("ending", ["", "/"])
-    def test_a_folder_is_the_sum_of_all_in_it(self, folder, ending):
+    def test_the_size_of_a_folder_includes_its_subfolders(self, folder, ending):
         size, how = measure_files(f"{folder}{ending}")
         assert size == decoded_of(*self._parts(folder))
         assert how.startswith("footers of 3 Parquet files, ")
@@ -46,7 +46,7 @@ class TestParquet:
         ("pattern", "count"),
         [("*.parquet", 1), ("**/*.parquet", 3), ("day=*", 2), ("day=1/*", 1), ("day=[12]", 2)],
     )
-    def test_a_glob_is_the_sum_of_what_it_matches(self, folder, pattern, count):
+    def test_the_size_of_a_glob_is_the_sum_of_its_files(self, folder, pattern, count):
         size, how = measure_files(f"{folder}/{pattern}")
         found = {
             "*.parquet": [folder / "part-9.parquet"],
@@ -57,7 +57,7 @@ class TestParquet:
         assert size == decoded_of(*found)
         assert how.startswith(f"footers of {count} Parquet file")
 
-    def test_what_the_writers_leave_behind_is_ignored(self, folder):
+    def test_markers_and_temporary_folders_of_writers_are_ignored(self, folder):
         clean = size_of(folder)
         (folder / "_SUCCESS").touch()
         (folder / "_metadata").write_bytes(b"xxxx")
@@ -69,17 +69,17 @@ class TestParquet:
         assert size_of(folder) == clean
         assert size_of(f"{folder}/*") == clean
 
-    def test_data_below_a_hidden_folder_is_data(self, tmp_path):
+    def test_files_below_a_hidden_folder_are_measured_if_it_is_named(self, tmp_path):
         place = tmp_path / ".cache" / "_work"
         place.mkdir(parents=True)
         FRAME.to_parquet(place / "a.parquet")
         assert size_of(place) == size_of(place / "a.parquet") == decoded_of(place / "a.parquet")
 
-    def test_a_file_named_outright_is_never_hidden(self, tmp_path):
+    def test_a_hidden_file_is_measured_if_it_is_named(self, tmp_path):
         FRAME.to_parquet(tmp_path / "_a.parquet")
         assert size_of(tmp_path / "_a.parquet") == decoded_of(tmp_path / "_a.parquet")
 
-    def test_of_very_many_files_some_are_read(self, tmp_path, monkeypatch):
+    def test_only_some_of_many_footers_are_read(self, tmp_path, monkeypatch):
         monkeypatch.setattr(footer_size, "SAMPLED_FOOTERS", 4)
         for number in range(20):
             frame_of(200 + 10 * number, number).to_parquet(tmp_path / f"{number:02}.parquet")
@@ -87,7 +87,7 @@ class TestParquet:
         assert size == pytest.approx(decoded_of(*tmp_path.iterdir()), rel=0.05)
         assert how.startswith("footers of 4 Parquet files, ")
 
-    def test_a_broken_file_is_a_fault(self, tmp_path):
+    def test_a_damaged_file_is_a_fault(self, tmp_path):
         (tmp_path / "a.parquet").write_bytes(b"PAR1 but not really")
         fault = fault_of(tmp_path / "a.parquet")
         assert fault.allowed.startswith("readable files (")
@@ -105,7 +105,7 @@ class TestText:
 
     @each_frame
     @pytest.mark.parametrize("ending", ["", ".gz", ".bz2", ".xz", ".zip"])
-    def test_csv(self, tmp_path, frame, ending):
+    def test_csv_size_is_close_to_that_in_pandas(self, tmp_path, frame, ending):
         path = tmp_path / f"a.csv{ending}"
         frame.to_csv(path, index=False)
         size, how = measure_files(str(path))
@@ -115,26 +115,26 @@ class TestText:
 
     @each_frame
     @pytest.mark.parametrize(("ending", "codec"), [(".zst", "zstd"), (".lz4", "lz4")])
-    def test_csv_that_pandas_alone_cannot_unpack(self, tmp_path, frame, ending, codec):
+    def test_csv_in_zstd_and_lz4(self, tmp_path, frame, ending, codec):
         text = frame.to_csv(index=False).encode()
         (tmp_path / f"a.csv{ending}").write_bytes(pa.compress(text, codec, asbytes=True))
         expected = in_memory(pd.read_csv(io.BytesIO(text)))
         assert size_of(tmp_path / f"a.csv{ending}") == pytest.approx(expected, rel=0.25)
 
     @pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".zip", ".zst", ".lz4"])
-    def test_what_is_no_packed_file_is_a_fault(self, tmp_path, ending):
+    def test_a_file_that_is_not_compressed_as_its_suffix_says_is_a_fault(self, tmp_path, ending):
         (tmp_path / f"a.csv{ending}").write_text("n\n1\n" * 100)
         assert "readable files (" in fault_of(tmp_path / f"a.csv{ending}").allowed
 
     @pytest.mark.parametrize("separator", ["\t", ";", "|"])
-    def test_other_separators(self, tmp_path, separator):
+    def test_csv_with_other_separators(self, tmp_path, separator):
         path = tmp_path / "a.tsv"
         WIDE.to_csv(path, sep=separator, index=False)
         assert size_of(path) == pytest.approx(in_memory(WIDE), rel=0.25)
 
     @each_frame
     @pytest.mark.parametrize("ending", ["jsonl", "ndjson", "json", "json.gz"])
-    def test_json_lines(self, tmp_path, frame, ending):
+    def test_json_lines_size_is_close_to_that_in_pandas(self, tmp_path, frame, ending):
         path = tmp_path / f"a.{ending}"
         frame.to_json(path, orient="records", lines=True, date_format="iso")
         assert size_of(path) == pytest.approx(in_memory(pd.read_json(path, lines=True)), rel=0.25)
@@ -146,7 +146,7 @@ class TestText:
         frame_of(rows).to_json(path, orient="records", indent=indent, date_format="iso")
         assert size_of(path) == pytest.approx(in_memory(pd.read_json(path)), rel=0.25)
 
-    def test_a_json_array_of_nested_items_that_the_sample_cuts(self, tmp_path, monkeypatch):
+    def test_a_json_array_whose_sample_ends_within_an_item(self, tmp_path, monkeypatch):
         monkeypatch.setattr(size_estimates, "SAMPLE", 10_000)
         items = [{"a": {"b": [1, {"c": "ü"}]}, "text": "]},{" * 20} for _ in range(500)]
         path = tmp_path / "a.json"
@@ -155,7 +155,7 @@ class TestText:
 
     @pytest.mark.parametrize("buffer", [8192, 131_072])
     @pytest.mark.parametrize("ending", ["gz", "bz2", "xz"])
-    def test_what_is_packed_tightly_is_not_underestimated(
+    def test_highly_compressed_files_are_not_underestimated(
         self, tmp_path, monkeypatch, ending, buffer
     ):
         # Newer versions of Python read compressed files in blocks larger than this file.
@@ -166,7 +166,9 @@ class TestText:
         assert size_of(path) == pytest.approx(in_memory(frame), rel=0.25)
 
     @pytest.mark.parametrize("buffer", [8192, 131_072])
-    def test_what_is_packed_is_counted_as_far_as_it_was_read(self, tmp_path, monkeypatch, buffer):
+    def test_the_expansion_of_compressed_files_is_measured_on_the_sample(
+        self, tmp_path, monkeypatch, buffer
+    ):
         monkeypatch.setattr(io, "DEFAULT_BUFFER_SIZE", buffer)
         monkeypatch.setattr(size_estimates, "UNPACKED", 0)
         digits = np.random.default_rng(0).integers(0, 3, 300_000)
@@ -174,7 +176,7 @@ class TestText:
         frame.to_csv(tmp_path / "a.csv.gz", index=False)
         assert size_of(tmp_path / "a.csv.gz") == pytest.approx(in_memory(frame), rel=0.25)
 
-    def test_several_files_count_by_their_size(self, tmp_path):
+    def test_several_files_are_weighted_by_their_size(self, tmp_path):
         frames = [frame_of(rows, rows) for rows in (100, 4000, 500, 2000, 3000, 1000)]
         for number, frame in enumerate(frames):
             frame.to_csv(tmp_path / f"{number}.csv", index=False)
@@ -210,7 +212,7 @@ class TestText:
         assert size_of(tmp_path / "a.csv") == pytest.approx(in_memory(frame), rel=0.25)
 
     @pytest.mark.parametrize("text", ["", "a,b\n"])
-    def test_a_file_without_rows(self, tmp_path, text):
+    def test_a_file_without_rows_has_a_small_size(self, tmp_path, text):
         (tmp_path / "a.csv").write_text(text)
         assert 0 <= size_of(tmp_path / "a.csv") < 1000
 

@@ -46,11 +46,11 @@ class TestQuantities:
             (("4", "Gi"), 4 * 2**30),
         ],
     )
-    def test_are_taken_as_given(self, data, size):
+    def test_quantities_are_converted_to_bytes(self, data, size):
         assert measure(data) == DataSize(size, "as given")
 
     @pytest.mark.parametrize("data", ["0GB", "0", 0, 0.0, -5, -0.1, (0, "GB"), 1e-10])
-    def test_of_nothing_or_less_are_refused(self, data):
+    def test_sizes_of_zero_or_less_are_refused(self, data):
         assert _fault(data).allowed == "a size above 0"
 
     @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ class TestQuantities:
         ],
         ids=repr,
     )
-    def test_what_is_none_is_refused_with_all_that_may_be_given(self, data):
+    def test_other_values_are_refused_with_a_list_of_valid_kinds(self, data):
         fault = _fault(data)
         assert fault.asked == repr(data)[:80]
         for allowed in ("'100GB'", "a number of GB", "(bytes, 'B')", "parquet", "orc", "xarray"):
             assert allowed in fault.allowed
 
     @pytest.mark.parametrize("data", ["-5GB", "100 GX", "lots"])
-    def test_text_that_is_neither_size_nor_place_may_be_either(self, data):
+    def test_text_that_is_neither_a_size_nor_a_path_names_both(self, data):
         fault = _fault(data)
         assert fault.asked == repr(data)
         assert "a size such as '100GB'" in fault.allowed
@@ -105,17 +105,17 @@ class TestQuantities:
 
 
 class TestFiles:
-    def test_a_list_is_what_read_reads_of_it(self, tmp_path):
+    def test_a_list_of_paths_is_the_sum_of_its_files(self, tmp_path):
         for name in ("a", "b", "c"):
             pd.DataFrame({"n": range(1000), "s": name}).to_csv(tmp_path / f"{name}.csv")
-        one = measure(tmp_path / "a.csv").size
+        size = measure(tmp_path / "a.csv").size
         both = [tmp_path / "a.csv", str(tmp_path / "b.csv")]
-        for given in (both, tuple(both), [tmp_path / "[ab].csv"], [*both, *both]):
-            assert measure(given).size == pytest.approx(2 * one, rel=0.01)
-            assert measure(given).how.startswith("2 CSV files")
+        for paths in (both, tuple(both), [tmp_path / "[ab].csv"], [*both, *both]):
+            assert measure(paths).size == pytest.approx(2 * size, rel=0.01)
+            assert measure(paths).how.startswith("2 CSV files")
         assert measure([tmp_path]).size == measure(tmp_path).size
 
-    def test_what_is_wrong_with_a_list_is_said(self, tmp_path):
+    def test_invalid_items_of_a_list_are_faults(self, tmp_path):
         pd.DataFrame({"n": range(10)}).to_csv(tmp_path / "a.csv")
         pd.DataFrame({"n": range(10)}).to_parquet(tmp_path / "b.parquet")
         assert "no.csv" in _fault([tmp_path / "a.csv", str(tmp_path / "no.csv")]).asked
@@ -132,12 +132,12 @@ class TestFiles:
         assert measured.size > 0
         assert measured.how.startswith("footers of 1 Parquet file")
 
-    def test_data_without_a_byte_counts_as_one(self, tmp_path):
+    def test_empty_data_counts_as_one_byte(self, tmp_path):
         (tmp_path / "a.csv").touch()
         assert measure(tmp_path / "a.csv").size == 1
         assert hyperplane.size_cluster(tmp_path / "a.csv").nodes == 1
 
-    def test_a_path_where_nothing_is(self):
+    def test_a_missing_path_is_a_fault(self):
         assert "none were found" in _fault(Path("no/such/place")).allowed
 
 
@@ -155,20 +155,20 @@ class TestCollections:
             (FRAME.set_index(["id", "name"]).index, "Index of pandas"),
         ],
     )
-    def test_pandas(self, data, kind):
+    def test_pandas_objects_have_their_deep_memory_usage(self, data, kind):
         measured = measure(data)
         assert measured.size == np.sum(data.memory_usage(deep=True))
         assert measured.how.startswith(f"{kind}, ")
         assert type(measured.size) is int
 
-    def test_an_empty_frame_has_a_size(self):
+    def test_an_empty_frame_counts_as_one_byte(self):
         assert measure(pd.DataFrame(index=pd.RangeIndex(0))).size >= 1
 
-    def test_numpy(self):
+    def test_numpy_arrays_have_their_nbytes(self):
         assert measure(np.ones((100, 10))) == DataSize(8000, "ndarray of numpy, 8 kB")
         assert measure(np.ones(0)).size == 1
 
-    def test_xarray(self):
+    def test_xarray_objects_have_their_nbytes(self):
         xarray = importlib.import_module("xarray")
         data = xarray.Dataset({"t": (("y", "x"), np.ones((50, 40)))}, {"x": np.arange(40)})
         assert measure(data).size == data.nbytes == 50 * 40 * 8 + 40 * 8
@@ -181,7 +181,7 @@ class TestCollections:
         data = da.from_delayed(dask.delayed(_never)(), (1000, 100), "f4")
         assert measure(data) == DataSize(400_000, "Array of dask.array, 400 kB")
 
-    def test_a_dask_array_of_unknown_shape_says_what_to_do(self):
+    def test_a_dask_array_of_unknown_shape_is_a_fault_with_advice(self):
         import dask.array as da
 
         data = da.ones(10, chunks=5)
@@ -195,14 +195,14 @@ def _never():
 
 class TestDaskDataframes:
     @pytest.mark.parametrize("partitions", [1, 2, 3])
-    def test_of_few_partitions_are_looked_at_whole(self, partitions):
+    def test_all_of_a_few_partitions_are_computed(self, partitions):
         import dask.dataframe as dd
 
         parts = [FRAME.head(100 * (number + 1)) for number in range(partitions)]
         data = dd.from_map(lambda part: part, parts, meta=FRAME.head(0))
         assert measure(data).size == sum(int(p.memory_usage(deep=True).sum()) for p in parts)
 
-    def test_of_many_partitions_are_estimated_from_three(self):
+    def test_three_of_many_partitions_are_computed(self):
         import dask.dataframe as dd
 
         seen = set()
@@ -218,7 +218,7 @@ class TestDaskDataframes:
         assert measured.size == pytest.approx(true, rel=0.25)
         assert measured.how.startswith("DataFrame of dask.dataframe, ")
 
-    def test_a_series_and_an_index(self):
+    def test_a_dask_series_and_index_are_estimated(self):
         import dask.dataframe as dd
 
         data = dd.from_pandas(FRAME, npartitions=4)
@@ -235,7 +235,7 @@ class TestDaskDataframes:
         assert measured.how.startswith("Bag of dask.bag, ")
 
 
-def test_the_advice_says_where_the_size_comes_from():
+def test_the_advice_shows_how_the_data_was_measured():
     advice = hyperplane.size_cluster(np.ones(10**6), "filter")
     assert advice.data_gb == 0.008
     assert advice.to_dict()["measured"] == "ndarray of numpy, 8 MB"

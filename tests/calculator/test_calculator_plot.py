@@ -30,7 +30,7 @@ def _bars(axes):
     return dict(zip(names, axes.patches, strict=True))
 
 
-def test_there_is_a_bar_for_every_pool_as_long_as_what_it_gives(advice):
+def test_each_pool_has_a_bar_as_long_as_its_memory(advice):
     bars = _bars(advice.plot())
     options = {o.pool.name: o for o in [advice.found.option, *advice.alternatives]}
     assert list(bars) == list(hyperplane.pools())
@@ -38,13 +38,13 @@ def test_there_is_a_bar_for_every_pool_as_long_as_what_it_gives(advice):
         assert bar.get_width() == pytest.approx(options[name].total_ram / 1e9)
 
 
-def test_the_chosen_pool_stands_out(advice):
+def test_the_recommended_pool_has_another_color(advice):
     for name, bar in _bars(advice.plot()).items():
         wanted = CHOSEN if name == advice.pool.name else OTHER
         assert colors.to_hex(bar.get_facecolor()) == wanted
 
 
-def test_bars_and_the_need_are_labeled(advice):
+def test_bars_and_the_needed_memory_are_labeled(advice):
     axes = advice.plot()
     texts = [text.get_text() for text in axes.texts]
     options = {o.pool.name: o for o in [advice.found.option, *advice.alternatives]}
@@ -56,7 +56,7 @@ def test_bars_and_the_need_are_labeled(advice):
     assert axes.get_xlabel() == "memory given (GB)"
 
 
-def test_the_line_is_at_the_need_and_all_is_within_the_picture(advice):
+def test_the_line_is_at_the_needed_memory_and_within_the_axes(advice):
     axes = advice.plot()
     [line] = axes.lines
     assert list(line.get_xdata()) == [800, 800]
@@ -74,7 +74,7 @@ def test_draws_on_given_axes(advice):
     assert len(pyplot.get_fignums()) == 1
 
 
-def test_creates_a_figure_without_axes(advice):
+def test_without_axes_a_figure_is_created(advice):
     assert advice.plot().figure is not advice.plot().figure
 
 

@@ -34,7 +34,7 @@ class TestPublishedFigures:
             ({}, 800, "16_128", 8),
         ],
     )
-    def test_a_hundred_gigabytes_grouped(self, arguments, memory_gb, pool, nodes):
+    def test_nodes_for_a_groupby_of_100_gb(self, arguments, memory_gb, pool, nodes):
         for operation in ("medium", "groupby"):
             advice = hyperplane.size_cluster("100GB", operation, **arguments)
             assert (advice.memory_gb, advice.pool.name, advice.nodes) == (memory_gb, pool, nodes)
@@ -47,12 +47,12 @@ class TestPublishedFigures:
         assert advice.data_gb == 100
         assert advice.found.multiplier == times
 
-    def test_the_multiples_are_data_and_bytes_are_rounded_up(self):
+    def test_multipliers_are_configurable_and_bytes_are_rounded_up(self):
         with dask.config.set({"hyperplane.sizing.multipliers.light": 1.5}):
             assert hyperplane.size_cluster((3, "B"), "light").found.memory == 5
 
     @pytest.mark.parametrize(("basis", "nodes"), [("nominal", 25), ("allocatable", 30)])
-    def test_a_terabyte_is_split_into_ten(self, basis, nodes):
+    def test_a_terabyte_is_split_into_ten_jobs(self, basis, nodes):
         advice = hyperplane.size_cluster("1TB", "groupby", "heavy", basis=basis)
         assert (advice.pieces, advice.pool.name, advice.nodes) == (10, "32_32", nodes)
         assert (advice.data_gb, advice.memory_gb) == (1000, 800)
@@ -73,25 +73,25 @@ class TestPieces:
             ("50TB", "light", 1),
         ],
     )
-    def test_large_work_that_combines_rows_is_split(self, data, operation, pieces):
+    def test_large_operations_that_combine_rows_are_split(self, data, operation, pieces):
         assert hyperplane.size_cluster(data, operation).pieces == pieces
 
     @pytest.mark.parametrize("pieces", [1, 4, np.int64(4)])
-    def test_as_many_as_asked(self, pieces):
+    def test_requested_pieces_override_the_rules(self, pieces):
         advice = hyperplane.size_cluster("1TB", "groupby", pieces=pieces)
         assert advice.pieces == pieces
         assert advice.memory_gb == 8000 / pieces
         assert f"pieces: {pieces}, as requested" in advice.reasons
         json.dumps(advice.to_dict())
 
-    def test_data_that_cannot_be_cut_evenly_is_rounded_up(self):
+    def test_bytes_of_a_piece_are_rounded_up(self):
         advice = hyperplane.size_cluster((100, "B"), "light", pieces=3)
         assert advice.found.memory == 34 * 4
 
     @pytest.mark.parametrize(
         "pieces", [0, -1, 2.5, 2.0, True, "3", "many", [1], float("nan"), float("inf")]
     )
-    def test_what_is_no_count_is_a_fault(self, pieces):
+    def test_values_that_are_not_counts_are_faults(self, pieces):
         with pytest.raises(RequestError) as caught:
             hyperplane.size_cluster("1TB", pieces=pieces)
         [fault] = caught.value.faults
@@ -112,7 +112,7 @@ class TestPoolThatIsChosen:
             ({"operation": "light", "moves_data": False, "tasks": "heavy"}, "32_32"),
         ],
     )
-    def test_is_that_of_the_family(self, arguments, pool):
+    def test_the_pool_is_one_of_the_family_in_the_rules(self, arguments, pool):
         assert hyperplane.size_cluster(**{"data": "100GB", **arguments}).pool.name == pool
 
     @pytest.mark.parametrize(
@@ -127,41 +127,43 @@ class TestPoolThatIsChosen:
             ("8GB", "16_128"),
         ],
     )
-    def test_is_a_smaller_one_when_one_node_of_it_is_enough(self, data, pool):
+    def test_a_smaller_pool_is_chosen_if_one_node_of_it_suffices(self, data, pool):
         advice = hyperplane.size_cluster(data, "groupby")
         assert (advice.pool.name, advice.nodes) == (pool, 1)
-        said = f"pool: {pool}: the smallest pool whose one node is enough"
-        assert (said in advice.reasons) == (pool != "16_128")
+        reason = f"pool: {pool}: the smallest pool whose one node is enough"
+        assert (reason in advice.reasons) == (pool != "16_128")
 
     @pytest.mark.parametrize(
         "arguments", [{"tasks": "heavy"}, {"basis": "nominal"}, {"pool": "96_768"}]
     )
-    def test_stays_large_where_the_rule_is_asked_for_by_name(self, arguments):
+    def test_no_smaller_pool_is_chosen_for_nominal_basis_heavy_tasks_or_a_requested_pool(
+        self, arguments
+    ):
         advice = hyperplane.size_cluster("0.5GB", "groupby", **arguments)
         assert advice.pool.name in {"32_32", "16_128", "96_768"}
         assert advice.nodes == 1
 
     @pytest.mark.parametrize("name", ["8_64", "DASK_POOL_8_64", "hyperplane-small-high-mem"])
-    def test_is_the_one_asked_for(self, name):
+    def test_a_requested_pool_is_used(self, name):
         advice = hyperplane.size_cluster("100GB", "groupby", pool=name)
         assert (advice.pool.name, advice.nodes) == ("8_64", math.ceil(800 / 57.999))
         assert "pool: 8_64, as requested" in advice.reasons
 
-    def test_a_pool_need_not_be_configured(self):
+    def test_a_pool_spec_outside_of_the_configuration_is_used(self):
         advice = hyperplane.size_cluster("10GB", "groupby", pool=OWN)
         assert advice.pool is OWN
         assert {option.pool.name for option in advice.alternatives} == set(hyperplane.pools())
         plan = hyperplane.plan_cluster(advice, local_fit="exact")
         assert (plan.pool, plan.nodes, plan.worker) == (OWN, advice.nodes, advice.worker)
 
-    def test_the_alternatives_are_all_others(self):
+    def test_the_alternatives_are_all_other_pools(self):
         advice = hyperplane.size_cluster("100GB", "groupby")
         names = [option.pool.name for option in advice.alternatives]
         assert names == [name for name in hyperplane.pools() if name != "16_128"]
         for option in advice.alternatives:
             assert option.total_ram >= advice.found.memory
 
-    def test_a_family_without_its_pool_is_a_fault(self):
+    def test_an_unknown_pool_in_a_family_is_a_fault(self):
         with (
             dask.config.set({"hyperplane.sizing.families.few_tasks": ["pool_17_17"]}),
             pytest.raises(RequestError) as caught,
@@ -220,7 +222,7 @@ class TestEveryInput:
 class TestComfortable:
     """Number of nodes that satisfies the published rules of thumb."""
 
-    def test_one_line_for_the_published_example(self):
+    def test_the_reason_for_the_published_example(self):
         advice = hyperplane.size_cluster("100GB", "groupby")
         assert (advice.nodes, advice.comfortable, advice.warnings) == (8, 10, ())
         [line] = [text for label, text in advice.rows() if label == "comfortable"]
@@ -232,17 +234,17 @@ class TestComfortable:
         assert 10 * advice.worker.total_ram >= 10 * 100e9 > 9 * advice.worker.total_ram
 
     @pytest.mark.parametrize("operation", ["filter", "join", "light", "heavy"])
-    def test_ten_times_the_data_is_a_rule_for_aggregations(self, operation):
+    def test_the_rule_of_ten_times_the_data_applies_only_to_aggregations(self, operation):
         advice = hyperplane.size_cluster("100GB", operation)
         assert "aggregation" not in advice.found.comfortable.reason
 
-    def test_nothing_is_said_when_there_is_enough(self):
+    def test_no_reason_is_shown_if_the_memory_suffices(self):
         advice = hyperplane.size_cluster("1GB", "groupby", pool="16_128")
         assert (advice.nodes, advice.comfortable) == (1, 1)
         assert advice.found.comfortable.reason == ""
         assert "comfortable" not in str(advice)
 
-    def test_three_quarters_of_the_memory(self):
+    def test_nodes_are_added_until_workers_are_three_quarters_full(self):
         advice = hyperplane.size_cluster("100GB", "join")
         assert advice.comfortable == 59
         assert advice.found.comfortable.reason.endswith("44 nodes would be 99% full")
@@ -268,7 +270,7 @@ class TestComfortable:
         if advice.comfortable > advice.nodes:
             assert not is_met(advice.comfortable - 1)
 
-    def test_the_bounds_are_data(self):
+    def test_the_rules_of_thumb_are_configurable(self):
         changes = {
             "hyperplane.sizing.checks.full_fraction": 1.0,
             "hyperplane.sizing.checks.aggregation_ratio": 2,
@@ -279,14 +281,14 @@ class TestComfortable:
 
 
 class TestCost:
-    def test_is_that_of_all_nodes_when_the_pool_has_a_price(self):
+    def test_the_cost_is_that_of_all_nodes(self):
         with dask.config.set({"hyperplane.pools.pool_32_32.price_per_hour": 0.5}):
             advice = hyperplane.size_cluster("100GB", "groupby", "heavy")
         assert advice.cost_per_hour == 15.0
         assert advice.to_dict()["cost_per_hour"] == 15.0
         assert "15 per hour" in str(advice)
 
-    def test_is_nothing_where_it_is_free_and_unknown_without_a_price(self):
+    def test_the_cost_is_zero_for_a_free_pool_and_none_without_a_price(self):
         with dask.config.set({"hyperplane.pools.pool_32_32.price_per_hour": 0}):
             advice = hyperplane.size_cluster("100GB", "groupby", "heavy")
         assert advice.cost_per_hour == 0
@@ -295,7 +297,7 @@ class TestCost:
         assert advice.cost_per_hour is None
         assert "per hour" not in str(advice)
 
-    def test_alternatives_have_theirs(self):
+    def test_alternatives_have_the_costs_of_their_pools(self):
         with dask.config.set({"hyperplane.pools.pool_8_64.price_per_hour": 0.25}):
             advice = hyperplane.size_cluster("100GB", "groupby")
         costs = {option.pool.name: option.cost_per_hour for option in advice.alternatives}
@@ -304,7 +306,7 @@ class TestCost:
 
 
 class TestFaults:
-    def test_come_together(self, tmp_path):
+    def test_all_faults_are_reported_together(self, tmp_path):
         with pytest.raises(RequestError) as caught:
             hyperplane.size_cluster(
                 str(tmp_path / "nothing"),
@@ -336,7 +338,7 @@ class TestFaults:
             ({"moves_data": "no"}, "'no'", "True or False"),
         ],
     )
-    def test_say_what_is_allowed(self, arguments, asked, allowed):
+    def test_faults_name_the_allowed_values(self, arguments, asked, allowed):
         with pytest.raises(RequestError) as caught:
             hyperplane.size_cluster("1GB", **arguments)
         [fault] = caught.value.faults
@@ -344,7 +346,7 @@ class TestFaults:
 
 
 class TestWhatIsShown:
-    def test_to_dict_has_the_whole_answer(self):
+    def test_to_dict_has_all_values(self):
         advice = hyperplane.size_cluster("100GB", "groupby", "heavy", basis="nominal")
         shown = json.loads(json.dumps(advice.to_dict()))
         reasons, warnings, others = (shown.pop(k) for k in ("reasons", "warnings", "alternatives"))
@@ -376,7 +378,7 @@ class TestWhatIsShown:
         assert (tuple(reasons), tuple(warnings)) == (advice.reasons, advice.warnings)
         assert [other["pool"] for other in others] == [o.pool.name for o in advice.alternatives]
 
-    def test_as_arguments_are_those_of_a_cluster(self):
+    def test_as_arguments_returns_arguments_of_initialize_cluster(self):
         advice = hyperplane.size_cluster("100GB", "groupby", "heavy")
         assert advice.as_arguments() == {
             "num_workers": 30,
@@ -389,7 +391,7 @@ class TestWhatIsShown:
         }
 
     @pytest.mark.usefixtures("published_pools")
-    def test_text_has_the_answer_the_comfort_and_the_reasons(self):
+    def test_the_text_has_the_cluster_the_reasons_and_the_alternatives(self):
         advice = hyperplane.size_cluster("100GB", "groupby", "heavy")
         text = str(advice)
         assert repr(advice) == text
@@ -407,7 +409,7 @@ class TestWhatIsShown:
         ):
             assert f"\n{fact}" in f"\n{text}"
 
-    def test_a_cut_job_shows_its_pieces(self):
+    def test_the_text_of_a_split_job_shows_its_pieces(self):
         text = str(hyperplane.size_cluster("1TB", "groupby"))
         assert "pieces       10, each on a cluster like this" in text
 
@@ -421,16 +423,16 @@ class TestWhatIsShown:
 
 
 class TestOtherFunctions:
-    def test_fit_workers_takes_any_name_and_a_spec(self):
+    def test_fit_workers_accepts_names_and_pool_specs(self):
         by_name = hyperplane.fit_workers("Hyperplane-Med")
         assert by_name == hyperplane.fit_workers(hyperplane.get_pool("16_16"))
         assert str(by_name) == "5 processes x 3 threads x 2.4 GB"
 
-    def test_fit_workers_of_a_pool_that_is_not_there(self):
+    def test_fit_workers_of_an_unknown_pool_is_an_error(self):
         with pytest.raises(UnknownPool):
             hyperplane.fit_workers("hyperplane-huge")
 
-    def test_closest_pool_knows_the_pools_of_the_site(self):
+    def test_closest_pool_considers_configured_pools(self):
         site = {"cores": 128, "ram_gb": 900, "allocatable_cores": 127, "allocatable_ram_gb": 880}
         with pytest.raises(DoesNotFit):
             hyperplane.closest_pool(100, 700)

@@ -45,7 +45,7 @@ def test_each_command_explains_itself(command: list[str], run: Run) -> None:
 @pytest.mark.parametrize(
     ("plural", "singular"), [("jobs", "job"), ("clusters", "cluster"), ("pool", "pools")]
 )
-def test_a_command_answers_in_the_singular_and_the_plural(
+def test_command_groups_have_singular_and_plural_names(
     plural: str, singular: str, run: Run
 ) -> None:
     answer, same = run(plural, "--help"), run(singular, "--help")
@@ -57,7 +57,7 @@ def test_a_command_answers_in_the_singular_and_the_plural(
     "arguments",
     [["sise"], ["size"], ["pools", "--jsn"], ["plan", "--nprocs", "x"], ["cluster", "restart"]],
 )
-def test_a_wrong_command_line_is_a_bad_request(arguments: list[str], run: Run) -> None:
+def test_an_invalid_command_line_ends_with_2(arguments: list[str], run: Run) -> None:
     answer = run(*arguments)
     assert answer.code == 2
     assert answer.out == ""
@@ -66,7 +66,7 @@ def test_a_wrong_command_line_is_a_bad_request(arguments: list[str], run: Run) -
 
 @pytest.mark.process
 @pytest.mark.parametrize("arguments", [["--help"], ["pools"], ["plan"], ["size", "100GB"]])
-def test_commands_that_start_nothing_import_no_large_package(arguments: list[str]) -> None:
+def test_commands_that_start_no_cluster_import_no_large_package(arguments: list[str]) -> None:
     program = (
         "import sys\n"
         "from hyperplane.cli import app\n"
@@ -123,9 +123,7 @@ def test_an_error_as_json_has_its_message_and_every_fault(run: Run) -> None:
     assert answer.err == f"{expected.value}\n"
 
 
-def test_an_error_that_is_no_fault_of_the_request_ends_with_1(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_other_kinds_end_with_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**request: object) -> None:
         raise EngineError("local", "no room", "last words")
 
@@ -138,7 +136,7 @@ def test_an_error_that_is_no_fault_of_the_request_ends_with_1(
     }
 
 
-def test_an_internal_error_is_not_hidden(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_shows_its_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**request: object) -> None:
         raise ZeroDivisionError("a slip of ours")
 

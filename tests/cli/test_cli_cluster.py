@@ -19,14 +19,14 @@ from hyperplane.clusters import records
 from hyperplane.errors import EngineError
 
 
-def test_no_cluster_runs(run: Run) -> None:
+def test_list_and_stop_without_clusters(run: Run) -> None:
     assert run("cluster", "list").out == "no cluster is running on this machine\n"
     assert run("cluster", "list", "--json").json == []
     assert run("cluster", "stop", "--all").out == "no cluster is running on this machine\n"
     assert run("cluster", "stop", "--all", "--json").json == {"stopped": []}
 
 
-def test_a_name_that_does_not_run_is_a_bad_request(run: Run) -> None:
+def test_stopping_an_unknown_cluster_is_an_invalid_request(run: Run) -> None:
     answer = run("cluster", "stop", "absent", "--json")
     assert answer.code == 2
     assert "nothing was stopped" in answer.err
@@ -37,7 +37,7 @@ def test_a_name_that_does_not_run_is_a_bad_request(run: Run) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["some", "--all"]])
-def test_stop_wants_a_name_or_all(arguments: list[str], run: Run) -> None:
+def test_stop_requires_a_name_or_all(arguments: list[str], run: Run) -> None:
     answer = run("cluster", "stop", *arguments)
     assert answer.code == 2
     assert "the name of a cluster or --all" in answer.err
@@ -155,7 +155,7 @@ def test_programs_can_use_the_cluster_while_it_runs(begin: Begin, place: Path) -
 
 
 @pytest.mark.cluster
-def test_its_idle_timeout_ends_it(begin: Begin, place: Path) -> None:
+def test_the_idle_timeout_ends_the_cluster(begin: Begin, place: Path) -> None:
     for seconds in (1, 10, 60):  # until it is longer than what a busy machine takes to start it
         held = begin(*START, f"--idle-timeout={seconds}s", "--json")
         assert held.process.stdout is not None
@@ -185,7 +185,7 @@ def test_the_output_names_the_addresses_and_the_stop_command(begin: Begin, place
 
 
 @pytest.mark.cluster
-def test_stop_all_ends_all(begin: Begin, place: Path) -> None:
+def test_stop_all_ends_all_clusters(begin: Begin, place: Path) -> None:
     both = [begin(*START, f"--name={name}", "--json") for name in ("one", "two")]
     for held in both:
         held.read_until("}")

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.cluster
         list(itertools.product([signal.SIGINT, signal.SIGTERM], [True, False])),
     ),
 )
-def test_a_signal_ends_it_in_order(
+def test_a_signal_closes_the_cluster(
     number: signal.Signals, whole_group: bool, begin: Begin, place: Path
 ) -> None:
     held = begin(*START, "--json")
@@ -32,7 +32,9 @@ def test_a_signal_ends_it_in_order(
 
 
 @pytest.mark.parametrize("seconds", scaled([0.3], [0.0, 0.3, 0.6]))
-def test_ctrl_c_while_it_starts_ends_it_in_order(seconds: float, begin: Begin, place: Path) -> None:
+def test_ctrl_c_during_the_start_closes_the_cluster(
+    seconds: float, begin: Begin, place: Path
+) -> None:
     held = begin(*START, "--json")
     wait_until(lambda: list(place.rglob("*.json")), 120)
     time.sleep(seconds)

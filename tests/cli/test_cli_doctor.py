@@ -29,7 +29,7 @@ class AbsentEngine(LocalEngine):
 
 
 def finding(answer: Answer, subject: str) -> dict[str, str]:
-    (found,) = [one for one in answer.json["findings"] if one["subject"] == subject]
+    (found,) = [entry for entry in answer.json["findings"] if entry["subject"] == subject]
     return found
 
 
@@ -38,7 +38,7 @@ def test_a_machine_without_problems(run: Run, place: Path) -> None:
     assert answer.code == 0
     assert answer.json["good"] is True
     assert answer.json["faults"] == []
-    states = {one["subject"]: one["state"] for one in answer.json["findings"]}
+    states = {entry["subject"]: entry["state"] for entry in answer.json["findings"]}
     for subject in ("cores", "memory", "spill folder", "engine local", "configuration", "clusters"):
         assert states.pop(subject) in {"ok", "warning"}
     for package in ("dask", "distributed", "pandas", "pyarrow", "numpy", "pydantic"):
@@ -57,9 +57,10 @@ def test_the_table_has_every_finding_within_80_columns(run: Run) -> None:
     answer = run("doctor")
     assert answer.code == 0
     assert max(map(len, answer.out.splitlines())) <= 80
-    for one in findings:
-        if one["subject"] not in {"memory", "spill folder", "default cluster"}:  # they change
-            assert f"{one['state']} {one['subject']} {one['text']}" in answer.text
+    for entry in findings:
+        # The other texts may change between the two calls.
+        if entry["subject"] not in {"memory", "spill folder", "default cluster"}:
+            assert f"{entry['state']} {entry['subject']} {entry['text']}" in answer.text
     assert "0 wrong" in answer.text
 
 
@@ -86,7 +87,7 @@ def test_versions_are_compared_with_the_metadata_of_the_package(
     assert found["advice"] in shown.text
 
 
-def test_a_package_that_is_missing_is_wrong(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported_as_wrong(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     real = metadata.version
 
     def version(name: str) -> str:
@@ -106,13 +107,13 @@ def test_every_fault_of_the_configuration_is_reported_with_exit_code_2(run: Run)
         answer, shown = run("doctor", "--json"), run("doctor")
     assert answer.code == shown.code == 2
     assert {fault["where"] for fault in answer.json["faults"]} == set(faulty)
-    wrong = [one["text"] for one in answer.json["findings"] if one["state"] == "wrong"]
+    wrong = [entry["text"] for entry in answer.json["findings"] if entry["state"] == "wrong"]
     assert len(wrong) == 2
     for text in wrong:
         assert text in shown.text
 
 
-def test_spilling_into_memory_is_a_warning(run: Run) -> None:
+def test_a_spill_folder_in_memory_is_a_warning(run: Run) -> None:
     shared = Path("/dev/shm")
     if not shared.is_dir() or not os.access(shared, os.W_OK):
         pytest.skip("this machine has no file system in memory")
@@ -156,7 +157,7 @@ def test_a_full_disk_is_a_warning(run: Run) -> None:
     assert "workers cannot spill" in found["text"]
 
 
-def test_a_spill_folder_that_cannot_be_made_is_wrong(run: Run, place: Path) -> None:
+def test_an_invalid_spill_folder_is_reported_as_wrong(run: Run, place: Path) -> None:
     (place / "file").touch()
     with dask.config.set({"temporary-directory": str(place / "file")}):
         answer = run("doctor", "--json")
@@ -164,7 +165,7 @@ def test_a_spill_folder_that_cannot_be_made_is_wrong(run: Run, place: Path) -> N
     assert finding(answer, "spill folder")["state"] == "wrong"
 
 
-def test_a_list_of_clusters_that_cannot_be_read_is_wrong(
+def test_an_unreadable_list_of_clusters_is_reported_as_wrong(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreadable() -> list[Path]:

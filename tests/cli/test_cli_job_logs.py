@@ -79,7 +79,7 @@ def test_a_log_is_followed_while_it_is_written(run: Run, begin: Begin, folder: P
     assert (answer.code, answer.out) == (0, "on\n")
 
 
-def test_the_last_lines_of_a_long_log(run: Run, folder: Path) -> None:
+def test_only_the_last_lines_of_a_long_log_are_shown(run: Run, folder: Path) -> None:
     lines = [f"{i:06d} " + "x" * 90 for i in range(3000)]  # several blocks
     (folder / "data.txt").write_text("\n".join(lines) + "\nno end")
     (folder / "long.sh").write_text("cat data.txt\n")

@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("command", [["render"], ["submit", "--dry-run"]])
-def test_steps_are_shown_and_nothing_is_kept(command: list[str], run: Run, folder: Path) -> None:
+def test_steps_are_shown_and_nothing_is_stored(command: list[str], run: Run, folder: Path) -> None:
     before = len(open_store().find())
     answer = run("job", *command, "shown.yaml", "-p", "month=private")
     assert answer.code == 0
@@ -57,7 +57,7 @@ def test_steps_are_shown_and_nothing_is_kept(command: list[str], run: Run, folde
         assert value not in text
 
 
-def test_the_document_has_the_arguments(run: Run, folder: Path) -> None:
+def test_the_json_document_has_the_arguments_of_each_step(run: Run, folder: Path) -> None:
     shown = run("job", "render", "shown.yaml", "--json", "--timeout=-1").json
     one, two = shown["steps"]
     assert shown["timeout"] == -1

@@ -83,7 +83,7 @@ def test_a_job_runs_to_its_end_with_a_line_for_each_change(run: Run) -> None:
     assert re.fullmatch(r"job trio \(\w{8}\): done in [\d.]+ s", lines[-1])
 
 
-def test_the_document_has_the_job_and_its_steps(run: Run) -> None:
+def test_the_json_document_has_the_job_and_its_steps(run: Run) -> None:
     answer = run("job", "run", "three.yaml", "--json", "-p", "key=x", "--max-retries", "1")
     assert (answer.code, answer.err) == (0, "")
     shown = answer.json
@@ -94,7 +94,7 @@ def test_the_document_has_the_job_and_its_steps(run: Run) -> None:
 
 
 @pytest.mark.parametrize("value", ["a=b", "two\nlines", "$(touch canary); ü 🙂", "", "'\""])
-def test_parameters_arrive_unchanged(value: str, run: Run, folder: Path) -> None:
+def test_parameters_are_passed_unchanged(value: str, run: Run, folder: Path) -> None:
     (folder / "show.py").write_text("import os, json; print(json.dumps(os.environ['KEY']))\n")
     shown = run("job", "run", "show.py", "-p", f"key={value}", "--json").json
     assert json.loads(Path(shown["steps"][0]["logs"][0]).read_text()) == value
@@ -148,7 +148,7 @@ def test_warnings_of_the_pipeline_go_to_standard_error(run: Run, folder: Path) -
     assert "quotes" in answer.err
 
 
-def test_mistakes_are_reported_once_on_standard_error(run: Run, folder: Path) -> None:
+def test_invalid_arguments_are_reported_once_on_standard_error(run: Run, folder: Path) -> None:
     cells = [{"cell_type": "code", "metadata": {"tags": ["parameters"]}, "source": "year = 1",
               "outputs": [], "execution_count": None}]  # fmt: skip
     book = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}

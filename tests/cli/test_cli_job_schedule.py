@@ -94,7 +94,7 @@ def test_a_schedule_is_installed_listed_and_removed(run: Run, crontab: Path) -> 
     assert run("job", "schedule", "--remove", "--name", "often").code == 2
 
 
-def test_the_manifest_is_the_golden_one(run: Run) -> None:
+def test_the_manifest_equals_the_golden_file(run: Run) -> None:
     answer = run(
         "job", "schedule", "say.sh", "--cron", "*/30 8-18 * * mon-fri", "--name", "Half_Hourly",
         "--runner", "kubernetes", "--image", "registry.local/pipelines:1.2", "--folder", "/app",

@@ -38,15 +38,17 @@ def tasks(double: str = "my_cli_tasks:double") -> list[str]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("given", ['{"n": 21}', "input.json"])
-def test_a_machine_runs_with_functions_and_programs(given: str, run: Run, folder: Path) -> None:
+@pytest.mark.parametrize("machine_input", ['{"n": 21}', "input.json"])
+def test_a_machine_runs_with_functions_and_programs(
+    machine_input: str, run: Run, folder: Path
+) -> None:
     (folder / "input.json").write_text('{"n": 21}')
-    answer = run("job", "run", "m.asl.json", "--input", given, *tasks())
+    answer = run("job", "run", "m.asl.json", "--input", machine_input, *tasks())
     assert answer.code == 0
     assert answer.json == [{"n": 21, "twice": 42}, ["a b", "$(x)"]]
     lines = [line[9:] for line in answer.err.splitlines()]
     assert lines == ["Double: entered", "Double: succeeded", "Show: entered", "Show: succeeded"]
-    document = run("job", "run", "m.asl.json", "--input", given, "--json", *tasks())
+    document = run("job", "run", "m.asl.json", "--input", machine_input, "--json", *tasks())
     assert (document.json["status"], document.err) == ("done", "")
     assert document.json["output"][0]["twice"] == 42
 

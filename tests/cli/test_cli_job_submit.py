@@ -209,7 +209,7 @@ def test_an_unknown_or_unusable_runner_is_an_error(
     assert "no sbatch, squeue, scancel on the PATH" in answer.err
 
 
-def test_options_of_a_runner(run: Run) -> None:
+def test_invalid_runner_options_are_refused(run: Run) -> None:
     answer = run("job", "submit", "say.sh", "--runner", "kubernetes", "--runner-option", "imag=x")
     assert answer.code == 2
     assert "runner_options.imag = 'x'" in answer.err

@@ -43,20 +43,20 @@ def _steady_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "free_ram", lambda: 16 * 10**9)
 
 
-def test_every_option_is_an_argument_under_its_own_name() -> None:
+def test_option_names_are_those_of_the_arguments() -> None:
     offered = {name for name in OPTIONS if not name.startswith("memory_")}
     assert offered == set(ClusterRequest.model_fields) - NOT_OFFERED
     thresholds = {name.removeprefix("memory_") for name in OPTIONS if name.startswith("memory_")}
     assert thresholds == set(hyperplane.MemoryPolicy().to_dict())
 
 
-def test_a_plan_that_names_nothing_is_the_default_plan(run: Run) -> None:
+def test_without_options_the_default_plan_is_shown(run: Run) -> None:
     ours, theirs = run("plan", "--json").json, hyperplane.plan_cluster().to_dict()
     assert ours.pop("name") != theirs.pop("name")
     assert ours == theirs
 
 
-def test_options_reach_the_plan_as_the_arguments_of_their_names(run: Run) -> None:
+def test_options_are_passed_as_arguments_of_the_plan(run: Run) -> None:
     answer = run(
         *("plan", "--engine", "local", "--num-workers", "3", "--nprocs", "5", "--nthreads", "3"),
         *("--ram-gb-per-proc", "2.4", "--cores-per-worker", "15", "--local-fit", "exact"),
@@ -78,7 +78,7 @@ def test_options_reach_the_plan_as_the_arguments_of_their_names(run: Run) -> Non
     assert answer.json["pool"]["name"] == "16_16"
 
 
-def test_memory_may_carry_a_unit_and_durations_may_be_words(run: Run) -> None:
+def test_memory_and_durations_may_have_units(run: Run) -> None:
     answer = run(
         *("plan", "--nprocs=1", "--ram-gb-per-proc=2400MB", "--local-fit=exact"),
         *("--timeout=2 minutes", "--idle-timeout=1h", "--json"),
@@ -87,12 +87,12 @@ def test_memory_may_carry_a_unit_and_durations_may_be_words(run: Run) -> None:
     assert answer.json["worker"]["ram_gb_per_proc"] == 2.4
 
 
-def test_a_pool_alone_decides_the_layout(run: Run) -> None:
+def test_a_pool_without_sizes_determines_the_layout(run: Run) -> None:
     answer = run("plan", "--pool", "hyperplane-med", "--local-fit", "exact", "--json")
     assert answer.json["worker"] == hyperplane.fit_workers("16_16").to_dict()
 
 
-def test_thresholds_that_are_not_given_are_the_configured_ones(run: Run) -> None:
+def test_omitted_thresholds_are_the_configured_ones(run: Run) -> None:
     with dask.config.set({"hyperplane.memory.target": 0.3}):
         answer = run("plan", "--memory-pause=0.85", "--memory-terminate=never", "--json")
     expected = {"target": 0.3, "spill": 0.7, "pause": 0.85, "terminate": False}
@@ -140,7 +140,7 @@ def test_the_local_engine_has_nothing_to_render(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("paper")
-def test_an_engine_s_own_script_is_printed_and_nothing_else(run: Run) -> None:
+def test_render_prints_only_the_script_of_the_engine(run: Run) -> None:
     arguments = ("--engine=paper", "--nprocs=1", "--name=mine", "--local-fit=exact", "--render")
     answer = run("plan", *arguments)
     assert answer.code == 0
@@ -148,18 +148,18 @@ def test_an_engine_s_own_script_is_printed_and_nothing_else(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("paper")
-def test_a_script_in_json_is_added_to_the_plan(run: Run) -> None:
+def test_render_with_json_adds_the_script_to_the_plan(run: Run) -> None:
     arguments = ("--engine=paper", "--nprocs=1", "--name=mine", "--local-fit=exact", "--render")
     document: dict[str, Any] = run("plan", *arguments, "--json").json
     assert document["rendered"] == "#!/bin/sh\nstart [2] workers of mine\n"
     assert document["dask_workers"] == 2
 
 
-def test_settings_of_the_engine_as_yaml_reads_them(run: Run) -> None:
+def test_engine_options_are_parsed_as_yaml(run: Run) -> None:
     answer = run("plan", "--engine-options", "single_process_cores=2", "--engine-options", "fit=up")
     assert answer.code == 2
     assert "engine_options.fit = 'up': expected one of 'fit' or 'exact'" in answer.err
     assert "single_process_cores" not in answer.err
-    for wrong in ("fits=fit", "fit"):
-        assert run("plan", "--engine-options", wrong).code == 2
+    for text in ("fits=fit", "fit"):
+        assert run("plan", "--engine-options", text).code == 2
     assert run("plan", "--engine-options", "fit=exact").code == 0

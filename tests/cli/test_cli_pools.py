@@ -19,7 +19,7 @@ def test_a_line_for_each_pool_with_its_numbers_and_layout(run: Run) -> None:
     assert set(hyperplane.pools()) <= set(lines)
 
 
-def test_the_order_is_that_of_the_memory_of_workers_and_gpus_come_last(run: Run) -> None:
+def test_pools_are_sorted_by_allocatable_memory_with_gpus_last(run: Run) -> None:
     assert [pool["name"] for pool in run("pools", "--json").json] == list(hyperplane.pools())
     with dask.config.set({"hyperplane.pools.pool_8_8.gpus": 1}):
         assert list(hyperplane.pools())[-1] == "8_8"
@@ -32,7 +32,7 @@ def test_the_note_of_a_pool_is_below_the_table(run: Run) -> None:
         assert "4_32:" not in run("pools").out
 
 
-def test_it_fits_80_columns_and_has_no_blanks_at_the_ends_of_lines(run: Run) -> None:
+def test_the_table_fits_80_columns_without_trailing_spaces(run: Run) -> None:
     lines = run("pools").out.splitlines()
     assert max(map(len, lines)) <= 80
     assert lines == [line.rstrip() for line in lines]
@@ -45,7 +45,7 @@ def test_json_equals_the_result_of_the_library(run: Run) -> None:
     ]
 
 
-def test_prices_are_shown_where_a_pool_has_one(run: Run) -> None:
+def test_prices_are_shown_if_a_pool_has_one(run: Run) -> None:
     assert "hour" not in run("pools").out
     with dask.config.set({"hyperplane.pools.pool_16_16.price_per_hour": 0.5804}):
         lines = run("pools").out.splitlines()
@@ -55,7 +55,7 @@ def test_prices_are_shown_where_a_pool_has_one(run: Run) -> None:
     assert max(map(len, lines)) <= 80
 
 
-def test_gpus_are_shown_where_a_pool_has_some(run: Run) -> None:
+def test_gpus_are_shown_if_a_pool_has_some(run: Run) -> None:
     assert "GPUs" not in run("pools").out
     with dask.config.set({"hyperplane.pools.pool_8_8.gpus": 4}):
         lines = run("pools").out.splitlines()
@@ -63,7 +63,7 @@ def test_gpus_are_shown_where_a_pool_has_some(run: Run) -> None:
     assert " 4 " in next(line for line in lines if "hyperplane-small " in line)
 
 
-def test_a_pool_of_the_site_with_a_long_name_is_not_cut_short(run: Run) -> None:
+def test_long_pool_names_are_not_truncated(run: Run) -> None:
     ours = {
         "alias": "the-large-nodes-of-the-third-floor[bold]",
         "cores": 64,

@@ -51,7 +51,7 @@ def test_the_defaults_are_those_of_the_library() -> None:
 
 
 @pytest.mark.parametrize("number", ["100", "0.5", "1e3"])
-def test_a_bare_number_is_gigabytes_as_in_python(number: str, run: Run) -> None:
+def test_a_number_without_unit_is_gigabytes(number: str, run: Run) -> None:
     answer = run("size", number, "--json")
     assert answer.json["data_gb"] == float(number)
     assert answer.json == hyperplane.size_cluster(float(number)).to_dict()
@@ -82,7 +82,7 @@ def test_the_table_has_all_of_the_advice_within_80_columns(run: Run) -> None:
     assert "…" not in answer.out
 
 
-def test_the_alternatives_carry_a_price_where_there_is_one(run: Run) -> None:
+def test_alternatives_show_prices_if_a_pool_has_one(run: Run) -> None:
     with dask.config.set({"hyperplane.pools.pool_16_16.price_per_hour": 0.5}):
         out = run("size", "100GB").out
         nodes = next(
@@ -106,7 +106,7 @@ def test_all_faults_are_reported_together(run: Run) -> None:
     assert "did you mean groupby" in answer.err
 
 
-def test_plot_saves_a_picture_in_addition_to_the_advice(run: Run, tmp_path: Path) -> None:
+def test_plot_saves_an_image_in_addition_to_the_advice(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "advice.png"
     answer = run("size", "100GB", "--plot", str(file), "--json")
     assert answer.code == 0
@@ -118,7 +118,7 @@ def test_plot_saves_a_picture_in_addition_to_the_advice(run: Run, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["advice.doc", "no/such/folder/advice.png"])
-def test_a_picture_that_cannot_be_saved_is_a_bad_request(
+def test_an_image_that_cannot_be_saved_is_an_invalid_request(
     name: str, run: Run, tmp_path: Path
 ) -> None:
     answer = run("size", "100GB", "--plot", str(tmp_path / name))
@@ -127,7 +127,7 @@ def test_a_picture_that_cannot_be_saved_is_a_bad_request(
     assert f"plot = {tmp_path / name}" in answer.err
 
 
-def test_without_matplotlib_a_picture_fails_and_says_what_to_install(
+def test_without_matplotlib_the_error_names_the_extra(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)

@@ -19,12 +19,12 @@ class Locked(MemoryFileSystem):  # type: ignore[misc]
 
     protocol = "locked"
     cachable = False
-    made: list[dict[str, Any]] = []  # noqa: RUF012
+    received_options: list[dict[str, Any]] = []  # noqa: RUF012
     store: dict[str, Any] = {}  # noqa: RUF012
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
-        self.made.append(options)
+        self.received_options.append(options)
         if options.get("password") != "sesame":
             raise PermissionError(13, f"wrong password in {options}")
 
@@ -36,8 +36,8 @@ class Locked(MemoryFileSystem):  # type: ignore[misc]
 @pytest.fixture
 def locked() -> Iterator[list[dict[str, Any]]]:
     fsspec.register_implementation("locked", Locked, clobber=True)
-    yield Locked.made
-    Locked.made.clear()
+    yield Locked.received_options
+    Locked.received_options.clear()
 
 
 def leftover(folder: Path) -> Path:
@@ -58,7 +58,7 @@ def test_leftovers_are_shown_and_removed(run: Run, tmp_path: Path) -> None:
     assert not draft.exists()
 
 
-def test_options_go_to_the_file_system(run: Run, locked: list[dict[str, Any]]) -> None:
+def test_options_are_passed_to_the_file_system(run: Run, locked: list[dict[str, Any]]) -> None:
     answer = run(
         "storage", "clean", "locked://a/b", "locked://a/c", "--option", "password=sesame",
         "--option", 'client={"retries": 3, "on": true}', "--option", "project=a=b",
@@ -72,7 +72,7 @@ def test_options_go_to_the_file_system(run: Run, locked: list[dict[str, Any]]) -
         "number": 5,
         "text": "5",
     }
-    assert all(made == expected for made in locked)
+    assert all(options == expected for options in locked)
     assert len(locked) >= 2
 
 
@@ -92,7 +92,7 @@ def test_values_of_options_are_never_shown(run: Run) -> None:
         assert "s3cret" not in answer.out + answer.err
 
 
-def test_all_faults_of_the_options_at_once(run: Run) -> None:
+def test_all_faults_of_the_options_are_reported_together(run: Run) -> None:
     answer = run(
         "storage", "clean", "x", "--option", "nothing", "--option", "a=1", "--option", "a=2"
     )

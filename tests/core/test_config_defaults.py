@@ -19,13 +19,13 @@ def test_every_shipped_file_is_registered():
     )
 
 
-def test_every_shipped_file_goes_into_the_wheel():
+def test_the_wheel_contains_every_shipped_file():
     pyproject = (ROOT / "pyproject.toml").read_text()
     for name in config_defaults.FILES:
         assert f'"config/{name}" = "hyperplane/config_data/{name}"' in pyproject
 
 
-def test_each_file_holds_one_section_of_ours_and_nothing_else():
+def test_each_file_has_one_section_with_the_name_of_the_file():
     for name in config_defaults.FILES:
         content = config_defaults.load_file(name)
         assert list(content) == ["hyperplane"]
@@ -33,7 +33,7 @@ def test_each_file_holds_one_section_of_ours_and_nothing_else():
         assert content == yaml.safe_load((config_defaults.folder() / name).read_text())
 
 
-def test_a_wheel_brings_its_own_folder(tmp_path, monkeypatch):
+def test_the_folder_of_a_wheel_is_used_if_it_exists(tmp_path, monkeypatch):
     package = tmp_path / "hyperplane"
     (package / "core").mkdir(parents=True)
     file = package / "core" / "config_defaults.py"
@@ -43,14 +43,14 @@ def test_a_wheel_brings_its_own_folder(tmp_path, monkeypatch):
     assert config_defaults.folder() == package / "config_data"
 
 
-def test_what_the_user_has_set_stays_as_it_is():
+def test_registering_does_not_change_values_of_the_user():
     with dask.config.set({"hyperplane.memory.pause": 0.85}):
         config_defaults.register()
         assert dask.config.get("hyperplane.memory.pause") == 0.85
         assert dask.config.get("hyperplane.memory.spill") == 0.70
 
 
-def test_changing_the_configuration_does_not_change_what_is_shipped():
+def test_changing_the_configuration_does_not_change_shipped_values():
     with dask.config.set({"hyperplane.pools.pool_16_16.cores": 99}):
         shipped = config_defaults.load_file("pools.yaml")["hyperplane"]["pools"]["pool_16_16"]
         assert shipped["cores"] == 16
@@ -66,7 +66,7 @@ def test_changing_the_configuration_does_not_change_what_is_shipped():
         ("kubernetes.name", "dask_kubernetes", "kubernetes.namespace"),
     ],
 )
-def test_a_package_imported_while_a_setting_is_in_force_keeps_its_defaults(setting, package, other):
+def test_defaults_of_a_package_imported_within_config_set_remain_after_it(setting, package, other):
     program = f"""
 import dask, hyperplane
 with dask.config.set({{{setting!r}: 0.5}}):

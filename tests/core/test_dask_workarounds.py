@@ -99,7 +99,7 @@ class NumberExpr(SingletonExpr):
     _parameters = ["number"]  # noqa: RUF012 - as Dask declares it
 
 
-def test_an_expression_that_vanishes_during_a_lookup_is_created_again():
+def test_an_expression_collected_during_a_lookup_is_created_again():
     NumberExpr._instances = CacheWithRace(2)
     first = NumberExpr(1)
     with pytest.raises(KeyError):  # Dask without the workaround

@@ -103,19 +103,19 @@ each_error = pytest.mark.parametrize(
 )
 
 
-def test_every_error_of_the_module_is_in_the_table():
+def test_every_public_error_has_an_example():
     public = {getattr(errors, name) for name in errors.__all__} - {Fault, UnknownName, errors.check}
     assert {type(error) for error, *_ in EXAMPLES} == public - WARNINGS
 
 
 @pytest.mark.parametrize("kind", [BadLinesWarning, SkippedFile])
-def test_a_warning_is_of_the_user_and_travels(kind):
+def test_warnings_are_user_warnings_and_pickle(kind):
     assert issubclass(kind, UserWarning)
     back = pickle.loads(pickle.dumps(kind("3 lines of a.jsonl")))
     assert (type(back), str(back)) == (kind, "3 lines of a.jsonl")
 
 
-def test_check_raises_all_faults_together_if_there_are_any():
+def test_check_raises_one_error_with_all_faults():
     errors.check([])
     errors.check(fault for fault in ())
     with pytest.raises(RequestError) as caught:
@@ -124,7 +124,7 @@ def test_check_raises_all_faults_together_if_there_are_any():
 
 
 @each_error
-def test_has_its_fields_and_both_parents(error, fields, parent):
+def test_errors_have_their_attributes_and_both_base_classes(error, fields, parent):
     assert isinstance(error, HyperplaneError)
     assert isinstance(error, parent)
     assert {name: getattr(error, name) for name in fields} == fields
@@ -132,7 +132,7 @@ def test_has_its_fields_and_both_parents(error, fields, parent):
 
 @each_error
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_survives_pickling(error, fields, parent, protocol):
+def test_errors_pickle_with_their_attributes(error, fields, parent, protocol):
     back = pickle.loads(pickle.dumps(error, protocol))
     assert type(back) is type(error)
     assert str(back) == str(error)
@@ -142,12 +142,12 @@ def test_survives_pickling(error, fields, parent, protocol):
 
 
 @each_error
-def test_survives_copying(error, fields, parent):
+def test_errors_can_be_copied(error, fields, parent):
     for back in (copy.copy(error), copy.deepcopy(error)):
         assert (type(back), str(back), vars(back)) == (type(error), str(error), vars(error))
 
 
-def test_an_error_of_another_package_that_derives_from_ours_pickles():
+def test_an_error_class_derived_by_another_package_pickles():
     error = _Strange("a", b="c")
     back = pickle.loads(pickle.dumps(error))
     assert (type(back), str(back), back.faults, back.b) == (_Strange, str(error), (PROCS,), "c")
@@ -159,7 +159,7 @@ class _Strange(RequestError):
         self.b = b
 
 
-def test_a_fault_says_what_was_asked_what_is_allowed_and_what_to_do():
+def test_the_text_of_a_fault_has_value_allowed_values_and_advice():
     assert str(PROCS) == "nprocs = 0: expected at least 1"
     assert str(PAUSE) == ("/etc/dask/site.yaml: memory.pause = 7: expected a fraction; say 0.8")
 
@@ -180,33 +180,33 @@ def test_all_faults_are_shown_and_numbered(kind, title, count, words):
     assert lines[1:] == [f"  {number}. {PROCS}" for number in range(1, count + 1)]
 
 
-def test_an_unknown_name_says_the_nearest_and_all():
-    told = "nproc=2: unknown argument of f; did you mean nprocs? expected one of nprocs"
-    assert str(UNKNOWN) == told
+def test_the_text_of_an_unknown_name_has_the_nearest_and_all_names():
+    text = "nproc=2: unknown argument of f; did you mean nprocs? expected one of nprocs"
+    assert str(UNKNOWN) == text
     assert str(UnknownName("a", "2", "no argument", function="f")) == (
         "a=2: unknown argument of f; expected no argument"
     )
 
 
-def test_check_raises_an_unknown_argument_with_the_other_faults():
+def test_check_raises_unknown_argument_with_all_faults():
     with pytest.raises(UnknownArgument) as caught:
         errors.check([PROCS, UNKNOWN])
     assert caught.value.faults == (PROCS, UNKNOWN)
 
 
-def test_an_error_can_state_what_was_not_done():
+def test_the_outcome_is_added_to_the_message():
     error = RequestError([PROCS])
     error.state("nothing was saved")
     assert str(error).startswith("1 fault in the request, nothing was saved:\n  1. nprocs")
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-def test_braces_in_a_fault_are_left_alone():
+def test_braces_in_a_fault_are_not_format_fields():
     fault = Fault("node_selector", "{'count': {}}", "text")
     assert "{'count': {}}" in str(RequestError([fault]))
 
 
-def test_an_unknown_pool_names_those_there_are_and_the_nearest():
+def test_unknown_pool_names_all_pools_and_the_nearest():
     message = str(UnknownPool("16-17", ["16_16", "32_32"], ["16_16", "8_16"]))
     assert "pool = '16-17': expected one of 16_16, 32_32" in message
     assert message.endswith("did you mean 16_16 or 8_16?")
@@ -222,12 +222,12 @@ def test_a_configuration_without_faults_has_no_path():
     assert ConfigError([]).path == ""
 
 
-def test_a_missing_package_says_how_to_get_it():
+def test_missing_package_names_the_command_that_installs_it():
     assert "pip install 'hyperplane[plot]'" in str(MissingPackage("matplotlib", "plot"))
 
 
 @pytest.mark.parametrize("kind", [EngineError, EngineUnavailable, StartFailed, StartTimeout])
-def test_an_engine_error_names_the_engine_and_shows_the_log_only_when_there_is_one(kind):
+def test_an_engine_error_names_the_engine_and_shows_its_log(kind):
     assert str(kind("local", "it broke")) == "engine local: it broke"
     assert re.fullmatch(
         "engine local: it broke\nlast lines of the log:\nA\nB",

@@ -12,24 +12,24 @@ from hyperplane.core.optional import need
 from hyperplane.errors import MissingPackage
 
 
-def test_what_is_installed_is_imported():
+def test_an_installed_module_is_imported():
     assert need("json.decoder", "none") is sys.modules["json.decoder"]
 
 
-def test_what_is_not_installed_names_the_package_and_the_extra():
+def test_the_error_names_the_missing_package_and_the_extra():
     with pytest.raises(MissingPackage, match=r"hyperplane\[plot\]") as caught:
         need("no_such_package_here.part", "plot")
     assert (caught.value.package, caught.value.extra) == ("no_such_package_here", "plot")
     assert isinstance(caught.value.__cause__, ModuleNotFoundError)
 
 
-def test_a_missing_part_of_a_package_counts_as_the_package():
+def test_a_missing_submodule_is_reported_as_a_missing_package():
     with pytest.raises(MissingPackage) as caught:
         need("json.no_such_part", "none")
     assert caught.value.package == "json"
 
 
-def test_a_package_that_lacks_another_one_says_so_itself(tmp_path, monkeypatch):
+def test_a_missing_dependency_of_a_package_raises_the_original_error(tmp_path, monkeypatch):
     (tmp_path / "half_installed.py").write_text("import no_such_package_here\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="no_such_package_here") as caught:
@@ -37,7 +37,7 @@ def test_a_package_that_lacks_another_one_says_so_itself(tmp_path, monkeypatch):
     assert not isinstance(caught.value, MissingPackage)
 
 
-def test_a_broken_package_keeps_its_own_error(tmp_path, monkeypatch):
+def test_an_import_error_of_an_installed_package_is_raised_unchanged(tmp_path, monkeypatch):
     (tmp_path / "broken_package.py").write_text("raise ImportError('libfoo.so not found')\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ImportError, match=r"libfoo\.so") as caught:
@@ -49,11 +49,11 @@ def _calls_of_need():
     for file in Path(hyperplane.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "need":
-                given = [*node.args, *(keyword.value for keyword in node.keywords)]
-                yield [ast.literal_eval(argument) for argument in given]
+                arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+                yield [ast.literal_eval(argument) for argument in arguments]
 
 
-def test_every_extra_that_is_named_exists():
+def test_every_extra_in_calls_of_need_exists():
     extras = set(importlib.metadata.metadata("hyperplane").get_all("Provides-Extra"))
     named = {extra for _, extra in _calls_of_need()}
     assert named

@@ -96,13 +96,13 @@ NEEDED = {
 
 def _call(name, **arguments):
     target = PUBLIC[name]
-    given = {**NEEDED.get(name, {}), **arguments}
+    call_arguments = {**NEEDED.get(name, {}), **arguments}
     if "self" in inspect.signature(target).parameters:
-        given.setdefault("self", None)
-    return target(**given)
+        call_arguments.setdefault("self", None)
+    return target(**call_arguments)
 
 
-def test_the_walk_finds_the_functions_that_users_meet_first():
+def test_the_list_of_public_functions_is_complete():
     assert len(PUBLIC) > 60
     assert {
         "hyperplane.size_cluster",
@@ -118,7 +118,7 @@ def test_the_walk_finds_the_functions_that_users_meet_first():
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_an_unknown_argument_is_named_with_those_that_there_are(name):
+def test_an_unknown_argument_is_an_error_that_lists_the_arguments(name):
     with pytest.raises(UnknownArgument) as caught:
         _call(name, **{STRANGE: 1})
     assert isinstance(caught.value, TypeError)
@@ -126,20 +126,22 @@ def test_an_unknown_argument_is_named_with_those_that_there_are(name):
     message = str(caught.value)
     assert STRANGE in message
     known = [
-        one
-        for one, each in inspect.signature(PUBLIC[name]).parameters.items()
+        parameter
+        for parameter, each in inspect.signature(PUBLIC[name]).parameters.items()
         if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
-        and one not in ("self", "urls", "size", "num_workers", "function")
+        and parameter not in ("self", "urls", "size", "num_workers", "function")
     ]
-    assert [one for one in known if one not in message.partition(STRANGE)[2]] == []
+    assert [
+        parameter for parameter in known if parameter not in message.partition(STRANGE)[2]
+    ] == []
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_a_slip_in_any_argument_names_the_right_one(name):
+def test_a_misspelled_argument_is_an_error_that_proposes_the_right_one(name):
     slips = [
-        (one, f"{one[:-2]}{one[-1]}")
-        for one, each in inspect.signature(PUBLIC[name]).parameters.items()
-        if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY) and len(one) > 4
+        (parameter, f"{parameter[:-2]}{parameter[-1]}")
+        for parameter, each in inspect.signature(PUBLIC[name]).parameters.items()
+        if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY) and len(parameter) > 4
     ]
     for right, slip in slips:
         with pytest.raises(UnknownArgument, match=rf"did you mean .*{right}"):
@@ -147,7 +149,7 @@ def test_a_slip_in_any_argument_names_the_right_one(name):
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_signature_and_docstring_are_those_of_the_function(name):
+def test_the_decorator_preserves_signature_and_docstring(name):
     target = PUBLIC[name]
     assert inspect.getdoc(target)
     # The function of a class method, whose first argument is the class.
@@ -173,35 +175,35 @@ def test_signature_and_docstring_are_those_of_the_function(name):
         ("hyperplane.initialize_cluster", "replac", "replace"),
     ],
 )
-def test_names_of_pandas_and_dask_lead_to_ours(name, other, ours):
+def test_names_of_pandas_and_dask_arguments_propose_the_equivalent(name, other, ours):
     with pytest.raises(UnknownArgument, match=rf"did you mean {ours}\?"):
         PUBLIC[name](**{other: "x"})
 
 
-def test_public_functions_and_records_pickle():
+def test_decorated_functions_and_classes_pickle():
     policy = hyperplane.MemoryPolicy(pause=0.85)
-    for one in (hyperplane.size_cluster, hyperplane.Shard(1, 2), policy, hyperplane.jobs.submit):
-        assert pickle.loads(pickle.dumps(one)) == one
+    for target in (hyperplane.size_cluster, hyperplane.Shard(1, 2), policy, hyperplane.jobs.submit):
+        assert pickle.loads(pickle.dumps(target)) == target
     assert hyperplane.Shard(1, 2)._replace(idx=0) == hyperplane.Shard(idx=0, n=2)
 
 
-def test_a_step_lists_its_fields():
+def test_a_misspelled_field_of_a_step_proposes_the_right_one():
     with pytest.raises(UnknownArgument, match=r"depends_no.*did you mean depends_on\?"):
         hyperplane.jobs.Step(name="a", kind="command", argv=("ls",), depends_no=())
 
 
-def test_all_faults_of_a_request_are_shown_with_the_unknown_ones():
+def test_unknown_arguments_and_other_faults_are_reported_together():
     with pytest.raises(UnknownArgument) as caught:
         hyperplane.plan_cluster(0, nproc=1)
     assert [fault.where for fault in caught.value.faults] == ["nproc", "num_workers"]
     assert "2 faults in the request, nothing was started:" in str(caught.value)
 
 
-@pytest.mark.parametrize("given", ["sk-123456789", {"TOKEN": "sk-123456789"}, pd.DataFrame()])
-def test_what_may_be_secret_or_large_is_not_shown(given):
+@pytest.mark.parametrize("value", ["sk-123456789", {"TOKEN": "sk-123456789"}, pd.DataFrame()])
+def test_values_of_secret_names_and_large_values_are_shown_as_types(value):
     with pytest.raises(UnknownArgument) as caught:
-        hyperplane.load("x.csv", tokn=given)
-    assert f"tokn=<{type(given).__name__}>" in str(caught.value)
+        hyperplane.load("x.csv", tokn=value)
+    assert f"tokn=<{type(value).__name__}>" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -219,10 +221,10 @@ def test_what_may_be_secret_or_large_is_not_shown(given):
     "text",
     ["https://me:hunter2@host/x.csv", "https://h/x?s=hunter2", "?sv=1&sig=hunter2", "k=hunter2"],
 )
-def test_texts_that_may_hold_a_secret_are_not_shown(call, name, text):
-    given = {name: text} if call is not hyperplane.load else {"url": "x.csv", name: text}
+def test_texts_that_may_contain_a_secret_are_not_shown(call, name, text):
+    arguments = {name: text} if call is not hyperplane.load else {"url": "x.csv", name: text}
     with pytest.raises(UnknownArgument) as caught:
-        call(**given)
+        call(**arguments)
     assert f"{name} = " in str(caught.value) or f"{name}=<str>: " in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
@@ -232,7 +234,7 @@ class _Unprintable(str):
         raise KeyError("no")
 
 
-def test_a_value_that_cannot_be_printed_is_shown_by_its_type():
+def test_a_value_whose_repr_fails_is_shown_as_its_type():
     with pytest.raises(UnknownArgument, match="dta=<_Unprintable>: unknown"):
         hyperplane.size_cluster("1GB", dta=_Unprintable("x"))
 
@@ -240,13 +242,13 @@ def test_a_value_that_cannot_be_printed_is_shown_by_its_type():
 @pytest.mark.parametrize(
     "value", [10**5000, "é" * 500, None, float("nan")], ids=["large", "long", "None", "nan"]
 )
-def test_any_value_can_be_shown(value):
+def test_messages_with_extreme_values_are_short(value):
     with pytest.raises(UnknownArgument, match=r"^1 fault.*\n.*poool=") as caught:
         hyperplane.fit_workers("16_16", poool=value)
     assert len(str(caught.value)) < 300
 
 
-def test_a_slip_is_refused_on_a_store_that_would_take_any_option():
+def test_misspelled_arguments_are_refused_on_stores_that_accept_any_option():
     frame = pd.DataFrame({"a": [1]})
     with pytest.raises(UnknownArgument, match=r"mod='skip': unknown .* did you mean mode\?"):
         hyperplane.save(frame, "memory://calls/a.csv", mod="skip")
@@ -256,7 +258,7 @@ def test_a_slip_is_refused_on_a_store_that_would_take_any_option():
         hyperplane.storage.missing_shards("memory://calls/a.csv", runn="a")
 
 
-def test_options_of_a_store_still_go_to_it():
+def test_options_are_passed_to_the_file_system():
     frame = pd.DataFrame({"a": [1]})
     hyperplane.save(frame, "memory://calls/b.csv", skip_instance_cache=True, mode="overwrite")
     assert hyperplane.load("memory://calls/b.csv", skip_instance_cache=True).a.to_list() == [1]
@@ -278,7 +280,7 @@ def test_options_of_a_store_still_go_to_it():
         ),
     ],
 )
-def test_an_error_says_what_was_not_done(call, outcome):
+def test_errors_state_the_outcome(call, outcome):
     with pytest.raises(RequestError) as caught:
         call()
     assert str(caught.value).partition("\n")[0].endswith(f" in the request, {outcome}:")
@@ -297,14 +299,14 @@ def test_an_error_says_what_was_not_done(call, outcome):
         lambda: hyperplane.shard(5, 2),
     ],
 )
-def test_an_error_of_a_call_that_does_nothing_says_no_more_than_its_faults(call):
+def test_errors_of_calls_without_effects_state_no_outcome(call):
     with pytest.raises(RequestError) as caught:
         call()
     title = str(caught.value).partition("\n")[0]
     assert title in ("1 fault in the request:", "2 faults in the request:")
 
 
-def test_the_outermost_call_says_what_was_not_done():
+def test_the_outermost_call_states_the_outcome():
     @public_calls.check_call(outcome="nothing was printed")
     def outer():
         return hyperplane.plan_cluster(0)
@@ -323,5 +325,5 @@ def test_warnings_name_the_line_of_the_caller(tmp_path):
         hyperplane.save(frame, tmp_path / "a.csv")
         with pytest.raises(RequestError):
             hyperplane.dataframe.join(left, right, "k")
-    assert [Path(one.filename) for one in caught] == [Path(__file__)] * len(caught)
+    assert [Path(warning.filename) for warning in caught] == [Path(__file__)] * len(caught)
     assert len(caught) >= 1

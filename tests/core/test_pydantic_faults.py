@@ -73,18 +73,18 @@ def _faults(prefix="", **values):
         ({"other": 1}, "other", "1", "no such key"),
     ],
 )
-def test_one_wrong_value_is_one_fault(values, where, asked, allowed):
+def test_each_invalid_value_is_one_fault(values, where, asked, allowed):
     [fault] = _faults(**values)
     assert (fault.where, fault.asked, fault.allowed) == (where, asked, allowed)
 
 
-def test_all_come_in_the_order_of_the_fields_with_prefix():
+def test_faults_are_in_the_order_of_the_fields_with_the_prefix():
     faults = _faults("site.model", odd=2, count=0, other=1)
     wheres = [fault.where for fault in faults]
     assert wheres == ["site.model.count", "site.model.odd", "site.model.other"]
 
 
-def test_a_long_value_is_cut():
+def test_a_long_value_is_truncated():
     [fault] = _faults(count="x" * 500)
     assert len(fault.asked) == 80
     assert fault.asked.endswith("...")
@@ -98,13 +98,13 @@ def test_a_long_value_is_cut():
         ("site.zzz", "site", ""),
     ],
 )
-def test_a_key_that_there_is_not_comes_with_those_that_there_are(where, prefix, advice):
+def test_the_fault_of_an_unknown_key_lists_the_known_keys(where, prefix, advice):
     fault = Fault(where, "1", "no such key", source="a.yaml")
     found = with_known_names(fault, ["host", "port"], prefix)
     assert found == Fault(where, "1", "one of host, port", advice, "a.yaml")
 
 
 @pytest.mark.parametrize("where", ["site.port", "site.port.0.zzz"])
-def test_what_is_wrong_in_a_known_key_stays_as_it_is(where):
+def test_the_fault_of_a_known_key_is_unchanged(where):
     fault = Fault(where, "1", "no such key")
     assert with_known_names(fault, ["host", "port"], "site") is fault

@@ -58,7 +58,7 @@ def test_a_class_that_cannot_be_imported_is_named(name: str) -> None:
         POOLS.load(name)
 
 
-def test_an_unknown_name_has_suggestions() -> None:
+def test_an_unknown_name_is_an_error_that_proposes_the_nearest() -> None:
     with pytest.raises(RequestError, match="did you mean small") as failed:
         POOLS.load("smal")
     (fault,) = failed.value.faults
@@ -66,6 +66,6 @@ def test_an_unknown_name_has_suggestions() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 3, b"small", ["small"]])
-def test_a_name_is_text(value: object) -> None:
+def test_a_name_that_is_not_text_is_refused(value: object) -> None:
     with pytest.raises(RequestError, match="a name, as text"):
         POOLS.load(value)

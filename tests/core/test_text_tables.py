@@ -30,7 +30,7 @@ def test_the_second_column_is_aligned():
     assert text == "data    100 GB\nmemory  800 GB\n        more"
 
 
-def test_no_rows_are_no_text():
+def test_without_rows_the_text_is_empty():
     assert as_text([]) == ""
     assert as_html([]) == "<table></table>"
 

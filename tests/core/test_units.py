@@ -76,13 +76,13 @@ NOT_QUANTITIES = [
 
 
 @pytest.mark.parametrize(("text", "size"), QUANTITIES.items())
-def test_a_quantity_is_read(text, size):
+def test_memory_sizes_are_parsed_to_bytes(text, size):
     assert parse_bytes(text) == size
     assert type(parse_bytes(text)) is int
 
 
 @pytest.mark.parametrize("text", NOT_QUANTITIES)
-def test_what_is_no_quantity_is_a_value_error_that_quotes_it(text):
+def test_other_texts_are_a_value_error_that_quotes_them(text):
     with pytest.raises(ValueError, match="memory size") as caught:
         parse_bytes(text)
     assert repr(text) in str(caught.value)
@@ -126,7 +126,7 @@ def test_gigabytes_and_bytes_round_trip(size):
         (-2_400_000_000, "-2.4 GB"),
     ],
 )
-def test_sizes_are_shown_in_decimal_units(size, text):
+def test_format_bytes_uses_decimal_units(size, text):
     assert format_bytes(size) == text
 
 
@@ -140,11 +140,11 @@ def test_sizes_are_shown_in_decimal_units(size, text):
         (1e300, int(1e300) * 10**9),
     ],
 )
-def test_gigabytes_become_whole_bytes(gigabytes, size):
+def test_gb_to_bytes_rounds_to_whole_bytes(gigabytes, size):
     assert gb_to_bytes(gigabytes) == size
 
 
-def test_sums_are_exact_in_bytes_where_they_are_not_in_gigabytes():
+def test_sums_of_bytes_are_exact_unlike_sums_of_gigabytes():
     assert not 6 * 2.1 <= 12.6
     assert 6 * gb_to_bytes(2.1) == gb_to_bytes(12.6)
 
@@ -162,7 +162,7 @@ def test_sums_are_exact_in_bytes_where_they_are_not_in_gigabytes():
         (-20_000.0, "-20000"),
     ],
 )
-def test_numbers_have_no_superfluous_decimals(value, text):
+def test_format_number_has_no_trailing_zeros(value, text):
     assert format_number(value) == text
 
 
@@ -177,18 +177,18 @@ def test_numbers_have_no_superfluous_decimals(value, text):
         (2, "GPU", "2 GPUs"),
     ],
 )
-def test_a_noun_agrees_with_its_count(count, noun, text):
+def test_plural_depends_on_the_count(count, noun, text):
     assert plural(count, noun) == text
 
 
 @pytest.mark.parametrize("value", [3, np.int64(3), np.uint8(3)])
-def test_a_whole_number_becomes_an_int(value):
+def test_integers_of_python_and_numpy_become_int(value):
     assert whole_number(value) == 3
     assert type(whole_number(value)) is int
 
 
 @pytest.mark.parametrize("value", [True, np.True_, 3.0, 2.5, "3", None, [3], int, np.array([1, 2])])
-def test_anything_else_is_no_whole_number(value):
+def test_values_that_are_not_integers_return_none(value):
     assert whole_number(value) is None
 
 
@@ -205,7 +205,7 @@ def test_anything_else_is_no_whole_number(value):
     ],
 )
 @pytest.mark.parametrize("text", ["2{}", "2 {}", " 2  {} ", "2.0{}"])
-def test_times_have_the_usual_units_with_and_without_a_space(text, unit, seconds):
+def test_durations_are_parsed_with_all_common_units(text, unit, seconds):
     written = text.format(unit)
     assert parse_seconds(written) == pytest.approx(2 * seconds)
     assert in_seconds(written) == (parse_seconds(written) if unit else written)
@@ -216,7 +216,7 @@ def test_times_have_the_usual_units_with_and_without_a_space(text, unit, seconds
 @pytest.mark.parametrize(
     "text", ["min", "10 mi", "10 minn", "1 month", "", "-3 s", "1_0 s", "1:30"]
 )
-def test_what_is_no_time_is_a_value_error_and_stays_for_the_check_that_follows(text):
+def test_texts_that_are_not_durations_are_an_error_or_returned_unchanged(text):
     with pytest.raises(ValueError, match="not a duration"):
         parse_seconds(text)
     assert in_seconds(text) == to_dask_duration(text) == text

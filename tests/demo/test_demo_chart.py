@@ -44,7 +44,7 @@ def test_saved_file_is_an_image(some: pd.DataFrame, tmp_path: Path) -> None:
         assert len(set(image.convert("RGB").resize((200, 120)).get_flattened_data())) > 50
 
 
-def test_without_matplotlib_the_message_says_what_to_install(
+def test_without_matplotlib_the_error_names_the_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)

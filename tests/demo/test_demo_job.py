@@ -29,7 +29,7 @@ def test_order_of_rows_does_not_matter(some: pd.DataFrame) -> None:
     assert compare(on_dask(dd.from_pandas(mixed, npartitions=5)), job.results_in_pandas(some))
 
 
-def test_data_is_read_once_for_all_three(some: pd.DataFrame) -> None:
+def test_data_is_read_once_for_all_results(some: pd.DataFrame) -> None:
     read = []
 
     def part(number: int) -> pd.DataFrame:
@@ -40,7 +40,7 @@ def test_data_is_read_once_for_all_three(some: pd.DataFrame) -> None:
     assert sorted(read) == [0, 1, 2, 3]
 
 
-def test_longest_holds_ten_of_each_origin_in_full_order(some: pd.DataFrame) -> None:
+def test_longest_has_the_ten_longest_departures_of_each_origin(some: pd.DataFrame) -> None:
     longest = on_dask(dd.from_pandas(some, npartitions=3)).longest
     assert longest.groupby("origin").size().to_dict() == {"EWR": 10, "JFK": 10, "LGA": 10}
     for origin, rows in longest.groupby("origin"):
@@ -71,7 +71,7 @@ def test_late_is_more_than_fifteen_minutes() -> None:
     assert hours.loc[8].to_dict() == {"flights": 3, "departures": 3, "late": 1}
 
 
-def test_a_cancelled_flight_is_a_flight_and_not_a_departure() -> None:
+def test_a_cancelled_flight_does_not_count_as_departure() -> None:
     cancelled = flight(carrier="AA", dep_time=None, dep_delay=None, air_time=None, distance=9999)
     found = results_of(flight(), cancelled)
     assert found.hours.loc[8].to_dict() == {"flights": 2, "departures": 1, "late": 0}

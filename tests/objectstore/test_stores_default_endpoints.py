@@ -103,7 +103,7 @@ HOSTS = {
 
 @pytest.mark.parametrize("protocol", HOSTS)
 @pytest.mark.parametrize("call", CALLS)
-def test_without_network_the_host_is_named_and_nothing_else_is_asked(
+def test_without_network_the_error_names_the_only_host_that_was_looked_up(
     call, protocol, names, caplog, monkeypatch, request
 ):
     if protocol != "https":
@@ -158,7 +158,7 @@ def _hosts_of(monkeypatch, url, **options):
          "bucket.s3.dualstack.eu-west-1.amazonaws.com:443"),
     ],
 )  # fmt: skip
-def test_of_amazon_the_host_of_the_request_is_tried_and_no_other_one(
+def test_only_the_host_of_an_s3_request_is_probed(
     environment, config, options, host, monkeypatch, file_systems
 ):
     pytest.importorskip("s3fs")
@@ -169,7 +169,7 @@ def test_of_amazon_the_host_of_the_request_is_tried_and_no_other_one(
 
 
 @pytest.mark.parametrize("way", ["environment", "options"])
-def test_behind_a_proxy_no_host_of_amazon_is_tried(way, monkeypatch, closed_port, file_systems):
+def test_no_s3_host_is_probed_behind_a_proxy(way, monkeypatch, closed_port, file_systems):
     pytest.importorskip("s3fs")
     proxy, options = f"http://127.0.0.1:{closed_port}", {}
     if way == "environment":
@@ -200,7 +200,7 @@ class OtherSystem(MemoryFileSystem):
         return "/" + path.removeprefix("s3://").strip("/")
 
 
-def test_s3_of_another_library_is_read_and_written(monkeypatch):
+def test_another_file_system_registered_for_s3_is_read_and_written(monkeypatch):
     monkeypatch.setitem(_registry, "s3", OtherSystem)
     url, frame = "s3://bucket/x.parquet", pd.DataFrame({"a": [1, 2]})
     hyperplane.save(frame, url)
@@ -216,7 +216,7 @@ def closed_port():
         yield taken.getsockname()[1]
 
 
-def test_a_host_that_took_a_connection_is_tried_once(monkeypatch, file_systems):
+def test_a_host_that_accepted_a_connection_is_probed_once(monkeypatch, file_systems):
     tried = []
 
     def connect(address, timeout):
@@ -230,7 +230,7 @@ def test_a_host_that_took_a_connection_is_tried_once(monkeypatch, file_systems):
     assert tried == [("bucket.s3.amazonaws.com", 443)]
 
 
-def test_the_defaults_of_fsspec_are_followed(monkeypatch, closed_port, file_systems):
+def test_endpoints_in_the_configuration_of_fsspec_are_used(monkeypatch, closed_port, file_systems):
     pytest.importorskip("gcsfs")
     endpoint = f"http://127.0.0.1:{closed_port}"
     monkeypatch.setitem(fsspec.config.conf, "gs", {"endpoint_url": endpoint})
@@ -255,7 +255,7 @@ def test_the_defaults_of_fsspec_are_followed(monkeypatch, closed_port, file_syst
         ({}, None),
     ],
 )  # fmt: skip
-def test_of_azure_the_address_is_that_of_its_client(system, address):
+def test_the_address_of_an_azure_store_is_that_of_its_client(system, address):
     store = Store("abfs", "abfs://box/a.csv", {})
     store.__dict__["system"] = SimpleNamespace(**system)
     found = server_addresses.find_server_address(store, "abfs://box/a.csv")
@@ -293,19 +293,19 @@ def server():
     thread.join(30)
 
 
-def test_a_slow_store_is_announced_once_and_read(server, monkeypatch, capsys):
+def test_a_slow_store_prints_one_notice_and_is_read(server, monkeypatch, capsys):
     server.may_answer.clear()
     monkeypatch.setattr(reachability, "NOTICE_SECONDS", 0.05)
-    tell = reachability._print_notice
+    notice = reachability._print_notice
     threads = []
 
-    def tell_and_answer(url):
+    def print_and_answer(url):
         threads.append(url)
-        tell(url)
+        notice(url)
         if len(threads) > 1:
             server.may_answer.set()
 
-    monkeypatch.setattr(reachability, "_print_notice", tell_and_answer)
+    monkeypatch.setattr(reachability, "_print_notice", print_and_answer)
     url = f"http://127.0.0.1:{server.server_port}/200"
     frame = dataframe.read([f"{url}/a.csv", f"{url}/b.csv"]).compute()
     assert frame.to_dict("list") == {"a": [1, 1], "b": [2, 2]}
@@ -313,7 +313,7 @@ def test_a_slow_store_is_announced_once_and_read(server, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("status", [403, 500])
-def test_an_error_of_http_is_not_called_a_missing_file(status, server):
+def test_an_http_error_is_not_reported_as_a_missing_file(status, server):
     server.may_answer.set()
     url = f"http://127.0.0.1:{server.server_port}/{status}/a.csv"
     with pytest.raises(RequestError, match=rf"a readable URL \(.*{status}") as caught:
@@ -323,20 +323,20 @@ def test_an_error_of_http_is_not_called_a_missing_file(status, server):
         hyperplane.size_cluster(url)
 
 
-def test_a_missing_file_is_called_missing(server):
+def test_http_404_is_reported_as_a_missing_file(server):
     server.may_answer.set()
     with pytest.raises(RequestError, match="none were found"):
         dataframe.read(f"http://127.0.0.1:{server.server_port}/404/a.csv")
 
 
-def test_a_search_for_credentials_is_announced(monkeypatch, capsys):
-    told = threading.Event()
-    tell = reachability._print_notice
+def test_a_slow_search_for_credentials_prints_a_notice(monkeypatch, capsys):
+    printed = threading.Event()
+    notice = reachability._print_notice
     monkeypatch.setattr(reachability, "NOTICE_SECONDS", 0.0)
-    monkeypatch.setattr(reachability, "_print_notice", lambda url: (tell(url), told.set()))
+    monkeypatch.setattr(reachability, "_print_notice", lambda url: (notice(url), printed.set()))
     monkeypatch.setattr(reachability, "_probe_address", lambda address: None)
     with reachability.monitor_open("gs://bucket/x.parquet", {}):
-        assert told.wait(30)
+        assert printed.wait(30)
     assert "hyperplane: gs://bucket/x.parquet has not answered" in capsys.readouterr().err
 
 
@@ -347,7 +347,7 @@ def _log_a_fault(name):
         logging.getLogger(name).exception("out of retries")
 
 
-def test_tracebacks_of_libraries_are_not_printed_but_handed_to_handlers(monkeypatch, capsys):
+def test_tracebacks_of_libraries_go_to_handlers_and_are_not_printed(monkeypatch, capsys):
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     with reachability.monitor_open("https://host/a.csv", {}):
         _log_a_fault("gcsfs")
@@ -377,7 +377,7 @@ def test_tracebacks_of_libraries_are_not_printed_but_handed_to_handlers(monkeypa
     ],
 )
 @pytest.mark.parametrize("hidden", [False, True])
-def test_what_is_an_answer(error, is_answer, hidden):
+def test_is_store_response_of_each_error(error, is_answer, hidden):
     if hidden:
         cause, error = error, FileNotFoundError("a")
         error.__cause__ = cause

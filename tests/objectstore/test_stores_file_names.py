@@ -49,7 +49,7 @@ def files(*names):
 
 
 @pytest.mark.parametrize(
-    ("path", "suffix", "packing"),
+    ("path", "suffix", "compression"),
     [
         ("a.csv", ".csv", ""),
         ("/d.x/A.CSV.GZ", ".csv", "gzip"),
@@ -61,17 +61,17 @@ def files(*names):
         ("/d/what?.csv.xz", ".csv", "xz"),
     ],
 )
-def test_suffix_and_packing(path, suffix, packing):
-    assert (suffix_of(path), detect_compression(path)) == (suffix, packing)
+def test_suffix_and_compression_of_a_name(path, suffix, compression):
+    assert (suffix_of(path), detect_compression(path)) == (suffix, compression)
 
 
-def test_every_packing_is_tried_here():
+def test_every_compression_has_an_example_here():
     assert set(PACK) == set(COMPRESSIONS)
 
 
 @pytest.mark.parametrize("data", [TEXT, b""], ids=["text", "nothing"])
 @pytest.mark.parametrize("ending", PACK)
-def test_what_is_packed_is_unpacked(tmp_path, ending, data):
+def test_compressed_files_are_decompressed(tmp_path, ending, data):
     (tmp_path / f"a.csv{ending}").write_bytes(PACK[ending](data))
     [file] = find_files(tmp_path)
     with file.open() as opened:
@@ -80,20 +80,20 @@ def test_what_is_packed_is_unpacked(tmp_path, ending, data):
 
 
 @pytest.mark.parametrize("ending", PACK)
-def test_what_is_cut_off_raises_what_is_called_damage(ending):
+def test_a_truncated_file_raises_a_damage_error(ending):
     raw = io.BytesIO(PACK[ending](TEXT)[:-2000])
     with pytest.raises(DAMAGE_ERRORS), decompress(raw, COMPRESSIONS[ending]) as opened:
         opened.read()
 
 
 @pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".zst", ".lz4"])
-def test_two_packed_files_in_one_are_both_read(ending):
+def test_concatenated_compressed_files_are_both_read(ending):
     raw = io.BytesIO(PACK[ending](b"a\n") + PACK[ending](b"b\n"))
     with decompress(raw, COMPRESSIONS[ending]) as opened:
         assert opened.read() == b"a\nb\n"
 
 
-def test_what_is_not_packed_stays_as_it_is():
+def test_an_uncompressed_file_is_returned_unchanged():
     raw = io.BytesIO(b"a")
     with decompress(raw, "") as opened:
         assert opened is raw
@@ -101,9 +101,9 @@ def test_what_is_not_packed_stays_as_it_is():
 
 def archive(*entries):
     target = io.BytesIO()
-    with zipfile.ZipFile(target, "w") as made:
+    with zipfile.ZipFile(target, "w") as opened:
         for name in entries:
-            made.writestr(name, "" if name.endswith("/") else name)
+            opened.writestr(name, "" if name.endswith("/") else name)
     return target
 
 
@@ -126,7 +126,7 @@ def test_the_only_file_of_an_archive_is_read(entries):
         (("d/",), "holds 0 files, expected"),
     ],
 )
-def test_an_archive_of_not_one_file_is_damage(tmp_path, entries, holds):
+def test_an_archive_without_exactly_one_file_is_a_damage_error(tmp_path, entries, holds):
     (tmp_path / "a.csv.zip").write_bytes(archive(*entries).getvalue())
     [file] = find_files(tmp_path)
     assert zipfile.BadZipFile in DAMAGE_ERRORS
@@ -134,7 +134,7 @@ def test_an_archive_of_not_one_file_is_damage(tmp_path, entries, holds):
         pass
 
 
-def test_an_archive_that_cannot_be_read_is_named(tmp_path):
+def test_errors_name_an_unreadable_archive(tmp_path):
     path = tmp_path / "a.csv.zip"
     path.write_bytes(archive().getvalue())
     with pytest.raises(RequestError) as caught:
@@ -149,7 +149,7 @@ def test_an_archive_that_cannot_be_read_is_named(tmp_path):
 FORMATS = {".csv": "csv", ".tsv": "csv", ".json": "json"}
 
 
-def test_the_format_is_that_of_all_names():
+def test_suffixes_of_one_format_are_detected_in_any_case():
     assert detect_common_format(files("a.csv", "b.tsv.gz", "c.CSV"), FORMATS) == "csv"
 
 
@@ -161,7 +161,7 @@ def test_each_unknown_suffix_is_reported_once():
     assert caught.value.faults[0].advice == "or say it"
 
 
-def test_several_formats_are_named_with_a_file_each():
+def test_files_of_several_formats_are_an_error_with_an_example_of_each():
     with pytest.raises(RequestError) as caught:
         detect_common_format(files("b.json", "a.csv", "c.csv"), FORMATS)
     [fault] = caught.value.faults

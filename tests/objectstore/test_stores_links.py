@@ -28,7 +28,7 @@ def link(place, name, target):
 
 
 @pytest.mark.parametrize("url", ["data", "data/*", "data/*.csv", "data/**/*.csv", "data/[lo]*"])
-def test_a_link_to_a_file_is_a_file(place, url):
+def test_a_link_to_a_file_is_listed_as_a_file(place, url):
     link(place, "data/link.csv", "other/a.csv")
     found = find_files(f"{place}/{url}")
     assert names(found, place) == ["data/link.csv", "data/own.csv"]
@@ -39,7 +39,7 @@ def test_a_link_to_a_file_is_a_file(place, url):
     assert find_files(f"{place}/{url}")[0].stamp != first.stamp
 
 
-def test_a_link_that_is_named(place):
+def test_links_named_by_a_url_are_followed(place):
     link(place, "data/link.csv", "other/a.csv")
     link(place, "data/again.csv", "data/link.csv")
     link(place, "top", "data")
@@ -62,12 +62,12 @@ def test_a_link_that_is_named(place):
         ("data/link/*", ["data/link/a.csv", "data/link/deep/b.csv"]),
     ],
 )
-def test_a_link_to_a_folder_is_a_folder(place, url, found):
+def test_a_link_to_a_folder_is_listed_as_a_folder(place, url, found):
     link(place, "data/link", "other")
     assert names(find_files(f"{place}/{url}"), place) == found
 
 
-def test_what_a_glob_of_links_matches(place):
+def test_a_glob_returns_links_as_files_and_folders(place):
     link(place, "data/link", "other")
     link(place, "data/file", "other/a.csv")
     found = find_entries(f"{place}/data/*")
@@ -79,7 +79,7 @@ def test_what_a_glob_of_links_matches(place):
 
 
 @pytest.mark.parametrize("target", ["data", "data/deep", "."])
-def test_links_in_a_circle_end(place, target):
+def test_a_link_to_a_parent_folder_is_skipped(place, target):
     (place / "data/deep").mkdir()
     (place / "data/deep/c.csv").touch()
     link(place, "data/deep/up", target)
@@ -87,7 +87,7 @@ def test_links_in_a_circle_end(place, target):
     assert names(find_files(f"{place}/data/**/*.csv"), place) == ["data/deep/c.csv", "data/own.csv"]
 
 
-def test_two_links_that_lead_to_each_other_end(place):
+def test_two_links_in_a_circle_are_followed_once(place):
     link(place, "data/link", "other")
     link(place, "other/deep/back", "data")
     assert names(find_files(place / "data"), place) == [
@@ -97,12 +97,12 @@ def test_two_links_that_lead_to_each_other_end(place):
     ]
 
 
-def test_a_glob_of_a_known_depth_goes_in_circles_as_far_as_it_says(place):
+def test_a_glob_of_fixed_depth_follows_circular_links(place):
     link(place, "data/up", "data")
     assert names(find_files(f"{place}/data/*/*/*.csv"), place) == ["data/up/up/own.csv"]
 
 
-def test_two_links_to_one_folder_are_two_folders(place):
+def test_two_links_to_one_folder_are_both_listed(place):
     link(place, "data/x", "other/deep")
     link(place, "data/y", "other/deep")
     assert names(find_files(place / "data"), place) == [
@@ -114,7 +114,7 @@ def test_two_links_to_one_folder_are_two_folders(place):
 
 @pytest.mark.parametrize("target", ["gone.csv", "data/broken.csv"], ids=["nowhere", "itself"])
 @pytest.mark.parametrize("url", ["data/broken.csv", "data", "data/*.csv", "data/*", "**/*.csv"])
-def test_a_link_that_leads_nowhere_is_named(place, url, target):
+def test_a_dangling_link_is_an_error_that_names_it(place, url, target):
     link(place, "data/broken.csv", target)
     with pytest.raises(RequestError) as caught:
         find_files(f"{place}/{url}")
@@ -124,7 +124,7 @@ def test_a_link_that_leads_nowhere_is_named(place, url, target):
     assert fault.advice == "fix or remove the link"
 
 
-def test_links_that_lead_nowhere_are_named_at_once_and_once(place):
+def test_all_dangling_links_are_reported_once(place):
     for name in ("b2", "b10", ".hidden", "b1.txt"):
         link(place, f"data/{name}", "gone")
     with pytest.raises(RequestError) as caught:
@@ -136,14 +136,14 @@ def test_links_that_lead_nowhere_are_named_at_once_and_once(place):
     assert names(find_files(f"{place}/data/*.csv"), place) == ["data/own.csv"]
 
 
-def test_a_broken_link_with_the_marks_of_a_glob_reads_no_other_file(place):
+def test_a_dangling_link_with_wildcards_in_its_name_is_not_a_glob(place):
     (place / "data/odd1.csv").touch()
     link(place, "data/odd[1].csv", "gone.csv")
     with pytest.raises(RequestError, match="it leads to"):
         find_files(f"{place}/data/odd[1].csv")
 
 
-def test_what_is_neither_file_nor_folder_is_left_out(place):
+def test_pipes_are_skipped_in_folders(place):
     os.mkfifo(place / "data/pipe")
     link(place, "data/to-pipe", "data/pipe")
     with pytest.raises(RequestError) as caught:
@@ -170,7 +170,7 @@ def test_what_is_neither_file_nor_folder_is_left_out(place):
         "/proc/self",
     ],
 )
-def test_the_whole_disk_is_no_folder_of_files_by_any_name(tmp_path, monkeypatch, name):
+def test_the_root_and_kernel_folders_are_refused(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "link").symlink_to("/")
     with pytest.raises(RequestError, match="not the whole disk"):

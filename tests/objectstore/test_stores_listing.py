@@ -39,8 +39,6 @@ class OddStore(MemoryFileSystem):
     cachable = False
     #: Whether listings have no sizes, and whether single files have none.
     mute: tuple = ()
-    #: Names of the threads that sent requests.
-    asked: set = set()  # noqa: RUF012
     barrier = None
 
     def __init__(self, key="", **options):
@@ -53,7 +51,7 @@ class OddStore(MemoryFileSystem):
 
     def find(self, path, detail=False, **options):
         found = super().find(path, detail=True, **options)
-        return {name: self._said("lists", entry) for name, entry in found.items()}
+        return {name: self._without_size("lists", entry) for name, entry in found.items()}
 
     def info(self, path, **options):
         if "forbidden" in path:
@@ -61,9 +59,9 @@ class OddStore(MemoryFileSystem):
             raise RuntimeError(f"{self.key} may not read {where}")
         if type(self).barrier is not None:
             type(self).barrier.wait(timeout=250)
-        return self._said("files", super().info(path, **options))
+        return self._without_size("files", super().info(path, **options))
 
-    def _said(self, where, entry):
+    def _without_size(self, where, entry):
         return {**entry, "size": None} if where in type(self).mute else entry
 
     def cat_file(self, path, start=None, end=None, **options):
@@ -113,14 +111,14 @@ def test_files_of_paths_globs_and_folders(folder, urls, found):
     assert names(find_files(f"file://{folder}{urls}"), folder) == found
 
 
-def test_a_list_keeps_its_order_and_names_each_file_once(folder):
+def test_listed_urls_keep_their_order_and_each_file_is_listed_once(folder):
     urls = (folder / "part-10.csv", f"{folder}/*.csv", str(folder / "part-2.csv"))
     found = find_files(url for url in urls)
     assert names(found, folder) == ["part-10.csv", "part-2.csv"]
     assert len({id(file.store) for file in found}) == 1
 
 
-def test_data_below_a_hidden_folder_is_data(tmp_path):
+def test_files_below_a_hidden_folder_are_found_if_it_is_named(tmp_path):
     place = tmp_path / ".cache" / "_work"
     place.mkdir(parents=True)
     (place / "a.csv").touch()
@@ -128,7 +126,7 @@ def test_data_below_a_hidden_folder_is_data(tmp_path):
         assert names(find_files(url), place) == ["a.csv"]
 
 
-def test_a_name_that_looks_like_a_glob(tmp_path):
+def test_an_existing_local_name_with_wildcards_is_not_a_glob(tmp_path):
     for name in ("odd[1].csv", "odd1.csv", "a?.csv", "ab.csv"):
         (tmp_path / name).touch()
     assert names(find_files(tmp_path / "odd[1].csv"), tmp_path) == ["odd[1].csv"]
@@ -136,7 +134,7 @@ def test_a_name_that_looks_like_a_glob(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["odd[1].csv", "a?c.csv", "a*.csv", "day[1]"])
-def test_a_name_that_is_there_is_no_glob_on_any_store(odd, name):
+def test_an_existing_name_with_wildcards_on_a_store_is_not_a_glob(odd, name):
     odd.pipe({f"/g/{one}": one.encode() for one in ("odd1.csv", "abc.csv", "day1/a.csv")})
     odd.pipe(f"/g/{name}/a.csv" if "day" in name else f"/g/{name}", b"this one")
     [file] = find_files(f"odd://g/{name}")
@@ -145,7 +143,7 @@ def test_a_name_that_is_there_is_no_glob_on_any_store(odd, name):
     assert same.path == f"/g/{name}"
 
 
-def test_a_glob_is_one_where_its_name_is_not_there(odd):
+def test_a_name_with_wildcards_that_does_not_exist_is_a_glob(odd):
     assert [file.path for file in find_files(["odd://d/[ab].csv", "odd://d/?.csv"])] == [
         "/d/a.csv",
         "/d/b.csv",
@@ -162,7 +160,7 @@ def test_relative_and_home_paths(folder, monkeypatch):
         assert [Path(file.path) for file in find_files(url)] == [folder / "part-2.csv"]
 
 
-def test_a_file_says_where_and_what_it_is(folder):
+def test_a_file_has_path_size_stamp_and_bytes(folder):
     [file] = find_files(folder / "part-2.csv")
     assert (file.path, file.url, file.address) == (str(folder / "part-2.csv"),) * 3
     assert (file.size, file.sized, file.compression) == (11, True, "")
@@ -173,13 +171,13 @@ def test_a_file_says_where_and_what_it_is(folder):
     assert find_files(file.path)[0].stamp != before
 
 
-def test_folders_stay_folders_where_names_are_asked_for(folder):
+def test_find_entries_returns_folders_without_their_files(folder):
     found = find_entries([f"{folder}/*", folder])
     assert names(found, folder) == ["day=1", "part-2.csv", "part-10.csv", "."]
     assert [type(one) for one in found] == [Folder, File, File, Folder]
 
 
-def test_everything_that_is_wrong_is_said_at_once(folder):
+def test_all_invalid_urls_are_reported_together(folder):
     (folder / "empty").mkdir()
     urls = [folder, f"{folder}/part-3.csv", f"{folder}/*.txt", "nowhere://a/b.csv", None, " "]
     found = faults([*urls, f"{folder}/empty", 7, b"a.csv"])
@@ -193,17 +191,17 @@ def test_everything_that_is_wrong_is_said_at_once(folder):
     assert found[5].asked == repr(f"{folder}/empty")
 
 
-def test_secrets_are_in_no_fault(odd):
+def test_faults_show_no_secrets(odd):
     [fault] = faults("odd://user:hidden@d/forbidden.csv", {"key": "s3cr3t"})
-    said = "RuntimeError: *** may not read /***@d/forbidden.csv at https://host/a.csv"
-    assert said in fault.allowed
+    message = "RuntimeError: *** may not read /***@d/forbidden.csv at https://host/a.csv"
+    assert message in fault.allowed
     for secret in ("hidden", "s3cr3t", "pw", "abc"):
         assert secret not in str(fault)
     [file, _] = find_files("odd://d", {"key": "s3cr3t"})
     assert "s3cr3t" not in repr(file) + repr(file.store) + file.url
 
 
-def test_sizes_that_a_list_does_not_say_are_asked_for(odd):
+def test_sizes_missing_in_a_listing_are_requested(odd):
     OddStore.mute = ("lists",)
     assert [(file.size, file.sized) for file in find_files("odd://d")] == [(4, True), (5, True)]
     OddStore.mute = ("lists", "files")
@@ -213,7 +211,7 @@ def test_sizes_that_a_list_does_not_say_are_asked_for(odd):
     assert "length" in found[0].allowed
 
 
-def test_single_files_are_asked_for_in_parallel(odd):
+def test_single_files_are_requested_concurrently(odd):
     # All requests wait for each other, so sequential requests would time out.
     OddStore.barrier = threading.Barrier(4)
     odd.pipe({"/e/c.csv": b"", "/e/d.csv": b""})
@@ -233,7 +231,7 @@ def test_more_files_than_threads_keep_their_order(folder):
     assert [file.path for file in find_files(urls)] == list(map(str, urls))
 
 
-def test_some_bytes_of_a_store_that_knows_no_ranges(odd):
+def test_ranges_are_read_from_a_store_without_range_requests(odd):
     file, _ = find_files("odd://d")
     assert [file.read_range(0, 2), file.read_range(2, 4), file.read_range(0, 4)] == [
         b"n\n",
@@ -242,7 +240,7 @@ def test_some_bytes_of_a_store_that_knows_no_ranges(odd):
     ]
 
 
-def test_the_same_path_on_two_stores_is_two_files(odd):
+def test_equal_paths_on_two_stores_are_two_files(odd):
     [one], [other] = find_files("odd://d/a.csv"), find_files("odd://d/a.csv", {"key": "b"})
     assert one.path == other.path
     assert tokenize(one) != tokenize(other)
@@ -255,7 +253,7 @@ def test_the_same_path_on_two_stores_is_two_files(odd):
         fsspec.filesystem("memory").rm("/d", recursive=True)
 
 
-def test_a_file_travels_and_keeps_its_token(odd):
+def test_a_pickled_file_has_the_same_token(odd):
     file, other = find_files("odd://d", {"key": "b"})
     back, beside = pickle.loads(pickle.dumps((file, other)))
     assert (back, back.store.system.key) == (file, "b")
@@ -264,16 +262,16 @@ def test_a_file_travels_and_keeps_its_token(odd):
     assert tokenize(back) == tokenize(file) != tokenize(other)
 
 
-def test_a_place_need_not_be_there(tmp_path):
+def test_a_missing_path_has_a_location(tmp_path):
     assert resolve_location(str(tmp_path / "no")).path == str(tmp_path / "no")
     assert resolve_location("memory://b/no").address == "memory:///b/no"
 
 
-def test_names_in_natural_order():
+def test_natural_sort_key_orders_by_numbers():
     paths = ["part-10", "part-2", "a", "part-2b", "9", "1²2"]
     assert sorted(paths, key=natural_sort_key) == ["1²2", "9", "a", "part-2", "part-2b", "part-10"]
 
 
-def test_a_store_is_made_again_where_it_is_needed(tmp_path):
+def test_a_pickled_store_constructs_its_file_system_again(tmp_path):
     store = Store("file", "file:///", {})
     assert pickle.loads(pickle.dumps(store)).system.exists(str(tmp_path))

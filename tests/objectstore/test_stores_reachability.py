@@ -57,7 +57,7 @@ CALLS = {
 
 @pytest.mark.parametrize("protocol", ["s3", "gs"])
 @pytest.mark.parametrize("call", CALLS)
-def test_a_refused_port_is_an_error_before_the_library_asks(
+def test_a_refused_connection_is_an_error_before_the_library_sends_requests(
     call, protocol, closed_port, monkeypatch, caplog
 ):
     pytest.importorskip({"s3": "s3fs", "gs": "gcsfs"}[protocol])
@@ -73,7 +73,7 @@ def test_a_refused_port_is_an_error_before_the_library_asks(
     assert not caplog.records  # the library, which logs its attempts, was not called
 
 
-def test_the_size_of_a_refused_url_is_an_error(closed_port):
+def test_size_cluster_reports_a_refused_connection(closed_port):
     with pytest.raises(RequestError, match="nothing answers at 127"):
         hyperplane.size_cluster(f"http://127.0.0.1:{closed_port}/a.csv")
 
@@ -90,7 +90,7 @@ def test_an_unknown_host_name_is_named(monkeypatch):
         hyperplane.load("s3://bucket/x.parquet", storage_options=options)
 
 
-def test_a_server_that_is_just_starting_is_waited_for(closed_port, monkeypatch):
+def test_refusals_of_a_starting_server_are_retried(closed_port, monkeypatch):
     monkeypatch.setattr(reachability, "STARTUP_SECONDS", 30)
     tried = []
 
@@ -113,7 +113,7 @@ def test_a_server_that_is_just_starting_is_waited_for(closed_port, monkeypatch):
     assert len(tried) == 3
 
 
-def test_of_many_files_on_one_dead_server_one_asks(closed_port, monkeypatch):
+def test_concurrent_requests_to_a_dead_server_share_one_probe(closed_port, monkeypatch):
     monkeypatch.setattr(reachability, "_REFUSAL_TTL", 60)
     tried = []
     connect = socket.create_connection
@@ -145,7 +145,7 @@ def test_of_many_files_on_one_dead_server_one_asks(closed_port, monkeypatch):
         ("a.csv", {}, None),
     ],
 )  # fmt: skip
-def test_the_address_is_that_of_the_server(url, options, address, monkeypatch):
+def test_find_server_address_of_each_protocol(url, options, address, monkeypatch):
     if url.startswith(("s3", "gs")):
         pytest.importorskip({"s3": "s3fs", "gs": "gcsfs"}[url[:2]])
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "STORAGE_EMULATOR_HOST"):
@@ -154,7 +154,7 @@ def test_the_address_is_that_of_the_server(url, options, address, monkeypatch):
     assert (found and str(found)) == address
 
 
-def test_behind_a_proxy_no_connection_is_tried(monkeypatch):
+def test_no_server_is_probed_behind_a_proxy(monkeypatch):
     url = "http://inside/a.csv"
     store = resolve_location(url).store
     monkeypatch.setenv("http_proxy", "http://proxy:3128")
@@ -163,18 +163,18 @@ def test_behind_a_proxy_no_connection_is_tried(monkeypatch):
     assert str(server_addresses.find_server_address(store, url)) == "inside:80"
 
 
-def test_a_first_answer_that_takes_long_is_announced(monkeypatch, capsys):
-    told = threading.Event()
-    tell = reachability._print_notice
+def test_a_slow_first_answer_prints_a_notice(monkeypatch, capsys):
+    printed = threading.Event()
+    notice = reachability._print_notice
     monkeypatch.setattr(reachability, "NOTICE_SECONDS", 0.0)
-    monkeypatch.setattr(reachability, "_print_notice", lambda url: (tell(url), told.set()))
+    monkeypatch.setattr(reachability, "_print_notice", lambda url: (notice(url), printed.set()))
     monkeypatch.setattr(reachability, "_probe_address", lambda address: None)
     url = "http://me:secret@slow.invalid/a.csv"
     store = resolve_location(url).store
     with reachability.monitor_request(store, url):
-        assert told.wait(30)
+        assert printed.wait(30)
     line = "hyperplane: http://slow.invalid/a.csv has not answered within 0 s"
     assert capsys.readouterr().err.startswith(line)
-    told.clear()
+    printed.clear()
     with reachability.monitor_request(store, url):  # it has answered, so later requests may be slow
-        assert not told.wait(0.1)
+        assert not printed.wait(0.1)

@@ -45,17 +45,17 @@ from hyperplane.objectstore.redaction import (
         ("see https://host/a and https://me:pw@host/b", "see https://host/a and https://host/b"),
     ],
 )
-def test_urls(url, safe):
+def test_redact_url_removes_credentials_and_queries(url, safe):
     assert redact_url(url) == safe
 
 
-def test_errors():
+def test_describe_error_hides_secrets_of_options_and_urls():
     error = OSError("no s3cr3t for https://me:pw@host/a.csv?sig=abc and gs://b/c.csv")
     text = describe_error(error, {"client": {"keys": ["s3cr3t"], "tries": 3, "anon": "no"}})
     assert text == "OSError: no *** for https://host/a.csv and gs://b/c.csv"
 
 
-def test_the_longest_secret_is_hidden_first():
+def test_collect_secrets_returns_the_longest_first():
     assert collect_secrets({"a": "abcd", "b": ("abcdef",), "c": "no", "d": None}) == [
         "abcdef",
         "abcd",
@@ -63,7 +63,7 @@ def test_the_longest_secret_is_hidden_first():
     assert collect_secrets(None) == []
 
 
-def test_parts_of_the_url_that_was_asked_for():
+def test_describe_error_hides_the_password_and_query_of_the_requested_url():
     error = OSError("me:secret@d/a.csv and sig=secret2 are refused")
     assert describe_error(error, None, "gs://me:secret@d/a.csv?sig=secret2") == (
         "OSError: ***@d/a.csv and *** are refused"
@@ -71,7 +71,7 @@ def test_parts_of_the_url_that_was_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("url", "told", "safe"),
+    ("url", "message", "safe"),
     [
         ("s3://key:sec/return@b/a", "port 'sec' of key:sec/return", "port 'sec' of ***"),
         ("s3://key:sec/return@b/a", "no bucket return@b", "no bucket ***@b"),
@@ -79,14 +79,14 @@ def test_parts_of_the_url_that_was_asked_for():
         ("https://me:p@ssword@host/a", "p@ssword is refused", "*** is refused"),
     ],
 )
-def test_parts_of_a_password_that_a_library_took_for_something_else(url, told, safe):
-    assert describe_error(OSError(told), None, url) == f"OSError: {safe}"
+def test_describe_error_hides_parts_of_a_password(url, message, safe):
+    assert describe_error(OSError(message), None, url) == f"OSError: {safe}"
 
 
-def test_what_was_given():
+def test_describe_url_shows_only_the_type_of_other_values():
     assert describe_url(Path("/a/b.csv")) == "'/a/b.csv'"
     assert describe_url("https://me:p@ss@host/a.csv?sig=1") == "'https://host/a.csv'"
-    assert [describe_url(one) for one in (None, 7, 1.5, {"secret": 1}, b"secret")] == [
+    assert [describe_url(value) for value in (None, 7, 1.5, {"secret": 1}, b"secret")] == [
         "None",
         "7",
         "1.5",

@@ -27,7 +27,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize("glob", ["", "*", "**", "[bR]*", "*.[ct]*"])
-def test_a_text_beside_data_is_named(folder, glob):
+def test_a_text_file_beside_data_is_an_error_that_names_it(folder, glob):
     for function in (read, lambda url: shard_rows(url, 1, 0), lambda url: measure_files(str(url))):
         with pytest.raises(RequestError, match=MESSAGE) as caught:
             function(folder / glob)
@@ -35,7 +35,7 @@ def test_a_text_beside_data_is_named(folder, glob):
     assert len(read(folder / "*.csv")) == 1
 
 
-def test_a_text_that_another_url_names_is_not_that_in_a_folder(folder, tmp_path_factory):
+def test_a_text_file_named_by_another_url_does_not_permit_one_in_a_folder(folder, tmp_path_factory):
     other = tmp_path_factory.mktemp("other") / "c.txt"
     other.write_text("n,s\n2,y\n")
     with pytest.raises(RequestError, match=MESSAGE):
@@ -48,7 +48,7 @@ def test_a_text_that_another_url_names_is_not_that_in_a_folder(folder, tmp_path_
     assert read(iter([folder / "b.csv", other])).compute()["n"].tolist() == [1, 2]
 
 
-def test_texts_by_themselves_are_csv(tmp_path):
+def test_text_files_without_other_files_are_csv(tmp_path):
     (tmp_path / "a.txt").write_text("n\n1\n")
     (tmp_path / "b.TXT").write_text("n\n2\n")
     assert read(tmp_path).compute()["n"].tolist() == [1, 2]
@@ -59,7 +59,7 @@ def test_texts_by_themselves_are_csv(tmp_path):
         read(tmp_path)
 
 
-def test_other_odd_files_are_named_with_it(folder):
+def test_files_of_unknown_formats_are_reported_with_the_text_file(folder):
     (folder / "notes.md").write_text("x")
     with pytest.raises(RequestError) as caught:
         read(folder)
@@ -67,7 +67,7 @@ def test_other_odd_files_are_named_with_it(folder):
     assert asked == ["notes.md'", "README.txt'"]
 
 
-def test_a_text_beside_parquet_is_the_odd_one(tmp_path):
+def test_a_text_file_beside_parquet_is_an_error(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     (tmp_path / "README.txt").write_text("x")
     with pytest.raises(RequestError, match=r"README\.txt': .*a\.parquet.*'\*\.parquet'"):

@@ -16,7 +16,7 @@ def faults(urls, options=None):
 
 
 @pytest.mark.parametrize("urls", [None, 5, {}, {"a.csv": 1}, b"a.csv", [], (), "", "  "])
-def test_what_is_no_url(urls):
+def test_values_that_are_not_urls_are_refused(urls):
     [fault] = faults(urls)
     assert "a path, glob or URL" in fault.allowed
 
@@ -36,18 +36,18 @@ SIGNED = "https://me:secret@host/a.csv?sig=secret"
         ((), "[]"),
     ],
 )
-def test_of_what_is_no_url_only_the_type_is_said(urls, asked):
+def test_faults_show_only_the_type_of_values_that_are_not_urls(urls, asked):
     [fault] = faults(urls)
     assert fault.asked == asked
     assert "secret" not in str(fault)
 
 
-def test_options_that_are_none():
+def test_storage_options_that_are_not_a_mapping_are_refused():
     with pytest.raises(RequestError, match=r"storage_options = a str: .*a mapping"):
         find_files(".", "s3cr3t")
 
 
-def test_a_package_that_is_missing_is_named(monkeypatch):
+def test_a_missing_package_of_a_protocol_is_named(monkeypatch):
     def absent(url, **options):
         raise ImportError("Install s3fs to access S3")
 
@@ -58,7 +58,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
         resolve_location("s3://a/b.csv")
 
 
-def test_a_signed_url_is_no_glob():
+def test_the_query_of_an_http_url_is_not_a_glob():
     assert not listing.is_glob("https://host/a.csv?signature=b")
     assert listing.is_glob("https://host/*.csv?signature=b")
     assert listing.is_glob("gs://bucket/day-?.csv")

@@ -49,7 +49,7 @@ def _pool(cores, ram_gb, gpus=0, name="p"):
 
 
 @pytest.mark.parametrize(("pool", "layout"), LAYOUTS.items())
-def test_every_published_pool_has_its_layout(pool, layout):
+def test_the_proposed_layout_of_every_published_pool(pool, layout):
     processes, threads, megabytes = layout
     assert hyperplane.fit_workers(pool) == WorkerSpec(
         processes, threads, megabytes * 10**6, processes * threads, 0
@@ -75,7 +75,7 @@ class TestBalancedLayout:
             (96, (12, 8)),
         ],
     )
-    def test_known_machines(self, cores, layout):
+    def test_layouts_of_common_core_counts(self, cores, layout):
         assert balanced_layout(cores) == layout
 
     @settings(max_examples=scaled(60, 300))
@@ -94,7 +94,7 @@ class TestBalancedLayout:
                 for threads in range(1, more + 1)
             )
 
-    def test_is_the_rule_of_dask_where_that_one_is_balanced(self):
+    def test_equals_the_layout_of_dask_if_that_is_balanced(self):
         from distributed.deploy.utils import nprocesses_nthreads
 
         agreed = 0
@@ -172,7 +172,7 @@ class TestProposeWorker:
             assert worker.total_ram <= pool.allocatable_ram + worker.nprocs
 
     @pytest.mark.parametrize(
-        ("pool", "given", "layout"),
+        ("pool", "arguments", "layout"),
         [
             ("16_16", {"nprocs": 3}, (3, 5, 4000)),
             ("16_16", {"nprocs": 15}, (15, 1, 800)),
@@ -188,16 +188,16 @@ class TestProposeWorker:
             ("16_16", {"nprocs": 15, "ram_gb_per_proc": 12 / 15}, (15, 1, 800)),
         ],
     )
-    def test_keeps_what_is_given(self, pool, given, layout):
-        worker = hyperplane.fit_workers(pool, **given)
+    def test_given_values_are_part_of_the_layout(self, pool, arguments, layout):
+        worker = hyperplane.fit_workers(pool, **arguments)
         assert (worker.nprocs, worker.nthreads, worker.ram_per_proc // 10**6) == layout
 
-    def test_as_many_processes_as_the_memory_has_room_for_though_it_was_rounded_up(self):
+    def test_memory_per_process_rounded_up_does_not_reduce_the_processes(self):
         worker = hyperplane.fit_workers("16_128", ram_gb_per_proc=110 / 3)
         assert (worker.nprocs, worker.ram_per_proc) == (3, 36_666_666_667)
 
     @pytest.mark.parametrize(
-        "given",
+        "arguments",
         [
             {"nprocs": 16},
             {"nthreads": 16},
@@ -207,13 +207,13 @@ class TestProposeWorker:
             {"nprocs": 15, "nthreads": 1, "ram_gb_per_proc": 0.801},
         ],
     )
-    def test_more_than_the_pool_has_is_refused(self, given):
+    def test_values_that_exceed_the_pool_are_refused(self, arguments):
         with pytest.raises(DoesNotFit) as caught:
-            hyperplane.fit_workers("hyperplane-med", **given)
+            hyperplane.fit_workers("hyperplane-med", **arguments)
         assert caught.value.pool == "16_16"
 
     @pytest.mark.parametrize(
-        ("given", "asked"),
+        ("arguments", "asked"),
         [
             ({"nprocs": 0}, "0"),
             ({"nprocs": -1}, "-1"),
@@ -230,28 +230,28 @@ class TestProposeWorker:
             ({"ram_gb_per_proc": True}, "True"),
         ],
     )
-    def test_what_is_no_number_of_its_kind_is_a_fault(self, given, asked):
+    def test_invalid_numbers_are_faults(self, arguments, asked):
         with pytest.raises(RequestError) as caught:
-            hyperplane.fit_workers("16_16", **given)
+            hyperplane.fit_workers("16_16", **arguments)
         [fault] = caught.value.faults
-        assert [fault.where] == list(given)
+        assert [fault.where] == list(arguments)
         assert fault.asked == asked
 
-    def test_all_faults_come_together(self):
+    def test_all_faults_are_reported_together(self):
         with pytest.raises(RequestError, match="3 faults"):
             hyperplane.fit_workers("16_16", nprocs=0, nthreads=0, ram_gb_per_proc=0)
 
-    def test_numbers_of_numpy_become_plain_ones(self):
+    def test_numbers_of_numpy_become_numbers_of_python(self):
         worker = hyperplane.fit_workers(
             "16_16", nprocs=np.int64(3), ram_gb_per_proc=np.float32(0.5)
         )
         assert {type(value) for value in worker.to_dict().values()} == {int, float}
 
-    def test_an_unknown_pool_is_unknown(self):
+    def test_an_unknown_pool_is_an_error(self):
         with pytest.raises(UnknownPool):
             hyperplane.fit_workers("17_17")
 
-    def test_a_pool_with_gpus_gives_them(self):
+    def test_the_layout_has_the_gpus_of_the_pool(self):
         assert propose_worker(_pool(8, 32, gpus=2)).ngpus == 2
 
 
@@ -268,10 +268,10 @@ class TestFits:
             ("4_32", WorkerSpec.from_gb(1, 3, 7, 3.5)),
         ],
     )
-    def test_on_the_exact_limit(self, pool, worker):
+    def test_a_layout_at_the_limit_fits(self, pool, worker):
         assert fits(worker, hyperplane.get_pool(pool))
 
-    def test_sums_of_decimals_do_not_mislead(self):
+    def test_rounding_of_decimal_sums_does_not_matter(self):
         assert not 6 * 2.1 <= 12.6
         assert fits(WorkerSpec.from_gb(6, 1, 2.1, 6), _pool(6, 12.6))
 
@@ -291,7 +291,7 @@ class TestFits:
             ("16_16", WorkerSpec.from_gb(1, 1, 1, 1, ngpus=1)),
         ],
     )
-    def test_not_beyond_it(self, pool, worker):
+    def test_a_layout_above_the_limit_does_not_fit(self, pool, worker):
         assert not fits(worker, hyperplane.get_pool(pool))
 
     def test_threads_beside_a_gpu_do_not_count_as_cores(self):
@@ -300,7 +300,7 @@ class TestFits:
         assert not fits(WorkerSpec.from_gb(1, 8, 7, 2), pool)
         assert not fits(WorkerSpec.from_gb(1, 8, 7, 2, ngpus=2), pool)
 
-    def test_the_error_has_both_sides_and_a_way_out(self):
+    def test_the_error_has_the_layout_the_limit_and_advice(self):
         pool = hyperplane.get_pool("16_16")
         check_fits(propose_worker(pool), pool)
         with pytest.raises(DoesNotFit) as caught:
@@ -314,7 +314,7 @@ class TestFits:
         assert "5 processes x 3 threads would fit" in fault.advice
         assert "hyperplane.fit_workers('16_16')" in fault.advice
 
-    def test_the_error_speaks_of_gpus_where_they_were_asked_for(self):
+    def test_the_error_names_gpus_if_they_were_requested(self):
         with pytest.raises(DoesNotFit, match="12 GB, 0 GPUs on a node of pool 16_16"):
             check_fits(WorkerSpec.from_gb(1, 1, 1, 1, 1), hyperplane.get_pool("16_16"))
 
@@ -355,16 +355,16 @@ class TestClosestPool:
         ],
     )
     @pytest.mark.usefixtures("published_pools")
-    def test_is_the_smallest_that_is_large_enough(self, cores, ram_gb, pool):
+    def test_returns_the_smallest_sufficient_pool(self, cores, ram_gb, pool):
         assert hyperplane.closest_pool(cores, ram_gb).name == pool
 
     @given(_odd(0, 94), _odd(0, 675))
     def test_gives_enough_and_no_smaller_one_does(self, cores, ram_gb):
-        found = hyperplane.closest_pool(cores, ram_gb)
-        assert found.allocatable_cores >= cores - 1e-6
-        assert found.allocatable_ram_gb >= ram_gb - 1e-6
+        closest = hyperplane.closest_pool(cores, ram_gb)
+        assert closest.allocatable_cores >= cores - 1e-6
+        assert closest.allocatable_ram_gb >= ram_gb - 1e-6
         for pool in hyperplane.pools().values():
-            if (pool.cores, pool.ram_gb) < (found.cores, found.ram_gb):
+            if (pool.cores, pool.ram_gb) < (closest.cores, closest.ram_gb):
                 assert pool.allocatable_cores < cores or pool.allocatable_ram_gb < ram_gb
 
     @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ class TestClosestPool:
         ],
     )
     @pytest.mark.usefixtures("published_pools")
-    def test_when_none_is_the_largest_is_named(self, asked, words):
+    def test_if_no_pool_is_sufficient_the_error_names_the_largest(self, asked, words):
         with pytest.raises(DoesNotFit) as caught:
             hyperplane.closest_pool(*asked)
         error = caught.value
@@ -388,7 +388,7 @@ class TestClosestPool:
         "bad", [-1, float("nan"), float("inf"), "4", None, True, np.float64("nan")]
     )
     @pytest.mark.parametrize("name", ["cores", "ram_gb", "ngpus"])
-    def test_what_is_no_amount_is_a_fault(self, name, bad):
+    def test_values_that_are_not_amounts_are_faults(self, name, bad):
         with pytest.raises(RequestError) as caught:
             hyperplane.closest_pool(**{"cores": 1, "ram_gb": 1, name: bad})
         [fault] = caught.value.faults
@@ -396,7 +396,7 @@ class TestClosestPool:
         upper = " and at most 1e+12" if bad == float("inf") else ""
         assert fault.allowed == f"a number of at least 0{upper}"
 
-    def test_a_pool_with_gpus_is_found_by_them(self):
+    def test_requested_gpus_select_a_pool_with_gpus(self):
         pools = [_pool(8, 32), _pool(16, 64, gpus=1, name="gpu"), _pool(32, 128, name="big")]
         assert smallest_pool(pools, 4, gb_to_bytes(4), 1).name == "gpu"
         with pytest.raises(DoesNotFit) as caught:
@@ -464,15 +464,15 @@ class TestFitMachine:
             ((8, 1, 0.05), 2, (8, 0.2), (4, 2, 0.05)),
         ],
     )
-    def test_is_cut_by_the_rule(self, asked, nodes, machine, layout):
+    def test_a_request_is_reduced_to_the_machine(self, asked, nodes, machine, layout):
         nprocs, nthreads, ram = asked
         worker = WorkerSpec.from_gb(nprocs, nthreads, ram, nprocs * nthreads)
         capacity = MachineCapacity(machine[0], gb_to_bytes(machine[1]))
-        given = fit_machine(worker, nodes, capacity)
-        assert given.nodes == 1
-        assert given.worker == WorkerSpec.from_gb(*layout, layout[0] * layout[1])
+        fitted = fit_machine(worker, nodes, capacity)
+        assert fitted.nodes == 1
+        assert fitted.worker == WorkerSpec.from_gb(*layout, layout[0] * layout[1])
 
-    def test_a_machine_without_memory_for_one_process_says_what_to_do(self):
+    def test_too_little_memory_for_one_process_is_an_error_with_advice(self):
         worker = WorkerSpec.from_gb(15, 1, 0.7, 15)
         with pytest.raises(DoesNotFit) as caught:
             fit_machine(worker, 2, MachineCapacity(8, gb_to_bytes(0.15)))
@@ -484,7 +484,7 @@ class TestFitMachine:
         )
         assert "larger machine" in error.faults[0].advice
 
-    def test_the_note_says_both_sides(self):
+    def test_the_note_has_the_request_and_the_reduced_layout(self):
         note = fit_machine(
             WorkerSpec.from_gb(15, 1, 0.7, 15), 2, MachineCapacity(2, gb_to_bytes(16.04))
         ).note

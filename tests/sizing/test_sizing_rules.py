@@ -18,7 +18,7 @@ def test_the_multipliers_are_the_published_ones():
 
 
 @pytest.mark.parametrize(("operation", "weight"), OPERATIONS.items())
-def test_every_operation_has_its_weight_however_it_is_written(operation, weight):
+def test_every_operation_has_its_weight_in_any_spelling(operation, weight):
     rules = config.sizing_rules()
     written = {
         operation,
@@ -32,7 +32,7 @@ def test_every_operation_has_its_weight_however_it_is_written(operation, weight)
 
 
 @pytest.mark.parametrize("weight", ["light", "medium", "heavy"])
-def test_a_weight_is_an_operation_too(weight):
+def test_a_weight_is_accepted_as_an_operation(weight):
     assert config.sizing_rules().weight(weight.upper()) == weight
 
 
@@ -51,7 +51,7 @@ def test_group_by_apply_is_heavy_and_an_aggregation(written):
 
 
 @pytest.mark.parametrize("operation", ["filter", "join", "light", "heavy", "set_index"])
-def test_not_everything_is_an_aggregation(operation):
+def test_other_operations_are_not_aggregations(operation):
     assert not config.sizing_rules().is_aggregation(operation)
 
 
@@ -65,7 +65,7 @@ def test_every_aggregation_is_an_operation():
     ("operation", "nearest"),
     [("gruopby", "groupby"), ("joins", "join"), ("setindex", "set_index"), ("heavi", "heavy")],
 )
-def test_an_unknown_operation_names_the_nearest(operation, nearest):
+def test_an_unknown_operation_is_an_error_that_proposes_the_nearest(operation, nearest):
     with pytest.raises(RequestError) as caught:
         config.sizing_rules().weight(operation)
     [fault] = caught.value.faults
@@ -76,7 +76,7 @@ def test_an_unknown_operation_names_the_nearest(operation, nearest):
 
 
 @pytest.mark.parametrize("operation", ["zzzzzz", "", None, 5])
-def test_a_name_unlike_any_operation_is_unknown(operation):
+def test_a_name_unlike_any_operation_is_an_error(operation):
     with pytest.raises(RequestError) as caught:
         config.sizing_rules().weight(operation)
     assert caught.value.faults[0].asked == repr(operation)

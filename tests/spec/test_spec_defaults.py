@@ -44,7 +44,7 @@ def section(file: str, *keys: str) -> dict[str, Any]:
     return found
 
 
-def test_every_engine_has_a_model_here_and_a_section() -> None:
+def test_every_built_in_engine_has_a_settings_model_and_a_section() -> None:
     assert (
         set(MODELS) == set(ENGINES.built_in) == set(section("engines.yaml", "engines")) - {"auto"}
     )
@@ -53,7 +53,7 @@ def test_every_engine_has_a_model_here_and_a_section() -> None:
 @pytest.mark.parametrize("engine", MODELS)
 def test_defaults_of_an_engine(engine: str) -> None:
     model, shipped = MODELS[engine], section("engines.yaml", "engines", engine)
-    skipped = {name for one, name in DIFFERENT if one == engine}
+    skipped = {name for section_name, name in DIFFERENT if section_name == engine}
     in_code, in_file = model().model_dump(), model(**shipped).model_dump()
     assert {**in_code, **{name: in_file[name] for name in skipped}} == in_file
     # A setting that the file does not show would be unknown to its readers.

@@ -20,7 +20,7 @@ def _faults(**thresholds):
     return caught.value.faults
 
 
-def test_the_defaults_are_the_documented_ones_and_those_of_dask():
+def test_defaults_equal_the_documentation_and_dask():
     policy = MemoryPolicy()
     assert policy.to_dict() == {"target": 0.60, "spill": 0.70, "pause": 0.80, "terminate": 0.95}
     import distributed  # noqa: F401 - brings Dask's own defaults
@@ -29,7 +29,7 @@ def test_the_defaults_are_the_documented_ones_and_those_of_dask():
         assert dask.config.get(key) == value
 
 
-def test_as_configuration_of_dask():
+def test_as_config_returns_keys_of_dask():
     policy = MemoryPolicy(target=0.5, spill=False, pause=0.85, terminate=1)
     assert policy.as_config() == {
         "distributed.worker.memory.target": 0.5,
@@ -39,7 +39,7 @@ def test_as_configuration_of_dask():
     }
 
 
-def test_as_environment():
+def test_as_env_returns_environment_variables_of_dask():
     policy = MemoryPolicy(target=0.5, spill=False, pause=0.85, terminate=0.95)
     assert policy.as_env() == {
         "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "0.5",
@@ -65,7 +65,7 @@ def test_dask_reads_the_environment_as_the_policy_says(thresholds):
     "value",
     [0, 0.0, -0.1, 1.01, 80, True, None, "0.8", "80%", float("nan"), float("inf"), [0.8], {}],
 )
-def test_a_threshold_is_a_fraction_or_false(name, value):
+def test_a_threshold_that_is_neither_a_fraction_nor_false_is_a_fault(name, value):
     faults = [fault for fault in _faults(**{name: value}) if fault.where == f"memory.{name}"]
     [fault] = faults
     assert fault.asked == repr(value)
@@ -73,7 +73,7 @@ def test_a_threshold_is_a_fraction_or_false(name, value):
 
 
 @pytest.mark.parametrize("value", [1e-9, 0.96, 1, 1.0, np.float64(0.97), False])
-def test_any_fraction_up_to_one_will_do(value):
+def test_fractions_up_to_one_are_accepted(value):
     policy = MemoryPolicy(target=False, spill=False, pause=False, terminate=value)
     assert policy.terminate == value
 
@@ -92,7 +92,7 @@ def test_any_fraction_up_to_one_will_do(value):
         ),
     ],
 )
-def test_thresholds_rise(thresholds, where, allowed):
+def test_a_threshold_below_the_previous_one_is_a_fault(thresholds, where, allowed):
     [fault] = _faults(**thresholds)
     assert (fault.where, fault.allowed) == (where, allowed)
     assert "rise" in fault.advice
@@ -102,7 +102,7 @@ def test_equal_thresholds_are_allowed():
     assert MemoryPolicy(target=0.7, spill=0.7, pause=0.7, terminate=0.7).pause == 0.7
 
 
-def test_all_faults_come_together():
+def test_all_faults_are_reported_together():
     faults = _faults(target=2, spill=True, pause=0.9, terminate=0.5)
     assert [fault.where for fault in faults] == [
         "memory.target",
@@ -111,7 +111,7 @@ def test_all_faults_come_together():
     ]
 
 
-def test_a_mapping_is_judged_by_its_names_too():
+def test_unknown_names_in_a_mapping_are_faults():
     faults = find_policy_faults({"pauze": 0.5, 1: 2, "pause": 7}, "site.")
     assert [(fault.where, fault.asked) for fault in faults] == [
         ("site.pauze", "0.5"),
@@ -122,12 +122,12 @@ def test_a_mapping_is_judged_by_its_names_too():
     assert find_policy_faults({}, "") == []
 
 
-def test_shows_as_percentages():
+def test_the_text_shows_percentages():
     policy = MemoryPolicy(terminate=False)
     assert str(policy) == "target 60%, spill 70%, pause 80%, terminate never"
 
 
-def test_is_a_value():
+def test_policies_compare_hash_and_pickle_by_value():
     assert MemoryPolicy() == MemoryPolicy(0.6, 0.7, 0.8, 0.95)
     assert hash(MemoryPolicy()) == hash(pickle.loads(pickle.dumps(MemoryPolicy())))
     with pytest.raises(AttributeError):

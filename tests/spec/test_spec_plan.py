@@ -43,13 +43,13 @@ def plan():
     )
 
 
-def test_totals_are_those_of_all_nodes(plan):
+def test_totals_count_all_nodes(plan):
     assert plan.dask_workers == 10
     assert plan.total_threads == 30
     assert plan.total_ram == 24_000_000_000
 
 
-def test_to_dict_is_json(plan):
+def test_to_dict_can_be_written_as_json(plan):
     assert json.loads(json.dumps(plan.to_dict())) == {
         "name": "dask-cluster-1",
         "engine": "local",
@@ -87,7 +87,7 @@ def test_to_dict_is_json(plan):
     }
 
 
-def test_shows_what_was_asked_and_what_is_given(plan):
+def test_the_text_shows_the_requested_and_the_planned_layout(plan):
     assert str(plan).splitlines() == [
         "cluster        dask-cluster-1",
         "engine         local",
@@ -110,41 +110,41 @@ def test_html_has_the_same_rows_escaped(plan):
     assert "<b>" not in page
 
 
-def test_a_new_name_is_a_new_one():
+def test_new_cluster_names_are_unique():
     uuid4 = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
     names = {new_cluster_name() for _ in range(100)}
     assert len(names) == 100
     assert all(re.fullmatch(f"dask-cluster-{uuid4}", name) for name in names)
 
 
-def test_a_new_name_is_one_that_a_request_may_have():
+def test_a_new_cluster_name_is_valid_in_a_request():
     name = new_cluster_name()
     assert ClusterRequest(name=name).name == name
 
 
-def test_the_attributes_that_moved_to_the_section_of_dask(plan):
+def test_memory_and_tuning_of_a_plan_warn_that_they_moved_to_options(plan):
     with pytest.warns(FutureWarning, match=r"ClusterPlan\.memory moved to .*options\.memory"):
         assert plan.memory is plan.options.memory
     with pytest.warns(FutureWarning, match=r"options\.tuning"):
         assert plan.tuning is plan.options.tuning
 
 
-def test_the_arguments_that_moved_to_the_section_of_dask(plan):
+def test_the_argument_memory_of_a_plan_warns_that_it_moved_to_options(plan):
     policy = MemoryPolicy(pause=0.85)
     with pytest.warns(FutureWarning, match="memory of ClusterPlan moved"):
         changed = replace(plan, memory=policy)
     assert changed.options == replace(plan.options, memory=policy)
 
 
-def test_positional_arguments_in_the_order_of_version_0_1(plan):
+def test_positional_arguments_of_version_0_1_are_accepted_with_a_warning(plan):
     policy, tuning = MemoryPolicy(pause=0.85), Tuning(name="theirs")
     first = (plan.name, plan.engine, plan.request, plan.pool, plan.asked, plan.worker, plan.nodes)
     with pytest.warns(FutureWarning, match="memory and tuning of ClusterPlan moved"):
-        made = ClusterPlan(*first, policy, plan.settings, plan.notes, "", (), tuning)
-    assert made == replace(plan, options=DaskOptions(policy, tuning))
+        plan_0_1 = ClusterPlan(*first, policy, plan.settings, plan.notes, "", (), tuning)
+    assert plan_0_1 == replace(plan, options=DaskOptions(policy, tuning))
 
 
-def test_a_plan_of_another_framework_has_neither(plan):
+def test_a_plan_of_another_framework_has_no_memory_policy_and_no_tuning(plan):
     other = replace(plan, engine="ray:slurm", options=FrameworkOptions())
     assert (plan.framework, other.framework) == ("dask", "ray")
     with pytest.raises(AttributeError, match="ray:slurm has no attribute 'memory'"):
@@ -155,7 +155,7 @@ def test_a_plan_of_another_framework_has_neither(plan):
         DaskOptions.of(other.options)
 
 
-def test_a_pickle_of_version_0_1_has_its_section(plan):
+def test_a_plan_pickled_by_version_0_1_is_loaded_with_options(plan):
     state = dict(vars(plan))
     options = state.pop("options")
     old = object.__new__(ClusterPlan)

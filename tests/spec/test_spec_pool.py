@@ -22,14 +22,14 @@ def _faults(**changes):
     return {fault.where: (fault.asked, fault.allowed) for fault in caught.value.faults}
 
 
-def test_has_exact_bytes_and_whole_cores():
+def test_allocatable_memory_is_in_bytes_and_cores_are_rounded_down():
     pool = PoolSpec(**GOOD)
     assert pool.allocatable_ram == 7_200_000_000
     assert pool.whole_cores == 3
     assert (pool.alias, pool.gpus, pool.price_per_hour) == ("", 0, None)
 
 
-def test_may_give_all_it_has():
+def test_allocatable_sizes_may_equal_the_nominal_ones():
     pool = PoolSpec(**{**GOOD, "allocatable_cores": 4, "allocatable_ram_gb": 32})
     assert pool.whole_cores == 4
 
@@ -54,7 +54,7 @@ def test_a_fault_names_the_key(changes, where, asked, allowed):
     assert _faults(**changes) == {where: (asked, allowed)}
 
 
-def test_all_faults_come_together():
+def test_all_faults_are_reported_together():
     assert set(_faults(allocatable_cores=5, allocatable_ram_gb=33, gpus=-1, foo=1)) == {
         "allocatable_cores",
         "allocatable_ram_gb",
@@ -66,7 +66,7 @@ def test_all_faults_come_together():
 @pytest.mark.parametrize(
     "name", ["16_16", "POOL_16_16", "pool-16-16", "DASK_POOL_16_16", "Dask-Pool-16-16", " 16-16 "]
 )
-def test_a_name_has_one_bare_form(name):
+def test_spellings_of_a_name_are_normalized(name):
     assert canonical_pool_name(name) == "16_16"
 
 
@@ -77,10 +77,10 @@ def test_a_name_has_one_bare_form(name):
         ({"gpus": 4, "allocatable_cores": 3}, "4_32 (3 cores, 7.2 GB, 4 GPUs)"),
     ],
 )
-def test_shows_what_a_job_can_have(changes, text):
+def test_the_text_shows_allocatable_cores_memory_and_gpus(changes, text):
     assert str(PoolSpec(**{**GOOD, **changes})) == text
 
 
-def test_cannot_be_changed():
+def test_a_pool_is_immutable():
     with pytest.raises(ValidationError):
         PoolSpec(**GOOD).cores = 8

@@ -150,7 +150,7 @@ def _faults(**arguments):
     return read_request(ClusterArguments.from_mapping(arguments))[1]
 
 
-def test_the_defaults_are_the_documented_ones():
+def test_defaults_equal_the_documentation():
     assert _good().model_dump() == {**DOCUMENTED, **OURS}
 
 
@@ -174,15 +174,13 @@ def test_initialize_cluster_has_the_defaults_of_the_request(name):
     assert type(parameter.default) is type(default)
 
 
-def test_there_are_enough_bad_values_and_some_for_every_argument():
+def test_every_argument_has_invalid_examples():
     assert len(BAD) >= 40
     assert {name for name, *_ in BAD} == {*DOCUMENTED, *OURS, "ram_gb_proc"}
 
 
 @pytest.mark.parametrize(("name", "value", "allowed"), BAD)
-def test_a_bad_value_is_one_fault_that_says_what_was_asked_and_what_is_allowed(
-    name, value, allowed
-):
+def test_an_invalid_value_is_one_fault_with_the_value_and_allowed_values(name, value, allowed):
     request, faults = read_request(ClusterArguments.from_mapping({name: value}))
     [fault] = faults
     assert fault.where == name
@@ -217,7 +215,7 @@ def test_any_arguments_give_a_request_and_each_fault_names_an_argument(arguments
         assert first in arguments or first == "nprocs x nthreads"
 
 
-def test_all_faults_come_together():
+def test_all_faults_are_reported_together():
     faults = _faults(num_workers=0, nprocs="x", logging="loud", memory={"pause": 7}, nproc=3)
     assert [fault.where for fault in faults] == [
         "nproc",
@@ -249,7 +247,7 @@ def test_a_fault_of_a_label_names_the_label():
         ("gpus", "ngpus"),
     ],
 )
-def test_an_unknown_argument_names_the_nearest(name, nearest):
+def test_an_unknown_argument_proposes_the_nearest(name, nearest):
     [fault] = _faults(**{name: 3})
     assert (fault.where, fault.asked) == (name, "3")
     assert fault.allowed == "one of " + ", ".join(ClusterRequest.model_fields)
@@ -268,30 +266,30 @@ def test_an_unknown_argument_names_the_nearest(name, nearest):
         ("dashboard_address", "dashboard_port"),
     ],
 )
-def test_a_name_of_plain_dask_gets_ours(name, ours):
+def test_names_of_dask_arguments_propose_the_equivalent(name, ours):
     [fault] = _faults(**{name: 3})
     assert fault.advice == f"did you mean {ours}?"
 
 
-def test_a_name_unlike_any_argument_is_unknown():
+def test_a_name_unlike_any_argument_gets_no_proposal():
     [fault] = _faults(zzz=1)
     assert fault.advice == ""
 
 
 class TestRam:
-    def test_goes_by_its_second_name(self):
+    def test_ram_gb_proc_is_an_alias_of_ram_gb_per_proc(self):
         request = _good(ram_gb_proc=2.4)
         assert request.ram_gb_per_proc == 2.4
         assert request.model_fields_set == {"ram_gb_per_proc"}
 
-    def test_under_both_names_is_a_fault(self):
+    def test_both_names_in_one_call_are_a_fault(self):
         [fault] = _faults(ram_gb_per_proc=1, ram_gb_proc=2)
         assert fault.where == "ram_gb_proc"
         assert fault.asked == "2 beside ram_gb_per_proc"
         assert fault.allowed == "one of the two names"
 
     @pytest.mark.parametrize(
-        ("given", "gigabytes"),
+        ("value", "gigabytes"),
         [
             ("2.4GB", 2.4),
             ("2.4 gb", 2.4),
@@ -304,22 +302,22 @@ class TestRam:
             (np.int64(2), 2.0),
         ],
     )
-    def test_may_carry_its_unit(self, given, gigabytes):
-        request = _good(ram_gb_per_proc=given)
+    def test_text_with_a_unit_is_converted_to_gigabytes(self, value, gigabytes):
+        request = _good(ram_gb_per_proc=value)
         assert request.ram_gb_per_proc == gigabytes
         assert type(request.ram_gb_per_proc) is float
 
 
 @pytest.mark.parametrize("name", ["num_workers", "nprocs", "nthreads", "ngpus"])
 @pytest.mark.parametrize("value", [np.int64(3), np.int8(3), np.uint16(3), 3.0, "3"])
-def test_whole_numbers_of_every_make_are_accepted(name, value):
+def test_whole_numbers_of_numpy_floats_and_text_are_accepted(name, value):
     request = _good(**{name: value, "cores_per_worker": 100})
     assert getattr(request, name) == 3
     assert type(getattr(request, name)) is int
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "kept"),
+    ("name", "value", "normalized"),
     [
         ("timeout", "20 minutes", 1200.0),
         ("timeout", 0.5, 0.5),
@@ -345,19 +343,19 @@ def test_whole_numbers_of_every_make_are_accepted(name, value):
         ("memory", None, None),
     ],
 )
-def test_a_good_value_is_kept_in_one_form(name, given, kept):
-    value = getattr(_good(**{name: given}), name)
-    assert value == kept
-    assert type(value) is type(kept)
+def test_valid_values_are_normalized(name, value, normalized):
+    field = getattr(_good(**{name: value}), name)
+    assert field == normalized
+    assert type(field) is type(normalized)
 
 
-def test_a_pool_may_be_a_spec():
+def test_a_pool_may_be_a_pool_spec():
     pool = PoolSpec(name="x", cores=2, ram_gb=4, allocatable_cores=2, allocatable_ram_gb=3)
     assert _good(pool=pool).pool is pool
 
 
 class TestThreadsAgainstCores:
-    def test_more_threads_than_cores_names_both_sides(self):
+    def test_the_fault_names_threads_and_cores(self):
         [fault] = _faults(nprocs=5, nthreads=4, cores_per_worker=15)
         assert fault.where == "nprocs x nthreads"
         assert fault.asked == "5 x 4 = 20"
@@ -378,15 +376,15 @@ class TestThreadsAgainstCores:
             {"pool": "32_32", "cores_per_worker": 10, "nthreads": 2},
         ],
     )
-    def test_what_fits_or_cannot_be_judged_yet_is_no_fault(self, arguments):
+    def test_layouts_that_fit_or_that_a_pool_completes_are_valid(self, arguments):
         assert _faults(**arguments) == []
 
-    def test_a_complete_layout_is_checked_with_a_pool_too(self):
+    def test_a_complete_layout_with_a_pool_is_checked(self):
         arguments = {"nprocs": 4, "nthreads": 4, "cores_per_worker": 10}
         assert len(_faults(pool="32_32", **arguments)) == 1
 
     @pytest.mark.parametrize("faulty", [{"nprocs": 0}, {"cores_per_worker": 0}, {"ngpus": -1}])
-    def test_a_faulty_number_is_not_compared(self, faulty):
+    def test_threads_are_not_compared_if_a_number_is_invalid(self, faulty):
         faults = _faults(**{"nprocs": 40, **faulty})
         assert [fault.where for fault in faults] == list(faulty)
 
@@ -402,17 +400,17 @@ class TestThreadsAgainstCores:
         ({"ram_gb_per_proc": 110 / 15}, WorkerSpec(15, 1, 7_333_333_333, 15)),
     ],
 )
-def test_the_layout_is_in_whole_bytes(arguments, worker):
+def test_the_layout_has_whole_bytes(arguments, worker):
     assert _good(**arguments).worker == worker
 
 
-def test_cannot_be_changed():
+def test_a_request_is_immutable():
     with pytest.raises(ValueError, match="frozen"):
         _good().nprocs = 3
 
 
 @pytest.mark.parametrize(
-    ("memory", "said"),
+    ("memory", "start"),
     [
         ({"pauze": 0.8}, "memory.pauze = 0.8: expected one of target, spill, pause, terminate; "
          "did you mean pause?"),
@@ -421,7 +419,7 @@ def test_cannot_be_changed():
         ({"pause": "85%"}, "memory.pause = '85%': expected a fraction in (0, 1], or False"),
     ],
 )  # fmt: skip
-def test_a_fault_of_the_memory_policy_is_reported_once(memory, said):
+def test_a_fault_of_the_memory_policy_is_reported_once(memory, start):
     _, faults = read_request(ClusterArguments.from_mapping({"memory": memory}))
     (fault,) = faults
-    assert str(fault).startswith(said)
+    assert str(fault).startswith(start)

@@ -15,7 +15,7 @@ from hyperplane.spec.settings.jobs import JobSettings
 from hyperplane.spec.settings.slurm import parse_walltime
 
 
-def test_an_engine_may_add_its_own_and_has_the_common_ones():
+def test_settings_of_an_engine_include_the_common_ones():
     class OtherSettings(EngineSettings):
         hosts: tuple[str, ...] = ()
 
@@ -23,17 +23,17 @@ def test_an_engine_may_add_its_own_and_has_the_common_ones():
 
 
 @pytest.mark.parametrize("value", [None, 60, 0.5, "300s", "5 minutes", "1h"])
-def test_a_duration_is_seconds_or_text(value):
+def test_durations_are_seconds_or_text(value):
     assert LocalSettings(idle_timeout=value).idle_timeout == value
 
 
-def test_durations_for_dask_have_units_that_it_accepts():
+def test_durations_are_rewritten_in_units_that_dask_accepts():
     settings = LocalSettings(worker_ttl="2 min", no_workers_timeout="90 sec")
     assert parse_timedelta(settings.worker_ttl) == 120
     assert parse_timedelta(settings.no_workers_timeout) == 90
 
 
-def test_every_setting_that_is_a_time_takes_the_same_units():
+def test_all_durations_accept_the_same_units():
     assert parse_walltime("10 min") == parse_walltime("10 minutes") == 600
     jobs = JobSettings(grace="1 min", timeout="2 hrs", active_timeout=-1)
     assert (parse_seconds(jobs.grace), jobs.timeout, jobs.active_timeout) == (60, 7200, -1)
@@ -43,12 +43,12 @@ def test_every_setting_that_is_a_time_takes_the_same_units():
 
 
 @pytest.mark.parametrize("value", ["", " ", "soon", "5 parsecs", -5, "nan", [1], {}])
-def test_anything_else_is_no_duration(value):
+def test_other_values_are_not_durations(value):
     with pytest.raises(ValidationError):
         LocalSettings(idle_timeout=value)
 
 
-def test_the_forms_that_a_fault_names_are_durations():
+def test_examples_in_the_fault_of_a_duration_are_valid():
     with pytest.raises(ValidationError) as caught:
         LocalSettings(idle_timeout="30 mi")
     [fault] = faults_from_validation(caught.value)

@@ -14,19 +14,19 @@ FAST = {
 }
 
 
-def test_settings_may_be_nested_or_dotted_and_variables_are_texts():
+def test_nested_settings_are_flattened_and_variables_are_text():
     profile = TuningProfile(**FAST)
     assert profile.server == {"distributed.worker.profile.enabled": False}
     assert profile.one_process == {"dataframe.shuffle.method": "tasks"}
     assert profile.environ == {"POLARS_MAX_THREADS": "{nthreads}", "MALLOC_ARENA_MAX": "2"}
 
 
-def test_underscores_in_names_of_settings_are_what_dask_writes():
+def test_underscores_in_keys_become_hyphens():
     profile = TuningProfile(server={"distributed": {"admin": {"system_monitor": {"interval": 1}}}})
     assert profile.server == {"distributed.admin.system-monitor.interval": 1}
 
 
-def test_an_empty_mapping_and_null_are_values_of_settings():
+def test_empty_mappings_and_null_are_valid_values():
     profile = TuningProfile(server={"a": {"b": {}, "c": None}})
     assert profile.server == {"a.b": {}, "a.c": None}
 
@@ -38,12 +38,12 @@ def test_clients_of_one_process_have_separate_settings(processes, expected):
     assert tuning.environ["POLARS_MAX_THREADS"] == "3"
 
 
-def test_json_there_and_back_keeps_all_of_it():
+def test_tuning_round_trips_through_json():
     tuning = Tuning.of("fast", TuningProfile(**FAST), processes=1, nthreads=2)
     assert Tuning(**json.loads(json.dumps(tuning.model_dump()))) == tuning
 
 
-def test_in_one_line_and_in_full():
+def test_summary_and_full_text():
     tuning = Tuning.of("fast", TuningProfile(**FAST), processes=1, nthreads=2)
     assert tuning.summary() == "fast: 4 settings; the profile dask has none"
     assert str(tuning).splitlines() == [
@@ -60,19 +60,19 @@ def test_in_one_line_and_in_full():
     assert Tuning().summary() == "dask: Dask's defaults"
 
 
-def test_a_section_always_knows_dask_which_has_no_settings():
+def test_the_profile_dask_always_exists_and_is_empty():
     section = TuningSection(profile="fast", profiles={"fast": FAST, "dask": FAST})
     assert list(section.profiles) == ["fast", "dask"]
     assert section.find("dask") == ("dask", TuningProfile())
     assert section.find(None) == ("fast", TuningProfile(**FAST))
 
 
-def test_a_name_is_found_in_any_case_and_with_either_dash():
+def test_profile_names_ignore_case_and_hyphens():
     section = TuningSection(profile="my-own", profiles={"my_own": FAST})
     assert section.find(" My-Own ")[0] == "my_own"
 
 
-def test_an_unknown_name_is_a_fault_with_the_nearest():
+def test_an_unknown_profile_is_a_fault_that_proposes_the_nearest():
     section = TuningSection(profile="fast", profiles={"fast": FAST})
     with pytest.raises(RequestError) as caught:
         section.find("fst")

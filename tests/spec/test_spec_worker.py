@@ -8,7 +8,7 @@ from hyperplane.errors import RequestError
 from hyperplane.spec.worker import WorkerSpec
 
 
-def test_totals_are_exact():
+def test_totals_are_exact_in_bytes():
     worker = WorkerSpec.from_gb(nprocs=6, nthreads=2, ram_gb_per_proc=2.1, cores_per_worker=12)
     assert worker.ram_per_proc == 2_100_000_000
     assert worker.total_ram == 12_600_000_000
@@ -16,7 +16,7 @@ def test_totals_are_exact():
     assert worker.ram_gb_per_proc == 2.1
 
 
-def test_goes_by_the_names_of_the_arguments():
+def test_to_dict_has_the_names_of_the_arguments():
     worker = WorkerSpec.from_gb(5, 3, 2.4, 15, ngpus=1)
     assert worker.to_dict() == {
         "nprocs": 5,
@@ -37,7 +37,7 @@ def test_goes_by_the_names_of_the_arguments():
         (WorkerSpec(2, 8, 7 * 10**9, 2, 4), "2 processes x 8 threads x 7 GB, 4 GPUs"),
     ],
 )
-def test_shows_its_numbers(worker, text):
+def test_the_text_shows_processes_threads_memory_and_gpus(worker, text):
     assert str(worker) == text
 
 
@@ -61,6 +61,6 @@ def test_a_number_below_its_minimum_is_a_fault(change, allowed):
     assert (fault.where, fault.asked, fault.allowed) == (name, repr(value), allowed)
 
 
-def test_all_faults_come_together():
+def test_all_faults_are_reported_together():
     with pytest.raises(RequestError, match="5 faults"):
         WorkerSpec(0, 0, 0, 0, -1)

@@ -126,14 +126,14 @@ def series(values, dtype):
     """Return a column built from objects, which distinguishes None from 'None'."""
     held = np.empty(len(values), dtype=object)
     held[:] = values
-    made = pd.Series(held, dtype=object)
+    column = pd.Series(held, dtype=object)
     if dtype is object:
-        return made
+        return column
     if str(dtype).startswith("Sparse"):
-        return made.astype("int64").astype(dtype)
+        return column.astype("int64").astype(dtype)
     if isinstance(dtype, pd.ArrowDtype):
         return pd.Series(pd.array(list(values), dtype=dtype))
-    return made.astype(dtype)
+    return column.astype(dtype)
 
 
 @st.composite
@@ -212,9 +212,9 @@ def _ticks(value):
     return int(value.asm8.astype("int64")) * scale
 
 
-def same_kinds(held, given):
+def same_kinds(held, expected):
     """Return whether integers stay integers and floats floats, unless a column has both."""
-    wanted = _kinds(given)
+    wanted = _kinds(expected)
     return len(wanted) != 1 or _kinds(held) <= wanted
 
 

@@ -81,10 +81,10 @@ def atomic_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def faulty_store(tmp_path: Path) -> Callable[..., faulty.Store]:
     """Create stores with injected faults."""
-    made: list[faulty.Store] = []
+    stores: list[faulty.Store] = []
 
     def make(**faults: Any) -> faulty.Store:
-        made.append(faulty.Store(tmp_path / f"store-{len(made)}", **faults))
-        return made[-1]
+        stores.append(faulty.Store(tmp_path / f"store-{len(stores)}", **faults))
+        return stores[-1]
 
     return make

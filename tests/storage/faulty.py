@@ -48,9 +48,12 @@ class FaultyFileSystem(AbstractFileSystem):
         path = self.root / "faults.json"
         stamp = path.stat().st_ino  # each version is a new file
         if self._read[0] != stamp:
-            told = json.loads(path.read_text())
-            kill = tuple(told.pop("kill") or ()) or None
-            self._read = stamp, Faults(**{**told, "kinds": tuple(told["kinds"]), "kill": kill})
+            settings = json.loads(path.read_text())
+            kill = tuple(settings.pop("kill") or ()) or None
+            self._read = (
+                stamp,
+                Faults(**{**settings, "kinds": tuple(settings["kinds"]), "kill": kill}),
+            )
         return self._read[1]
 
     def _call(self, op: str, path: str, act: Callable[[], Any], size: int = 0) -> Any:

@@ -86,8 +86,8 @@ def run(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            said = "\n".join(map(_text, (out, err)))
-            raise TimeoutError(f"not ended in {patience} s\n{said}") from None
+            output = "\n".join(map(_text, (out, err)))
+            raise TimeoutError(f"not ended in {patience} s\n{output}") from None
         seconds = _now() - began
         return ProgramResult(killed or code == -9, code, seconds, _text(out), _text(err))
 

@@ -144,15 +144,19 @@ class _Handler(BaseHTTPRequestHandler):
             headers = {k: v for k, v in self.headers.items() if k.lower() != "expect"}
             upstream.request(self.command, self.path, body, headers)
             reply = upstream.getresponse()
-            given = [(key, value) for key, value in reply.getheaders() if key.lower() not in _OWN]
+            reply_headers = [
+                (key, value) for key, value in reply.getheaders() if key.lower() not in _OWN
+            ]
             place = reply.getheader("Location")
             if place:
-                given.append(("Location", place.replace(self.proxy.upstream, self.proxy.url)))
+                reply_headers.append(
+                    ("Location", place.replace(self.proxy.upstream, self.proxy.url))
+                )
             length = reply.getheader("Content-Length")
             content = reply.read()
             if self.command == "HEAD":
-                given.append(("Content-Length", length or "0"))
-            return reply.status, given, content
+                reply_headers.append(("Content-Length", length or "0"))
+            return reply.status, reply_headers, content
 
     def _refuse(self, kind: str) -> None:
         like, after = self.proxy.faults.like, self.proxy.faults.retry_after

@@ -82,7 +82,7 @@ def s3(folder: Path) -> Iterator[str]:
     program = str(Path(__file__).with_name("atomic_moto.py"))
     command = [sys.executable, program, "-H", "127.0.0.1", "-p", "0"]
     with _running(command, log) as process:
-        url = _said(process, log, r"Running on (http://127\.0\.0\.1:\d+)")
+        url = _wait_for_log(process, log, r"Running on (http://127\.0\.0\.1:\d+)")
         _until_it_answers(process, f"{url}/moto-api/", log)
         yield url
 
@@ -115,7 +115,7 @@ def _running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]
         process.wait()
 
 
-def _said(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
+def _wait_for_log(process: subprocess.Popen[bytes], log: Path, pattern: str) -> str:
     """Wait for a pattern in the log of a server; return its first group."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and process.poll() is None:

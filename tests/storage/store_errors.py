@@ -81,14 +81,14 @@ def _s3(kind: str, url: str, retry_after: int | None) -> Exception:
         return botocore.exceptions.ConnectionClosedError(endpoint_url=url)
     if kind == "timeout":
         return botocore.exceptions.ReadTimeoutError(endpoint_url=url)
-    told = {"Code": _S3_CODES[kind], "Message": "the store says no"}
+    details = {"Code": _S3_CODES[kind], "Message": "the store says no"}
     if kind == "exists":
-        told["Condition"] = "If-None-Match"
+        details["Condition"] = "If-None-Match"
     answer = {
         "HTTPStatusCode": 412 if kind == "exists" else int(kind),
         "HTTPHeaders": {} if retry_after is None else {"retry-after": str(retry_after)},
     }
-    error = botocore.exceptions.ClientError({"Error": told, "ResponseMetadata": answer}, "Put")
+    error = botocore.exceptions.ClientError({"Error": details, "ResponseMetadata": answer}, "Put")
     found: Exception = translate_boto_error(error)
     return found
 

@@ -85,7 +85,7 @@ def test_json_lines(tmp_path_factory, case, head, size):
         patch.setattr(text_samples, "EXCERPT", 0)
         try:
             found = hyperplane.dataframe.read(folder, partition_size=size)
-            made = found.compute()
+            computed = found.compute()
             shares = [hyperplane.shard_rows(folder, 2, index) for index in range(2)]
         except HyperplaneError as error:
             # The samples cover all values, and each has a type, so reading must not fail.
@@ -94,15 +94,15 @@ def test_json_lines(tmp_path_factory, case, head, size):
             event("refused")
             return
     event("read")
-    assert made.dtypes.equals(found.dtypes)
+    assert computed.dtypes.equals(found.dtypes)
     for name in names:
-        if name in made.columns:
-            held = [as_held(record.get(name), made[name]) for record in every]
-            assert values_of([made], name) == held, name
+        if name in computed.columns:
+            held = [as_held(record.get(name), computed[name]) for record in every]
+            assert values_of([computed], name) == held, name
             assert values_of(shares, name) == held, name
             there = [record.get(name) for record in every]
-            if not isinstance(made[name].dtype, pd.StringDtype):
-                assert same_kinds(raw([made], name), there), name
+            if not isinstance(computed[name].dtype, pd.StringDtype):
+                assert same_kinds(raw([computed], name), there), name
                 assert same_kinds(raw(shares, name), there), name
         else:
             assert all(record.get(name) is None for record in every), name
@@ -122,7 +122,7 @@ def test_parquet(tmp_path_factory, case, lacking):
     try:
         for number, frame in enumerate(frames):
             hyperplane.save(frame, folder / f"{number}.parquet")
-        made = hyperplane.dataframe.read(folder, schema="union").compute()
+        computed = hyperplane.dataframe.read(folder, schema="union").compute()
         # shard_rows requires the same columns in all files.
         shares = (
             []
@@ -141,7 +141,7 @@ def test_parquet(tmp_path_factory, case, lacking):
     for name in kinds[0]:
         if {here[name] for here in kinds} & {"object nothing"}:
             continue
-        if name not in made.columns:
+        if name not in computed.columns:
             assert absent
             assert len(frames) == 1
             continue
@@ -150,10 +150,10 @@ def test_parquet(tmp_path_factory, case, lacking):
             for frame in frames
             for value in (values_of([frame], name) if name in frame else [None] * len(frame))
         ]
-        assert values_of([made], name) == held, name
+        assert values_of([computed], name) == held, name
         assert not shares or values_of(shares, name) == held, name
         there = [value for frame in frames if name in frame for value in raw([frame], name)]
-        assert same_kinds(raw([made], name), there), name
+        assert same_kinds(raw([computed], name), there), name
         assert not shares or same_kinds(raw(shares, name), there), name
 
 
@@ -167,15 +167,15 @@ def test_bags(tmp_path_factory, items, form):
     folder = Path(tmp_path_factory.mktemp("any")) / "bag"
     try:
         hyperplane.save(db.from_sequence(items, npartitions=2), folder, format=form)
-        made = hyperplane.load(folder).compute()
+        computed = hyperplane.load(folder).compute()
     except HyperplaneError:
         if form == "jsonl":
             raise
         event("refused")
         return
     event("came back")
-    assert list(map(plain, made)) == list(map(plain, items))
-    assert same_kinds(made, items)
+    assert list(map(plain, computed)) == list(map(plain, items))
+    assert same_kinds(computed, items)
     if form == "jsonl" and items and all(isinstance(item, dict) for item in items):
         again = hyperplane.bag.read_records(folder, format="json").compute()
         assert list(map(plain, again)) == list(map(plain, items))

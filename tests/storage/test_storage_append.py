@@ -43,7 +43,7 @@ def test_appended_rows_follow_the_existing_rows(url):
     assert numbers_at(url) == [1, 2, 3, 4, 3, 4]
 
 
-def test_a_run_that_is_repeated_appends_once(url):
+def test_a_repeated_run_appends_its_rows_once(url):
     append(rows(1, 2), url, "monday")
     append(rows(3, 4), url, "tuesday")
     for run, df in (("monday", rows(1, 2)), ("tuesday", rows(3, 4))):
@@ -55,14 +55,14 @@ def test_a_run_that_is_repeated_appends_once(url):
 
 
 @pytest.mark.parametrize("other", [(1, 9), (1,), (1, 2, 3, 4, 5)])
-def test_a_run_with_other_rows_is_an_error(url, other):
+def test_a_repeated_run_with_other_rows_is_an_error(url, other):
     append(rows(1, 2), url, "monday")
     with pytest.raises(OutputConflict, match="'monday' has already appended other rows"):
         append(rows(*other), url, "monday")
     assert numbers_at(url) == [1, 2]
 
 
-def test_a_new_version_has_no_runs(url):
+def test_overwriting_forgets_the_appended_runs(url):
     append(rows(1, 2), url, "monday")
     hyperplane.save(rows(7), url, mode="overwrite")
     append(rows(1, 2), url, "monday")

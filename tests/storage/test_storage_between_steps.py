@@ -91,7 +91,7 @@ def test_a_finished_shard_keeps_parts_that_another_shard_still_copies(monkeypatc
     assert loaded() == list(range(30))
 
 
-def test_parts_that_cannot_be_copied_are_copied_by_a_later_call(monkeypatch):
+def test_a_later_call_copies_parts_that_could_not_be_copied(monkeypatch):
     save_shard(0)
     save_shard(1)
     copy = MemoryFileSystem.cp_file
@@ -125,7 +125,7 @@ def test_a_version_published_during_a_read_is_not_foreign(monkeypatch):
 
 
 @pytest.mark.parametrize("seen", ["all", "one", "none"])
-def test_a_folder_that_is_replaced_while_it_is_listed(tmp_path, monkeypatch, seen):
+def test_a_folder_replaced_during_its_listing_is_listed_again(tmp_path, monkeypatch, seen):
     url = str(tmp_path / "out")
     hyperplane.save(dd.from_pandas(rows(0), npartitions=2), url)
 

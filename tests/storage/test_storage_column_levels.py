@@ -34,27 +34,27 @@ def windows(by="k", **how):
 @pytest.mark.parametrize("form", list_formats("dataframe"))
 @pytest.mark.parametrize("indexed", [True, False])
 def test_windows_of_several_functions_are_saved_and_loaded(tmp_path, form, indexed):
-    made = windows() if indexed else windows().reset_index()
-    with pytest.warns(UserWarning, match=r"\('v', 'sum'\) as 'v_sum'") as told:
-        result = hyperplane.save(made, tmp_path / "w", format=form)
-    ours = [warning for warning in told if warning.category is not ResourceWarning]
+    windowed = windows() if indexed else windows().reset_index()
+    with pytest.warns(UserWarning, match=r"\('v', 'sum'\) as 'v_sum'") as caught:
+        result = hyperplane.save(windowed, tmp_path / "w", format=form)
+    ours = [warning for warning in caught if warning.category is not ResourceWarning]
     assert [warning.filename for warning in ours] == [__file__]
-    want = made.compute()
+    want = windowed.compute()
     assert result.rows == len(want)
     want.columns = ["v_sum", "v_mean"] if indexed else ["k", "t", "v_sum", "v_mean"]
     pd.testing.assert_frame_equal(hyperplane.load(tmp_path / "w").compute(), want)
-    assert made.columns.nlevels == 2  # the caller's dataframe is unchanged
+    assert windowed.columns.nlevels == 2  # the caller's dataframe is unchanged
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # raised by Dask's reader
 def test_other_libraries_read_the_same_names(tmp_path):
-    for made, name, form in (
+    for windowed, name, form in (
         (windows(), "p", "parquet"),
         (windows().reset_index(), "c", "csv"),
         (windows().compute(), "one.csv", "csv"),
     ):
         with pytest.warns(UserWarning, match="several levels"):
-            hyperplane.save(made, tmp_path / name, format=form)
+            hyperplane.save(windowed, tmp_path / name, format=form)
     want = windows().compute()["v"]["sum"].to_list()
     assert pd.read_parquet(tmp_path / "p")["v_sum"].to_list() == want
     assert dd.read_parquet(tmp_path / "p")["v_sum"].compute().to_list() == want
@@ -64,7 +64,7 @@ def test_other_libraries_read_the_same_names(tmp_path):
         assert pd.read_csv(file)["v_sum"].to_list() == want
 
 
-def test_no_warning_where_no_name_is_joined(tmp_path):
+def test_no_warning_if_no_name_is_joined(tmp_path):
     flat = group_agg(dd.from_pandas(ROWS, npartitions=2), "k", {"v": "sum"})
     deep = pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("a", "")]))
     with warnings.catch_warnings():
@@ -84,10 +84,10 @@ def test_partition_options_are_refused_with_advice(tmp_path, name, url):
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")
-def test_the_advice_of_the_error_works(tmp_path):
-    made = windows()
-    made.columns = ["v_sum", "v_mean"]
-    made.reset_index().to_parquet(tmp_path / "w", partition_on=["k"])
+def test_a_frame_written_as_the_error_advises_is_read(tmp_path):
+    windowed = windows()
+    windowed.columns = ["v_sum", "v_mean"]
+    windowed.reset_index().to_parquet(tmp_path / "w", partition_on=["k"])
     back = read(tmp_path / "w").compute()
-    assert sorted(back["v_sum"]) == sorted(made.compute()["v_sum"])
+    assert sorted(back["v_sum"]) == sorted(windowed.compute()["v_sum"])
     assert set(back["k"].astype(int)) == {1, 2}

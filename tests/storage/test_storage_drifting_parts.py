@@ -51,10 +51,10 @@ def loaded(url):
 )
 def test_later_parts_widen_the_type(tmp_path, form, first, second, dtype):
     append(tmp_path / "out", form, first, second)
-    made = loaded(tmp_path / "out")
-    assert str(made.dtype).startswith(dtype)
+    result = loaded(tmp_path / "out")
+    assert str(result.dtype).startswith(dtype)
     held = [*pd.Series(first), *pd.Series(second)]
-    for one, other in zip(made, held, strict=True):
+    for one, other in zip(result, held, strict=True):
         assert (pd.isna(one) and pd.isna(other)) or one == other
         assert isinstance(one, (bool, np.bool_)) == isinstance(other, (bool, np.bool_))
 
@@ -75,7 +75,7 @@ def test_a_value_that_does_not_fit_the_common_type_is_named(tmp_path, form):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_other_columns_are_an_error_at_once(tmp_path, form):
+def test_parts_with_other_columns_are_an_error_of_load(tmp_path, form):
     for names in ("ab", "ba", "ac"):
         frame = pd.DataFrame({name: [1] for name in names})
         df = dd.from_pandas(frame, npartitions=1)
@@ -100,25 +100,25 @@ def test_files_of_other_programs_have_types_that_fit_all_values(tmp_path):
     assert loaded(tmp_path / "parquet").fillna(-1).to_list() == held
 
 
-def test_ordered_categories_of_different_parts(tmp_path):
+def test_parts_with_other_ordered_categories_become_text(tmp_path):
     for index, words in enumerate((["b", "a"], ["b", "a"], ["a", "c"])):
         kind = pd.CategoricalDtype(words, ordered=True)
         frame = pd.DataFrame({"n": pd.Series(["a"], dtype=kind)})
         df = dd.from_pandas(frame, npartitions=1)
         hyperplane.save(df, tmp_path / "out", mode="append")
-        made = hyperplane.load(tmp_path / "out").compute().n
-        assert made.to_list() == ["a"] * (index + 1)
-        assert isinstance(made.dtype, pd.CategoricalDtype) == (index < 2)
+        result = hyperplane.load(tmp_path / "out").compute().n
+        assert result.to_list() == ["a"] * (index + 1)
+        assert isinstance(result.dtype, pd.CategoricalDtype) == (index < 2)
 
 
-def test_a_file_keeps_its_digits_and_names(tmp_path):
+def test_large_integers_and_column_names_are_loaded_unchanged(tmp_path):
     whole = pd.DataFrame({"1": pd.array([2**53 + 1, None], "Int64"), "at_time": ["1", "2024"]})
     for form in FORMATS:
         frame = whole if form != "avro" else whole.rename(columns={"1": "one"})
         hyperplane.save(frame, tmp_path / f"a.{form}")
-        made = hyperplane.load(tmp_path / f"a.{form}")
-        assert made.columns.to_list() == frame.columns.to_list()
-        assert made.iloc[0, 0] == 2**53 + 1
+        result = hyperplane.load(tmp_path / f"a.{form}")
+        assert result.columns.to_list() == frame.columns.to_list()
+        assert result.iloc[0, 0] == 2**53 + 1
     months = pd.DataFrame({"p": pd.period_range("2026-01", periods=2, freq="M")})
     hyperplane.save(months, tmp_path / "p.jsonl")
     assert hyperplane.load(tmp_path / "p.jsonl").p.to_list() == ["2026-01", "2026-02"]
@@ -160,14 +160,14 @@ def test_equal_text_of_another_type_is_saved_again(tmp_path):
         assert loaded(tmp_path / "out").to_list() == values
 
 
-def test_a_manifest_holds_each_schema_once():
+def test_a_manifest_stores_each_schema_once():
     parts = tuple(ManifestEntry(f"{n}.csv", 1, "a", 1, None, f"schema {n % 2}") for n in range(9))
-    made = Manifest("csv", "dataframe", parts)
-    assert made.to_json().count("schema 1") == 1
-    assert Manifest.from_json(made.to_json()) == made
+    result = Manifest("csv", "dataframe", parts)
+    assert result.to_json().count("schema 1") == 1
+    assert Manifest.from_json(result.to_json()) == result
 
 
-def test_arrow_words_come_back(tmp_path):
+def test_arrow_dictionary_columns_are_loaded_unchanged(tmp_path):
     words = pd.ArrowDtype(pa.dictionary(pa.int8(), pa.string()))
     frame = pd.DataFrame({"n": pd.array(["a", None, "b"], dtype=words)})
     hyperplane.save(dd.from_pandas(frame, npartitions=1), tmp_path / "out")

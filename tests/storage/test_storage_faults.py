@@ -26,7 +26,7 @@ OBJECTS = scaled(300, 4_000)
 
 
 @pytest.mark.slow
-def test_many_small_objects_on_a_store_with_faults(faulty_store, tmp_path, monkeypatch):
+def test_many_small_files_are_saved_on_a_store_with_faults(faulty_store, tmp_path, monkeypatch):
     monkeypatch.setattr(
         retrying, "FIRST_WAIT", 0.02
     )  # shortens the waits, not the number of attempts
@@ -58,7 +58,7 @@ def frame(version=0):
 
 
 @pytest.mark.parametrize("like", ["plain", "gcs", "s3"])
-def test_a_dataframe_through_faults_of_every_kind(faulty_store, monkeypatch, like):
+def test_a_dataframe_is_saved_despite_faults_of_every_kind(faulty_store, monkeypatch, like):
     monkeypatch.setattr(retrying, "FIRST_WAIT", 0.02)
     store = faulty_store(like=like, transient=0.2, lost=0.1, seed=3)
     url = f"{store.url}/out"
@@ -103,7 +103,7 @@ class Clock:
         return self.now
 
 
-def test_retries_of_a_store_that_never_recovers_end(faulty_store, monkeypatch):
+def test_retries_end_if_the_store_does_not_recover(faulty_store, monkeypatch):
     monkeypatch.setattr(retrying, "FIRST_WAIT", 0.001)
     monkeypatch.setattr(retrying, "RETRY_SECONDS", 5)
     monkeypatch.setattr(retrying, "time", Clock())

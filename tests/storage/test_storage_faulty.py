@@ -45,7 +45,7 @@ def tried(system, count, name="bucket/{}"):
         return list(pool.map(write, range(count)))
 
 
-def test_without_faults_the_store_works(faulty_store):
+def test_without_faults_all_operations_succeed(faulty_store):
     store = faulty_store()
     frame = pd.DataFrame({"n": range(100)})
     frame.to_parquet(f"{store.url}/d e/ü.parquet", storage_options=store.options)
@@ -72,7 +72,7 @@ def test_without_faults_the_store_works(faulty_store):
 
 
 @pytest.mark.parametrize("share", [0.05, 0.5])
-def test_a_fraction_of_calls_fails_and_is_in_the_journal(faulty_store, share):
+def test_the_configured_fraction_of_calls_fails(faulty_store, share):
     store = faulty_store(transient=share, seed=1)
     errors = tried(system_of(store), 1_000)
     failed = [number for number, error in enumerate(errors) if error]
@@ -92,7 +92,7 @@ def test_the_seed_determines_the_faults(faulty_store):
     assert failures(3) == failures(3) != failures(4)
 
 
-def test_trying_again_helps(faulty_store):
+def test_repeated_calls_succeed(faulty_store):
     store = faulty_store(transient=0.5)
     system = system_of(store)
     for number in range(100):
@@ -107,13 +107,13 @@ def test_trying_again_helps(faulty_store):
 
 
 @pytest.mark.parametrize("like", LIKE)
-def test_errors_are_those_of_the_libraries(faulty_store, like):
+def test_injected_errors_have_the_types_of_the_libraries(faulty_store, like):
     servers.need(*LIKE[like])
     for kind in store_errors.TRANSIENT:
         store = faulty_store(like=like, transient=1, kinds=(kind,), retry_after=7)
         (error,) = tried(system_of(store), 1)
-        said = store_errors.make(kind, like, "faulty://bucket/0", 7)
-        assert (type(error), str(error)) == (type(said), str(said))
+        expected_error = store_errors.make(kind, like, "faulty://bucket/0", 7)
+        assert (type(error), str(error)) == (type(expected_error), str(expected_error))
         answer = getattr(error.__cause__, "response", None)
         if like == "s3" and kind.isdigit():
             assert answer["ResponseMetadata"]["HTTPHeaders"] == {"retry-after": "7"}
@@ -163,12 +163,12 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     """Make tests independent of the machine's speed."""
-    made = Clock()
-    monkeypatch.setattr(faulty, "time", made)
-    return made
+    fake = Clock()
+    monkeypatch.setattr(faulty, "time", fake)
+    return fake
 
 
-def test_writes_per_second_have_a_cap(faulty_store, clock):
+def test_writes_per_second_are_limited(faulty_store, clock):
     store = faulty_store(writes_per_second=20, kinds=("429",))
     for second in (1, 2):
         clock.now += 1
@@ -179,7 +179,7 @@ def test_writes_per_second_have_a_cap(faulty_store, clock):
     assert {call.outcome for call in store.journal()} == {"ok", "429"}
 
 
-def test_slow_replies(faulty_store, clock):
+def test_the_configured_fraction_of_replies_is_slow(faulty_store, clock):
     store = faulty_store(slow=0.1, slow_seconds=0.05)
     tried(system_of(store), 100)
     assert len(store.journal()) == 100
@@ -209,7 +209,7 @@ def test_a_new_object_is_listed_late_and_read_at_once(faulty_store):
     assert system.info("bucket/f/new")["size"] == 1
 
 
-def test_writes_with_lost_answers_took_place(faulty_store):
+def test_writes_with_lost_responses_are_stored(faulty_store):
     store = faulty_store(lost=0.3)
     system = system_of(store)
     errors = tried(system, 200)
@@ -222,7 +222,7 @@ def test_writes_with_lost_answers_took_place(faulty_store):
 
 
 @pytest.mark.parametrize("like", LIKE)
-def test_a_lost_answer_of_a_creation(faulty_store, like):
+def test_a_creation_with_a_lost_response_is_stored(faulty_store, like):
     servers.need(*LIKE[like])
     store = faulty_store(like=like, lost=1, kinds=("reset",))
     with pytest.raises(Exception) as caught:  # noqa: PT011 - compared below
@@ -249,7 +249,7 @@ def _create(root, name):
     return won
 
 
-def test_one_of_several_processes_creates(faulty_store):
+def test_one_of_several_concurrent_creations_succeeds(faulty_store):
     store = faulty_store()
     names = [b"1" * 1_000, b"2" * 1_000, b"3" * 1_000]
     spawn = multiprocessing.get_context("spawn")
@@ -258,7 +258,7 @@ def test_one_of_several_processes_creates(faulty_store):
         won = pool.starmap(_create, tasks, chunksize=1)
         pool.close()
         pool.join()
-    assert sorted(race for one in won for race in one) == list(range(RACES))
+    assert sorted(race for races in won for race in races) == list(range(RACES))
     objects = store.objects()
     for name, races in zip(names, won, strict=True):
         assert all(objects[f"bucket/{race}"] == name for race in races)
@@ -302,10 +302,10 @@ def test_check_sums_are_those_of_the_bytes(tmp_path_factory, like, data):
         system.pipe_file("bucket/a", value)
         md5 = hashlib.md5(value)
         (listed,) = system.ls("bucket")
-        told = {"gcs": "md5Hash", "s3": "ETag"}[like]
+        checksum_key = {"gcs": "md5Hash", "s3": "ETag"}[like]
         text = base64.b64encode(md5.digest()).decode()
         expected = {"gcs": text, "s3": f'"{md5.hexdigest()}"'}[like]
-        assert listed[told] == system.info("bucket/a")[told] == expected
+        assert listed[checksum_key] == system.info("bucket/a")[checksum_key] == expected
         assert listed["size"] == len(value)
 
 

@@ -34,7 +34,7 @@ def _here():
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".pdf", ".png", ".jpg"])
-def test_a_figure_drawn_at_another_time_is_the_same_file(tmp_path, monkeypatch, suffix):
+def test_equal_figures_drawn_at_different_times_are_equal_files(tmp_path, monkeypatch, suffix):
     for year in (2024, 2025):
         # The variable by which matplotlib sets the creation date.
         monkeypatch.setenv("SOURCE_DATE_EPOCH", str((year - 1970) * 31_556_952))
@@ -58,7 +58,7 @@ def model():
     return make_pipeline(StandardScaler(), LogisticRegression()).fit(rows, np.arange(10) % 2)
 
 
-def test_a_model_saved_at_another_time_is_the_same_file(tmp_path, monkeypatch):
+def test_equal_models_saved_at_different_times_are_equal_files(tmp_path, monkeypatch):
     hyperplane.save(model(), tmp_path / "m.skops")
     later = time.time() + 3600
     monkeypatch.setattr(time, "time", lambda: later)
@@ -67,12 +67,12 @@ def test_a_model_saved_at_another_time_is_the_same_file(tmp_path, monkeypatch):
     again = hyperplane.load(tmp_path / "m.skops")
     np.testing.assert_array_equal(again.predict_proba(rows), model().predict_proba(rows))
     with zipfile.ZipFile(tmp_path / "m.skops") as opened:
-        assert {one.date_time for one in opened.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        assert {member.date_time for member in opened.infolist()} == {(1980, 1, 1, 0, 0, 0)}
     assert hyperplane.save(model().steps[0][1], tmp_path / "m.skops", mode="overwrite").changed
 
 
 @pytest.mark.process
-def test_a_model_saved_by_another_process_is_the_same_file(tmp_path):
+def test_equal_models_saved_by_different_processes_are_equal_files(tmp_path):
     script = (
         "import hyperplane, numpy as np\n"
         "from sklearn.ensemble import RandomForestClassifier\n"
@@ -91,7 +91,7 @@ class Recording(MemoryFileSystem):
 
     protocol = ("abfs", "az")
     cachable = False
-    told: dict = {}  # noqa: RUF012
+    file_options: dict = {}  # noqa: RUF012
     store: dict = {}  # noqa: RUF012
     pseudo_dirs = [""]  # noqa: RUF012
 
@@ -100,7 +100,7 @@ class Recording(MemoryFileSystem):
         return "/" + path.rpartition("://")[2].strip("/") if path.strip("/") else ""
 
     def pipe_file(self, path, value, mode="overwrite", **kwargs):
-        self.told[path] = kwargs
+        self.file_options[path] = kwargs
         return super().pipe_file(path, value, mode=mode)
 
 
@@ -113,7 +113,7 @@ def azure(monkeypatch):
     monkeypatch.setitem(sys.modules, "azure.storage.blob", blob)
     monkeypatch.setitem(_registry, "az", Recording)
     yield Recording
-    Recording.told.clear()
+    Recording.file_options.clear()
     Recording.store.clear()
 
 
@@ -122,11 +122,13 @@ def test_azure_gets_the_content_type(azure):
     hyperplane.save("<p>", "az://container/b.html", mode="overwrite")
     df = dd.from_pandas(pd.DataFrame({"n": [1]}), npartitions=1)
     hyperplane.save(df, "az://container/out")
-    told = {path.rpartition("/")[2]: how for path, how in azure.told.items()}
-    assert told["a.json"] == {"content_settings": ("settings", "application/json")}
-    assert told["b.html"] == {"content_settings": ("settings", "text/html")}
-    (part,) = (name for name in told if name.endswith(".parquet"))
-    assert told[part] == {"content_settings": ("settings", "application/vnd.apache.parquet")}
+    file_options = {path.rpartition("/")[2]: how for path, how in azure.file_options.items()}
+    assert file_options["a.json"] == {"content_settings": ("settings", "application/json")}
+    assert file_options["b.html"] == {"content_settings": ("settings", "text/html")}
+    (part,) = (name for name in file_options if name.endswith(".parquet"))
+    assert file_options[part] == {
+        "content_settings": ("settings", "application/vnd.apache.parquet")
+    }
     assert hyperplane.load("az://container/out").n.compute().to_list() == [1]
 
 
@@ -163,7 +165,7 @@ def test_a_flipped_bit_in_a_part_is_an_error_that_names_it(tmp_path, form, kind,
 
 @pytest.mark.parametrize("shape", [(10**11,), (4, 10**10), (3,)])
 @pytest.mark.parametrize("version", [(1, 0), (2, 0)])
-def test_an_array_file_shorter_than_its_header_says(tmp_path, shape, version):
+def test_an_npy_file_shorter_than_its_header_declares_is_an_error(tmp_path, shape, version):
     file = io.BytesIO()
     header = {"shape": shape, "fortran_order": False, "descr": "<f8"}
     write = {(1, 0): npy.write_array_header_1_0, (2, 0): npy.write_array_header_2_0}[version]
@@ -183,7 +185,7 @@ def test_an_array_file_shorter_than_its_header_says(tmp_path, shape, version):
         np.array([""]),
     ],
 )
-def test_array_files_of_numpy_itself(tmp_path, array):
+def test_npy_files_written_by_numpy_are_loaded(tmp_path, array):
     np.save(tmp_path / "a.npy", array)
     found = hyperplane.load(tmp_path / "a.npy")
     np.testing.assert_array_equal(found, array)

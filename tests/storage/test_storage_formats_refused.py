@@ -44,7 +44,7 @@ def faults_of(obj, tmp_path, name="a.json", **options):
     return [fault.where for fault in caught.value.faults], str(caught.value)
 
 
-def test_numbers_of_numpy_and_times_have_a_plain_form_in_json(tmp_path):
+def test_numpy_numbers_and_times_are_converted_for_json(tmp_path):
     obj = {
         "n": np.int64(3), "x": np.float32(0.5), "yes": np.bool_(True), "t": (1, 2),
         "at": pd.Timestamp("2024-01-01 12:00", tz="UTC"), "day": dt.date(2024, 1, 1),
@@ -60,10 +60,10 @@ def test_numbers_of_numpy_and_times_have_a_plain_form_in_json(tmp_path):
 
 def test_each_value_that_json_cannot_represent_is_named(tmp_path):
     obj = {"a": [0, 1, 2, {3}], "b": float("nan"), 5: 1, "c": {"d": b"x"}, "e": pd.NaT}
-    where, said = faults_of(obj, tmp_path)
+    where, message = faults_of(obj, tmp_path)
     assert where == ["the key 5 of obj", "obj['a'][3]", "obj['b']", "obj['c']['d']", "obj['e']"]
-    assert "write sorted(...)" in said
-    assert "write None" in said
+    assert "write sorted(...)" in message
+    assert "write None" in message
     assert faults_of(["\ud800"], tmp_path)[0] == ["obj[0]"]
     assert faults_of({None: 1, "a": 2}, tmp_path)[0] == ["the key None of obj"]
     within = []
@@ -88,7 +88,7 @@ def test_values_that_json_can_represent_are_loaded_unchanged(items):
 
 
 @pytest.mark.parametrize(
-    ("items", "form", "where", "wrong"),
+    ("items", "form", "where", "message"),
     [
         (["a", "b\nc"], "text", "item 1", "loaded as two"),
         (["a", 3], "text", "item 1", "must be strings"),
@@ -98,8 +98,8 @@ def test_values_that_json_can_represent_are_loaded_unchanged(items):
         (["\udc80"], "text", "item 0", "Unicode"),
     ],
 )
-def test_an_item_that_is_not_one_line_is_named(tmp_path, items, form, where, wrong):
-    with pytest.raises(WrongType, match=wrong) as caught:
+def test_an_item_that_a_format_cannot_represent_is_named(tmp_path, items, form, where, message):
+    with pytest.raises(WrongType, match=message) as caught:
         hyperplane.save(db.from_sequence(items, npartitions=1), tmp_path / "out", format=form)
     assert caught.value.where == where
     assert not (tmp_path / "out").exists()
@@ -145,13 +145,13 @@ def test_a_column_that_another_format_refuses_is_named(tmp_path, form, column, i
     assert not list(tmp_path.iterdir())
 
 
-def test_polars_objects_and_half_characters(tmp_path):
+def test_polars_objects_and_unpaired_surrogates_are_refused(tmp_path):
     odd = pl.DataFrame({"odd": pl.Series([object()], dtype=pl.Object)})
     assert faults_of(odd, tmp_path, "a.parquet")[0] == ["obj['odd']"]
     assert r"'\ud800' at index 1" in faults_of("a\ud800", tmp_path, "a.txt")[1]
 
 
-def test_arrays_of_objects(tmp_path):
+def test_arrays_of_python_objects_are_refused(tmp_path):
     odd = np.array([{1}, "a"], object)
     assert "Python objects" in faults_of(odd, tmp_path, "a.npy")[1]
     assert "Python objects" in faults_of(da.from_array(odd, chunks=1), tmp_path, "a.zarr")[1]
@@ -160,9 +160,9 @@ def test_arrays_of_objects(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:zarr", "ignore::UserWarning:xarray")
-def test_text_and_other_calendars_are_saved(tmp_path):
-    made = xr.Dataset({"v": ("x", np.array(["ü", "a"], object))})
-    hyperplane.save(made, tmp_path / "a.zarr")
+def test_xarray_text_and_cftime_variables_are_saved(tmp_path):
+    dataset = xr.Dataset({"v": ("x", np.array(["ü", "a"], object))})
+    hyperplane.save(dataset, tmp_path / "a.zarr")
     assert hyperplane.load(tmp_path / "a.zarr").v.compute().to_numpy().tolist() == ["ü", "a"]
     named = xr.DataArray([1, 2], dims="x", coords={"x": [3, 4]}, name="x")
     assert object_faults(named, "array") == []

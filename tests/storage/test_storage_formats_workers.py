@@ -10,7 +10,7 @@ from hyperplane.errors import ReadError, WrongType
 
 
 @pytest.mark.cluster
-def test_on_workers(tmp_path):
+def test_errors_in_parts_written_by_workers_have_all_fields(tmp_path):
     client, cluster = hyperplane.initialize_cluster(
         nprocs=1, nthreads=2, num_workers=1, ram_gb_per_proc=1
     )

@@ -114,11 +114,11 @@ def each_kind_fails(limit, wanted, base, *before):
         assert found["left"], what
 
 
-def test_a_file_larger_than_may_be(base):
+def test_a_file_above_the_size_limit_is_an_error(base):
     each_kind_fails("size", "File too large", base)
 
 
-def test_a_folder_without_the_right_to_write(base):
+def test_a_folder_without_write_permission_is_an_error(base):
     each_kind_fails("rights", "check the permissions of the folder", base)
 
 
@@ -136,6 +136,6 @@ def with_private_mount(mount, base):
 @pytest.mark.parametrize(
     ("limit", "wanted"), [("disk", "no space left"), ("readonly", "read-only")]
 )
-def test_a_full_disk_and_one_that_is_read_only(base, limit, wanted):
+def test_full_and_read_only_disks_are_errors(base, limit, wanted):
     mount = f"mount -t tmpfs -o size=2m,mode=777 none '{base}'"
     each_kind_fails(limit, wanted, base, *with_private_mount(mount, base))

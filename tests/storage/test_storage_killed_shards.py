@@ -144,7 +144,7 @@ def one_pid(client: Client) -> int:
 
 
 @pytest.mark.cluster
-def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
+def test_a_killed_worker_does_not_change_the_saved_output(tmp_path: Path) -> None:
     frame = pd.DataFrame({"n": np.arange(4000), "x": np.random.default_rng(0).random(4000)})
     df = dd.from_pandas(frame, npartitions=40)
     client, cluster = hyperplane.initialize_cluster(

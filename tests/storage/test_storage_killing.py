@@ -23,14 +23,14 @@ print("done")
 WRITE_AND_WAIT = f"{WRITE}\nimport time\ntime.sleep(240)"
 
 
-def test_moments_are_spread_and_repeat():
+def test_moments_are_spread_and_determined_by_the_seed():
     times = list(killing.moments(100, 5.0, seed=1))
     assert times == list(killing.moments(100, 5.0, seed=1)) != sorted(times)
     assert times != list(killing.moments(100, 5.0, seed=2))
     assert all(number <= time / 0.05 < number + 1 for number, time in enumerate(sorted(times)))
 
 
-def test_a_program_that_is_not_killed(faulty_store):
+def test_a_program_that_ends_before_the_kill_is_reported(faulty_store):
     store = faulty_store()
     ended = killing.run(WRITE, str(store.root), "3")
     assert (ended.killed, ended.code, ended.out) == (False, 0, "done\n")
@@ -40,7 +40,7 @@ def test_a_program_that_is_not_killed(faulty_store):
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_killed_at_a_write(faulty_store, moment):
+def test_a_program_is_killed_at_a_write(faulty_store, moment):
     store = faulty_store(kill=(4, moment))
     ended = killing.run(WRITE, str(store.root), "10")
     assert (ended.killed, ended.code, ended.out) == (True, -9, "")
@@ -102,7 +102,7 @@ def _asleep(nap):
     return found
 
 
-def test_nothing_is_left(monkeypatch):
+def test_child_processes_of_a_killed_program_are_ended(monkeypatch):
     nap = uuid.uuid4().hex  # distinguishes processes of concurrent test runs
     monkeypatch.setenv("HYPERPLANE_TEST_NAP", nap)
     seen = []
@@ -116,7 +116,7 @@ def test_nothing_is_left(monkeypatch):
     assert not _asleep(nap)
 
 
-def test_a_chosen_process_is_killed_and_the_others_go_on():
+def test_only_the_chosen_process_is_killed():
     script = (
         "import subprocess, sys\n"
         "code = subprocess.call([sys.executable, '-c', 'import time; time.sleep(290)'])\n"
@@ -126,11 +126,11 @@ def test_a_chosen_process_is_killed_and_the_others_go_on():
     assert (ended.killed, ended.code, ended.out) == (True, 0, "child -9\n")
 
 
-def test_a_program_that_does_not_end_is_ended():
+def test_a_program_that_exceeds_its_time_is_ended():
     script = "import time; print('begun', flush=True); time.sleep(290)"
     for patience in (1, 5, 25, 125):  # until Python has enough time to start
         with pytest.raises(TimeoutError, match=f"not ended in {patience} s") as caught:
             killing.run(script, patience=patience)
         if "begun" in str(caught.value):
             return
-    pytest.fail("what it had written is not told")
+    pytest.fail("the error does not contain the output")

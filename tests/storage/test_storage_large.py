@@ -54,7 +54,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     assert (tmp_path / "a.bin").stat().st_size == 300 * MIB
 
 
-def test_a_large_file_on_a_disk(tmp_path, large):
+def test_a_large_file_is_saved_and_replaced_on_disk(tmp_path, large):
     out = tmp_path / "out" / "a.bin"
     result = hyperplane.save(large, out)
     assert (result.nbytes, result.written, out.read_bytes()) == (9 * MIB + 3, 1, large.read_bytes())
@@ -72,7 +72,7 @@ def test_a_large_file_on_a_disk(tmp_path, large):
 
 @pytest.mark.service
 @pytest.mark.parametrize("kind", ["gcs", "s3"])
-def test_a_large_file_on_an_object_store(request, large, kind):
+def test_a_large_file_is_saved_and_replaced_on_an_object_store(request, large, kind):
     bucket = request.getfixturevalue(kind)
     url, options = f"{bucket.url}/ü/a.json", bucket.options
     assert hyperplane.save(large, url, storage_options=options).written == 1
@@ -115,7 +115,7 @@ def test_an_interrupted_copy_keeps_the_previous_file(tmp_path, large, monkeypatc
     assert list(out.parent.iterdir()) == [out]
 
 
-def test_a_file_that_grows_meanwhile_is_an_error(tmp_path, large, monkeypatch):
+def test_a_file_that_grows_during_the_save_is_an_error(tmp_path, large, monkeypatch):
     real = multipart_upload.shutil.copyfile
 
     def grow(source, draft):

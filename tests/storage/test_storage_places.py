@@ -44,7 +44,7 @@ def test_a_whole_store_is_refused(url):
         hyperplane.save(b"", url)
 
 
-def test_the_current_folder_and_those_above_it_are_refused(tmp_path, monkeypatch):
+def test_the_current_folder_and_its_parents_are_refused(tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "mine.txt").write_text("mine")
     monkeypatch.chdir(tmp_path / "here")
@@ -55,7 +55,7 @@ def test_the_current_folder_and_those_above_it_are_refused(tmp_path, monkeypatch
     with pytest.raises(RequestError):
         hyperplane.save(frame(), "..", mode="overwrite")
     assert (tmp_path / "here" / "mine.txt").read_text() == "mine"
-    assert [one.name for one in tmp_path.iterdir()] == ["here"]
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
     hyperplane.save(frame(), "out")
     assert hyperplane.load("out").n.compute().to_list() == [1, 2]
 
@@ -77,7 +77,7 @@ def test_names_of_more_than_200_bytes_are_refused(tmp_path):
         hyperplane.save("text", tmp_path / f"{name[:-10]}.txt")
 
 
-def test_a_symbolic_link_is_kept_and_its_target_is_replaced(tmp_path):
+def test_saving_to_a_symbolic_link_replaces_its_target(tmp_path):
     (tmp_path / "disk").mkdir()
     hyperplane.save(frame(), tmp_path / "disk" / "v1")
     (tmp_path / "latest").symlink_to(tmp_path / "disk" / "v1")
@@ -134,11 +134,11 @@ def test_a_template_is_filled_by_output_path(tmp_path, base):
     assert not list(tmp_path.parent.glob("out*"))
 
 
-def test_a_field_in_the_name_is_the_number_of_the_shard(tmp_path):
+def test_a_field_in_the_name_is_the_index_of_the_shard(tmp_path):
     rows = pd.DataFrame({"n": [1, 2]})
     for index in (0, 1):
-        made = hyperplane.save(rows + index, tmp_path / "output_{}.csv", shard=(index, 2))
-        assert made.url == str(tmp_path / f"output_{index}.csv")
+        result = hyperplane.save(rows + index, tmp_path / "output_{}.csv", shard=(index, 2))
+        assert result.url == str(tmp_path / f"output_{index}.csv")
     assert sorted(path.name for path in tmp_path.glob("[!.]*")) == ["output_0.csv", "output_1.csv"]
     assert pd.read_csv(tmp_path / "output_1.csv").n.to_list() == [2, 3]
     assert not hyperplane.save(rows, tmp_path / "output_{}.csv", shard=(0, 2)).changed

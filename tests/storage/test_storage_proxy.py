@@ -59,13 +59,13 @@ def test_injected_errors_equal_those_of_the_libraries(spoiled, like, kind):
         assert answers == [None, None]
         return
     for answer in answers:
-        told = answer["ResponseMetadata"]
-        assert told["HTTPHeaders"]["retry-after"] == "7"
-        assert told["HTTPStatusCode"] == int(kind)
+        metadata = answer["ResponseMetadata"]
+        assert metadata["HTTPHeaders"]["retry-after"] == "7"
+        assert metadata["HTTPStatusCode"] == int(kind)
     assert answers[0]["Error"]["Code"] == answers[1]["Error"]["Code"]
 
 
-def test_the_first_writer_may_get_the_error_of_the_second(spoiled):
+def test_a_creation_with_a_lost_response_raises_file_exists_error(spoiled):
     """The library retries when an answer is lost, and finds the object it has written."""
     between, system, top = spoiled
     between.faults = Faults(like=between.faults.like, lost=1)
@@ -91,7 +91,7 @@ def test_a_few_faults_are_absorbed_by_the_libraries(spoiled, like):
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_a_large_upload_goes_through(spoiled):
+def test_a_large_upload_succeeds(spoiled):
     between, system, top = spoiled
     data = bytes(range(256)) * 50_000
     with system.open(f"{top}/big", "wb", block_size=5 * 2**20) as file:

@@ -31,11 +31,11 @@ def bucket(request):
 
 
 def frame(version=0, rows=200):
-    made = pd.DataFrame({"n": np.arange(rows), "v": version, "text": "ü"})
-    return dd.from_pandas(made, npartitions=8)
+    frame = pd.DataFrame({"n": np.arange(rows), "v": version, "text": "ü"})
+    return dd.from_pandas(frame, npartitions=8)
 
 
-def test_versions_of_a_dataframe(bucket):
+def test_versions_of_a_dataframe_replace_each_other(bucket):
     url, options = f"{bucket.url}/a b/out", bucket.options
     for version in range(3):
         result = hyperplane.save(frame(version), url, mode="overwrite", storage_options=options)
@@ -54,7 +54,7 @@ def test_versions_of_a_dataframe(bucket):
     }
 
 
-def test_one_of_two_writers_wins(bucket):
+def test_one_of_several_concurrent_writers_succeeds(bucket):
     url, options = f"{bucket.url}/out", bucket.options
 
     def one(version):
@@ -70,7 +70,7 @@ def test_one_of_two_writers_wins(bucket):
     assert seen == {found.index(True)}
 
 
-def test_shards(bucket):
+def test_shards_are_published_together(bucket):
     url, options = f"{bucket.url}/out", bucket.options
     rows = frame().compute()
     for index in (2, 0, 1):
@@ -81,7 +81,7 @@ def test_shards(bucket):
     assert hyperplane.storage.missing_shards(url, storage_options=options) == []
 
 
-def test_arrays_and_files(bucket):
+def test_arrays_and_files_are_saved(bucket):
     options = bucket.options
     array = da.from_array(np.arange(100).reshape(10, 10), chunks=5)
     for change in (0, 1):

@@ -66,7 +66,7 @@ with dask.config.set(scheduler="sync"):
 
 @pytest.mark.process
 @pytest.mark.parametrize(("when", "version"), [("second", 0), ("third", 1)])
-def test_a_kill_between_two_renames_loses_nothing(tmp_path, when, version):
+def test_no_version_is_lost_if_killed_between_two_renames(tmp_path, when, version):
     url = str(tmp_path / "out")
     hyperplane.save(frame(0), url)
     done = subprocess.run([sys.executable, "-c", KILLED, url, when], timeout=250)

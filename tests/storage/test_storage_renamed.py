@@ -7,7 +7,7 @@ import pytest
 import hyperplane
 
 
-def test_the_former_name_of_the_report_warns():
+def test_the_former_name_of_cleanup_report_warns():
     with pytest.warns(FutureWarning, match="use hyperplane.storage.CleanupReport"):
         former = hyperplane.storage.Cleaned  # type: ignore[attr-defined]
     assert former is hyperplane.storage.CleanupReport

@@ -33,8 +33,8 @@ def _here():
 
 
 def frame(version, partitions=4):
-    made = pd.DataFrame({"n": range(40), "v": version})
-    return dd.from_pandas(made, npartitions=partitions)
+    table = pd.DataFrame({"n": range(40), "v": version})
+    return dd.from_pandas(table, npartitions=partitions)
 
 
 def version_of(url, options):
@@ -44,7 +44,7 @@ def version_of(url, options):
     return version
 
 
-def test_an_incomplete_file_of_a_killed_shard_is_not_a_shard(tmp_path):
+def test_a_temporary_file_of_a_killed_shard_does_not_count_as_a_shard(tmp_path):
     url = str(tmp_path / "out")
     rows = pd.DataFrame({"n": [1, 2]})
     for index in (0, 1):
@@ -57,7 +57,7 @@ def test_an_incomplete_file_of_a_killed_shard_is_not_a_shard(tmp_path):
     assert hyperplane.load(url).n.compute().to_list() == [1, 2, 2, 3, 3, 4]
 
 
-def test_shards_that_end_at_once_lose_nothing(tmp_path):
+def test_shards_that_commit_concurrently_are_all_published(tmp_path):
     for turn in range(20):
         url = str(tmp_path / f"out-{turn}")
 
@@ -90,7 +90,7 @@ def test_a_writer_overtaken_by_two_others_gets_an_error(faulty_store):
     assert len([name for name in store.objects() if name.startswith("bucket/out/")]) == 4
 
 
-def test_a_late_clearing_away_leaves_a_newer_version_alone(faulty_store, monkeypatch):
+def test_a_late_commit_does_not_remove_a_newer_version(faulty_store, monkeypatch):
     store = faulty_store()
     url, options = f"{store.url}/out", store.options
     hyperplane.save(frame(0), url, storage_options=options)
@@ -108,7 +108,7 @@ def test_a_late_clearing_away_leaves_a_newer_version_alone(faulty_store, monkeyp
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
-def test_an_end_between_commit_and_copies_loses_nothing(faulty_store, monkeypatch, error):
+def test_a_commit_interrupted_before_its_copies_is_completed(faulty_store, monkeypatch, error):
     store = faulty_store()
     url, options = f"{store.url}/out", store.options
     hyperplane.save(frame(0), url, storage_options=options)
@@ -160,7 +160,7 @@ def test_one_of_two_array_writers_gets_an_error(tmp_path, monkeypatch):
     assert (hyperplane.load(url).compute() == 5).all()
 
 
-def test_a_file_does_not_take_the_place_of_a_folder(faulty_store, tmp_path):
+def test_a_file_does_not_replace_a_folder(faulty_store, tmp_path):
     store = faulty_store()
     for url, options in ((f"{store.url}/out", store.options), (str(tmp_path / "out"), {})):
         hyperplane.save(frame(0), url, storage_options=options)
@@ -170,7 +170,7 @@ def test_a_file_does_not_take_the_place_of_a_folder(faulty_store, tmp_path):
         assert version_of(url, options) == 0
 
 
-def test_appended_parts_have_the_kind_and_format_of_the_saved_ones(tmp_path):
+def test_appending_parts_of_another_format_is_refused(tmp_path):
     url = str(tmp_path / "out")
     hyperplane.save(frame(0), url)
     with pytest.raises(RequestError, match="dataframe as parquet"):
@@ -178,7 +178,7 @@ def test_appended_parts_have_the_kind_and_format_of_the_saved_ones(tmp_path):
     assert version_of(url, {}) == 0
 
 
-def test_fewer_partitions_are_other_content(tmp_path):
+def test_saving_fewer_partitions_replaces_the_output(tmp_path):
     url = str(tmp_path / "out")
     df = frame(0)
     hyperplane.save(df, url)
@@ -188,8 +188,8 @@ def test_fewer_partitions_are_other_content(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_text_keeps_digits_times_and_empty_partitions(tmp_path, form):
-    made = pd.DataFrame(
+def test_text_formats_round_trip_numbers_text_and_empty_partitions(tmp_path, form):
+    table = pd.DataFrame(
         {
             "x": [0.12345678901234567, 1e-12, np.pi],
             "text": ["01234x", "1e5y", "c"],
@@ -197,10 +197,10 @@ def test_text_keeps_digits_times_and_empty_partitions(tmp_path, form):
         },
         index=[0, 1, 3],
     )
-    df = dd.concat([dd.from_pandas(made.iloc[:0], npartitions=1), dd.from_pandas(made, 2)])
+    df = dd.concat([dd.from_pandas(table.iloc[:0], npartitions=1), dd.from_pandas(table, 2)])
     hyperplane.save(df, tmp_path / "out", format=form)
     found = hyperplane.load(tmp_path / "out").compute().reset_index(drop=True)
-    pd.testing.assert_frame_equal(found, made.reset_index(drop=True), rtol=0, atol=0)
+    pd.testing.assert_frame_equal(found, table.reset_index(drop=True), rtol=0, atol=0)
 
 
 def test_cleanup_of_one_output_keeps_files_of_another(tmp_path):
@@ -245,8 +245,8 @@ def test_leftovers_of_a_failed_save_are_removed_while_its_process_runs(
     commits.store_files.put(f"{running}/part", b"1234")
     look = [sys.executable, "-c", f"import hyperplane; print(hyperplane.storage.clean({url!r}))"]
     if store is None:  # other processes see the same files
-        said = subprocess.run(look, capture_output=True, text=True, check=True).stdout
-        assert said.startswith(f"{url}: 1 leftover file, 3 B\n"), said
+        output = subprocess.run(look, capture_output=True, text=True, check=True).stdout
+        assert output.startswith(f"{url}: 1 leftover file, 3 B\n"), output
     else:
         assert hyperplane.storage.clean(url, storage_options=options).nbytes == 3
     assert [name for name in left() if name not in before] == [
@@ -256,9 +256,7 @@ def test_leftovers_of_a_failed_save_are_removed_while_its_process_runs(
     assert left() == before
 
 
-def test_published_parts_are_kept_until_they_are_copied_after_a_failed_save(
-    faulty_store, monkeypatch
-):
+def test_cleanup_does_not_remove_published_parts_before_they_are_copied(faulty_store, monkeypatch):
     store = faulty_store()
     url, options = f"{store.url}/out", store.options
     hyperplane.save(frame(0), url, storage_options=options)
@@ -281,7 +279,7 @@ def test_published_parts_are_kept_until_they_are_copied_after_a_failed_save(
     assert not [name for name in store.objects() if "attempt-" in name]
 
 
-def test_copied_parts_are_removed_after_their_save_was_interrupted(faulty_store, monkeypatch):
+def test_cleanup_removes_copied_parts_of_an_interrupted_save(faulty_store, monkeypatch):
     store = faulty_store()
     url, options = f"{store.url}/out", store.options
 

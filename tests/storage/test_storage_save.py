@@ -19,7 +19,7 @@ _here = pytest.fixture(autouse=True)(in_this_thread)
 base = pytest.fixture(params=PLACES)(places)
 
 
-def test_a_dataframe_comes_back_with_types_and_index(base):
+def test_a_dataframe_is_loaded_with_types_and_index(base):
     frame = flights()
     df = dd.from_pandas(frame, npartitions=4)
     result = hyperplane.save(df, f"{base}/out")
@@ -41,7 +41,7 @@ def test_other_readers_find_only_the_parts(tmp_path):
     assert hyperplane.dataframe.read(out).compute().n.sum() == frame.n.sum()
 
 
-def test_the_same_again_writes_nothing_in_any_mode(base):
+def test_saving_equal_content_again_writes_nothing_in_any_mode(base):
     df = dd.from_pandas(flights(), npartitions=4)
     hyperplane.save(df, f"{base}/out")
     before = parts_of(f"{base}/out")
@@ -51,7 +51,7 @@ def test_the_same_again_writes_nothing_in_any_mode(base):
     assert parts_of(f"{base}/out") == before
 
 
-def test_modes(base):
+def test_each_mode_with_other_content(base):
     df = dd.from_pandas(flights(), npartitions=4)
     other = dd.from_pandas(flights(start=50), npartitions=4)
     hyperplane.save(df, f"{base}/out")
@@ -80,14 +80,14 @@ def test_only_parts_that_differ_are_written(base):
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "tsv"])
-def test_text_forms_of_a_dataframe(base, form):
+def test_a_dataframe_round_trips_in_text_formats(base, form):
     frame = pd.DataFrame({"n": [1, 2, 3, 4], "text": ["a", "ü\n", 'q"', "d"]})
     hyperplane.save(dd.from_pandas(frame, npartitions=2), f"{base}/out", format=form)
-    made = hyperplane.load(f"{base}/out").compute().reset_index(drop=True)
-    pd.testing.assert_frame_equal(made, frame)
+    loaded = hyperplane.load(f"{base}/out").compute().reset_index(drop=True)
+    pd.testing.assert_frame_equal(loaded, frame)
 
 
-def test_a_bag(base):
+def test_bags_of_records_and_lines_round_trip(base):
     items = [{"n": n, "text": f"ü{n}\u2028\x85\n"} for n in range(20)]
     hyperplane.save(db.from_sequence(items, npartitions=4), f"{base}/bag")
     assert hyperplane.load(f"{base}/bag").compute() == items
@@ -99,7 +99,7 @@ def test_a_bag(base):
 
 
 @pytest.mark.parametrize("rows", [0, 1])
-def test_dataframes_of_no_and_of_one_row(base, rows):
+def test_dataframes_of_zero_and_one_row_round_trip(base, rows):
     frame = flights(rows).drop(columns="carrier")  # Parquet keeps no categories without rows
     hyperplane.save(dd.from_pandas(frame, npartitions=1), f"{base}/out")
     pd.testing.assert_frame_equal(hyperplane.load(f"{base}/out").compute(), frame)

@@ -19,16 +19,16 @@ base = pytest.fixture(params=PLACES)(places)
 
 
 @pytest.mark.parametrize("kind", ["array", "dataset", "dataarray"])
-def test_arrays(base, kind):
+def test_arrays_and_data_sets_round_trip_and_are_replaced(base, kind):
     values = np.arange(12.0).reshape(3, 4)
-    made = {
+    saved = {
         "array": da.from_array(values, chunks=(2, 2)),
         "dataset": xr.Dataset({"v": (("y", "x"), values)}, coords={"x": range(4)}),
         "dataarray": xr.DataArray(values, dims=("y", "x"), name="v"),
     }[kind]
-    hyperplane.save(made, f"{base}/v.zarr")
+    hyperplane.save(saved, f"{base}/v.zarr")
     for change in (0, 1):  # the chunks keep their names
-        obj = made + change
+        obj = saved + change
         if change:
             with pytest.raises(OutputExists):
                 hyperplane.save(obj, f"{base}/v.zarr")

@@ -37,22 +37,22 @@ def test_one_file_is_loaded_unchanged(base, name):
     obj = ONE[name]
     assert hyperplane.save(obj, f"{base}/{name}").written == 1
     assert not hyperplane.save(obj, f"{base}/{name}").changed
-    made = hyperplane.load(f"{base}/{name}")
+    loaded = hyperplane.load(f"{base}/{name}")
     if isinstance(obj, pd.DataFrame):
-        pd.testing.assert_frame_equal(made, obj)
+        pd.testing.assert_frame_equal(loaded, obj)
     elif isinstance(obj, (pl.DataFrame, pa.Table)):
         # Integers stay integers if some are missing.
         want = obj.to_pandas()
         if want["n"].isna().any():
             want = want.astype({"n": "Int64"})
-        pd.testing.assert_frame_equal(made, want)
+        pd.testing.assert_frame_equal(loaded, want)
     elif isinstance(obj, np.ndarray):
-        assert (made == obj).all()
+        assert (loaded == obj).all()
     else:
-        assert made == obj
+        assert loaded == obj
 
 
-def test_a_figure_is_the_same_file_each_time(tmp_path):
+def test_figures_are_saved_as_images(tmp_path):
     from matplotlib.figure import Figure
 
     for name in ("a.png", "a.svg"):
@@ -62,7 +62,7 @@ def test_a_figure_is_the_same_file_each_time(tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_another_file_is_refused_replaced_or_kept(base):
+def test_modes_with_an_existing_file(base):
     url = f"{base}/a.json"
     hyperplane.save({"a": 1}, url)
     with pytest.raises(OutputExists):
@@ -73,7 +73,7 @@ def test_another_file_is_refused_replaced_or_kept(base):
     assert hyperplane.load(url) == {"a": 2}
 
 
-def test_files_and_folders_of_this_machine(base, tmp_path):
+def test_local_files_and_folders_are_copied(base, tmp_path):
     folder = tmp_path / "mine"
     (folder / "deep er").mkdir(parents=True)
     (folder / "a.txt").write_text("a")

@@ -38,7 +38,7 @@ def test_an_unwritable_target_fails_before_anything_is_computed(tmp_path, mode):
     assert not computed
 
 
-def test_all_faults_of_a_request_at_once(tmp_path):
+def test_all_faults_of_a_request_are_reported_together(tmp_path):
     with pytest.raises(RequestError) as caught:
         hyperplane.save(
             dd.from_pandas(flights(), npartitions=1), tmp_path / "o", mode="w", format="parq",
@@ -61,7 +61,7 @@ def test_secrets_are_not_shown():
     assert "s3cret" not in repr(resolve_target("memory://a/b", {"token": "s3cret"}))
 
 
-def test_the_printed_result(tmp_path):
+def test_the_printed_result_has_rows_files_and_url(tmp_path):
     result = hyperplane.save(dd.from_pandas(flights(), npartitions=2), tmp_path / "out")
     assert "100 rows in 2 files" in str(result)
     assert str(tmp_path / "out") in result._repr_html_()
@@ -72,9 +72,9 @@ def test_the_printed_result(tmp_path):
 def test_a_series_of_several_parts_is_refused_with_advice(tmp_path, form):
     series = flights()[flights().columns[0]]
     lazy = dd.from_pandas(flights(), npartitions=2)[series.name]
-    for given, more in ((lazy, {}), (series, {"shard": (0, 2)})):
+    for series_like, more in ((lazy, {}), (series, {"shard": (0, 2)})):
         with pytest.raises(RequestError, match="series") as caught:
-            hyperplane.save(given, tmp_path / f"x.{form}", **more)
+            hyperplane.save(series_like, tmp_path / f"x.{form}", **more)
         (fault,) = caught.value.faults
         assert (fault.where, fault.advice) == ("obj", "write series.to_frame()")
     assert not list(tmp_path.iterdir())

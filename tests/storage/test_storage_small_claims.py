@@ -16,10 +16,10 @@ from hyperplane.errors import DataError, ReadError, RequestError
 
 
 def _varint(value):
-    value, made = value << 1, b""
+    value, encoded = value << 1, b""
     while value & ~0x7F:
-        made, value = made + bytes([(value & 0x7F) | 0x80]), value >> 7
-    return made + bytes([value])
+        encoded, value = encoded + bytes([(value & 0x7F) | 0x80]), value >> 7
+    return encoded + bytes([value])
 
 
 def _with_rows(path, rows):
@@ -56,7 +56,7 @@ def test_more_rows_than_a_file_can_hold_are_an_error_before_memory_is_taken(tmp_
         dataframe.read(path)
 
 
-def test_missing_rows_are_an_error(tmp_path):
+def test_a_footer_that_declares_too_many_rows_is_an_error(tmp_path):
     with pytest.raises(ReadError, match="footer declares 5 rows, and it holds 3"):
         hyperplane.load(_with_rows(tmp_path / "x.parquet", 5))
 
@@ -73,8 +73,14 @@ def test_a_store_of_too_many_chunks_for_a_graph_is_an_error(tmp_path):
     (folder / "a").mkdir(parents=True)
     (folder / ".zgroup").write_text(json.dumps({"zarr_format": 2}))
     (folder / "a" / ".zattrs").write_text(json.dumps({"_ARRAY_DIMENSIONS": ["x", "y"]}))
-    made = {"zarr_format": 2, "shape": [2**50, 3], "chunks": [1, 3], "dtype": "<f8", "order": "C"}
-    made |= {"compressor": None, "fill_value": 0, "filters": None}
-    (folder / "a" / ".zarray").write_text(json.dumps(made))
+    metadata = {
+        "zarr_format": 2,
+        "shape": [2**50, 3],
+        "chunks": [1, 3],
+        "dtype": "<f8",
+        "order": "C",
+    }
+    metadata |= {"compressor": None, "fill_value": 0, "filters": None}
+    (folder / "a" / ".zarray").write_text(json.dumps(metadata))
     with pytest.raises(RequestError, match="'a' has 1125899906842624 chunks; at most 10000000"):
         array.open_zarr_many([str(folder)])

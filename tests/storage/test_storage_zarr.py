@@ -53,7 +53,7 @@ def numbers(chunks=2, shape=(4, 6)):
 
 def weather(chunks=None):
     """A data set with most features that xarray has to encode."""
-    made = xr.Dataset(
+    original = xr.Dataset(
         {
             "rain": (("time", "x"), np.arange(20.0).reshape(5, 4) / 2),
             "wet": (("time", "x"), np.arange(20).reshape(5, 4) % 3 == 0),
@@ -70,13 +70,13 @@ def weather(chunks=None):
         },
         attrs={"source": "ours"},
     )
-    made.rain.attrs["unit"] = "mm"
-    made.rain.encoding = {"dtype": "int16", "scale_factor": 0.5, "_FillValue": -1}
-    return made if chunks is None else made.chunk(chunks)
+    original.rain.attrs["unit"] = "mm"
+    original.rain.encoding = {"dtype": "int16", "scale_factor": 0.5, "_FillValue": -1}
+    return original if chunks is None else original.chunk(chunks)
 
 
 @pytest.mark.parametrize("chunks", [None, {"time": 2, "x": 3}, {}])
-def test_data_sets(place, chunks):
+def test_data_sets_round_trip_and_are_replaced(place, chunks):
     expected = weather()
     assert save(weather(chunks), place).changed
     options = {"storage_options": place[1]} if place[1] else {}
@@ -94,14 +94,14 @@ def test_data_sets(place, chunks):
 
 
 @pytest.mark.parametrize("name", [None, "rain", "x"])
-def test_data_arrays_keep_their_names(tmp_path, name):
-    made = xr.DataArray(np.arange(6.0), dims="x", coords={"x": range(6)}, name=name)
+def test_data_arrays_round_trip_with_their_names(tmp_path, name):
+    original = xr.DataArray(np.arange(6.0), dims="x", coords={"x": range(6)}, name=name)
     url = str(tmp_path / "a.zarr")
-    hyperplane.save(made.chunk(x=4), url)
-    xr.testing.assert_identical(hyperplane.load(url).compute(), made)
+    hyperplane.save(original.chunk(x=4), url)
+    xr.testing.assert_identical(hyperplane.load(url).compute(), original)
     assert hyperplane.load(url).chunks == ((4, 2),)
     plain = xr.open_dataarray(url, engine="zarr")
-    xr.testing.assert_identical(plain.compute(), made)
+    xr.testing.assert_identical(plain.compute(), original)
     plain.close()
 
 
@@ -118,7 +118,7 @@ def test_data_arrays_keep_their_names(tmp_path, name):
         (da.from_array(pd.date_range("2000", periods=4).to_numpy(), chunks=3), ((3, 1),)),
     ],
 )
-def test_dask_arrays(place, array, chunks):
+def test_dask_arrays_round_trip(place, array, chunks):
     save(array, place)
     options = {"storage_options": place[1]} if place[1] else {}
     values = array.compute()
@@ -190,7 +190,7 @@ def test_equal_chunks_under_other_names_are_a_change(place):
         assert load(place).compute().tolist() == values
 
 
-def test_the_same_again_writes_no_chunk(faulty_store):
+def test_saving_equal_arrays_again_writes_no_chunk(faulty_store):
     store = faulty_store()
     place = f"{store.url}/a.zarr", store.options
     save(numbers(), place)
@@ -206,7 +206,7 @@ def test_the_same_again_writes_no_chunk(faulty_store):
     assert sum("/c/" in path for path in written) == 1
 
 
-def test_while_the_store_copies_the_new_version_is_read(faulty_store, monkeypatch):
+def test_the_new_version_is_read_before_its_chunks_are_copied(faulty_store, monkeypatch):
     store = faulty_store()
     place = f"{store.url}/a.zarr", store.options
     save(numbers(), place)
@@ -238,7 +238,7 @@ def test_one_of_two_writers_with_equal_chunks_gets_an_error(place, monkeypatch):
     assert (load(place).compute() == np.where(numbers() == 1, 5, numbers().compute())).all()
 
 
-def test_a_folder_with_the_number_of_an_older_one_is_another(tmp_path, monkeypatch):
+def test_a_reused_inode_does_not_hide_a_conflict(tmp_path, monkeypatch):
     place = str(tmp_path / "a.zarr"), {}
     seen = {}
 
@@ -261,14 +261,14 @@ def test_a_folder_with_the_number_of_an_older_one_is_another(tmp_path, monkeypat
     assert load(place)[0, 0].compute() == -2
 
 
-def test_shards_are_read_by_ranges_and_compared(place):
-    made = xr.Dataset({"v": (("y", "x"), numbers((4, 6)).compute())})
-    made.v.encoding = {"chunks": (1, 2), "shards": (2, 6)}
-    save(made, place)
+def test_zarr_shards_are_read_by_ranges_and_verified(place):
+    original = xr.Dataset({"v": (("y", "x"), numbers((4, 6)).compute())})
+    original.v.encoding = {"chunks": (1, 2), "shards": (2, 6)}
+    save(original, place)
     held = pickle.loads(pickle.dumps(load(place)))
     assert held.v.encoding["shards"] == (2, 6)
-    xr.testing.assert_equal(held[{"y": 2}].compute(), made[{"y": 2}])
-    save((made + 1).assign(v=lambda data: data.v.assign_attrs(a=1)), place, mode="overwrite")
+    xr.testing.assert_equal(held[{"y": 2}].compute(), original[{"y": 2}])
+    save((original + 1).assign(v=lambda data: data.v.assign_attrs(a=1)), place, mode="overwrite")
     with pytest.raises(ReadError, match="load it again"):
         held.compute()
 
@@ -276,14 +276,14 @@ def test_shards_are_read_by_ranges_and_compared(place):
 @pytest.mark.filterwarnings("ignore:Consolidated metadata")
 def test_zarr_of_another_program_is_read(place):
     options = {"storage_options": place[1]} if place[1] else {}
-    made = weather().drop_vars(["first", "note"])
-    made.to_zarr(place[0], **options)
-    xr.testing.assert_identical(load(place).compute(), made)
-    assert save(made, place, mode="overwrite").changed
-    xr.testing.assert_identical(load(place).compute(), made)
+    original = weather().drop_vars(["first", "note"])
+    original.to_zarr(place[0], **options)
+    xr.testing.assert_identical(load(place).compute(), original)
+    assert save(original, place, mode="overwrite").changed
+    xr.testing.assert_identical(load(place).compute(), original)
 
 
-def test_the_older_form_of_zarr(place):
+def test_zarr_format_2_round_trips(place):
     with zarr.config.set(default_zarr_format=2):
         save(weather({"time": 2}), place)
         assert place[2](".zgroup").exists()

@@ -32,14 +32,14 @@ def grid(version=0):
 
 
 @pytest.mark.parametrize("like", ["plain", "gcs", "s3"])
-def test_nothing_is_lost_on_a_store_that_fails(faulty_store, hurried, like):
+def test_arrays_are_saved_on_a_store_with_faults(faulty_store, hurried, like):
     store = faulty_store(
         like=like, transient=0.08, lost=0.03, listing_delay=1.0, writes_per_second=400, seed=5
     )
     url, options = f"{store.url}/a.zarr", store.options
     for version in (0, 1):
-        made = xr.Dataset({"v": (("y", "x"), grid(version)), "n": ("x", np.arange(20))})
-        hyperplane.save(made, url, mode="overwrite", storage_options=options)
+        dataset = xr.Dataset({"v": (("y", "x"), grid(version)), "n": ("x", np.arange(20))})
+        hyperplane.save(dataset, url, mode="overwrite", storage_options=options)
         time.sleep(1.1)  # until other processes see the new version
         found = hyperplane.load(url, storage_options=options).compute()
         assert (found.v == grid(version).compute()).all()
@@ -65,7 +65,7 @@ def test_a_permanent_error_is_raised_and_nothing_is_published(faulty_store, hurr
     assert (hyperplane.load(url, storage_options=options).compute() == grid().compute()).all()
 
 
-def test_a_task_that_runs_twice_with_other_results(tmp_path, monkeypatch):
+def test_the_first_result_of_a_task_that_runs_twice_is_saved(tmp_path, monkeypatch):
     from hyperplane.storage import zarr_writing
 
     counter, write = itertools.count(), zarr_writing.write_block
@@ -84,15 +84,15 @@ def test_a_task_that_runs_twice_with_other_results(tmp_path, monkeypatch):
 def test_results_shared_by_two_variables_are_computed_once(tmp_path):
     seen = []
     source = grid().map_blocks(lambda block: seen.append(1) or block, dtype=float, meta=np.ones(0))
-    made = xr.Dataset({"a": (("y", "x"), source + 1), "b": (("y", "x"), source * 2)})
+    dataset = xr.Dataset({"a": (("y", "x"), source + 1), "b": (("y", "x"), source * 2)})
     with dask.config.set(scheduler="sync"):
-        hyperplane.save(made, tmp_path / "a.zarr")
+        hyperplane.save(dataset, tmp_path / "a.zarr")
     assert len(seen) == 100
     assert (hyperplane.load(tmp_path / "a.zarr").b.compute() == grid().compute() * 2).all()
 
 
 @pytest.mark.cluster
-def test_with_workers(faulty_store, tmp_path, monkeypatch):
+def test_workers_write_the_chunks(faulty_store, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
     store = faulty_store(transient=0.05)
     client, cluster = hyperplane.initialize_cluster(
@@ -101,13 +101,13 @@ def test_with_workers(faulty_store, tmp_path, monkeypatch):
     with cluster, client:
         client.run(faulty.register)
         for url, options in ((f"{store.url}/a.zarr", store.options), (f"{tmp_path}/a.zarr", {})):
-            made = xr.Dataset({"v": (("y", "x"), grid().rechunk(10))})
-            result = hyperplane.save(made, url, storage_options=options)
+            dataset = xr.Dataset({"v": (("y", "x"), grid().rechunk(10))})
+            result = hyperplane.save(dataset, url, storage_options=options)
             assert (result.files, result.written) == (6, 6)
-            assert not hyperplane.save(made, url, storage_options=options).changed
+            assert not hyperplane.save(dataset, url, storage_options=options).changed
             held = hyperplane.load(url, storage_options=options)
             assert (held.v.compute() == grid().compute()).all()
-            hyperplane.save(made + 1, url, mode="overwrite", storage_options=options)
+            hyperplane.save(dataset + 1, url, mode="overwrite", storage_options=options)
             with pytest.raises(hyperplane.errors.ReadError, match="load it again"):
                 held.compute()
     pids = {call.pid for call in store.journal() if "/c/" in call.path and call.op == "create"}

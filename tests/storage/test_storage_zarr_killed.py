@@ -32,8 +32,8 @@ def save(version, change=None):
     values[10:] += 1000 * version
     array = da.from_array(values, chunks=5)
     array = array.map_blocks(change, dtype=float, meta=np.ones((0, 0))) if change else array
-    made = xr.Dataset({"v": (("y", "x"), array)})
-    return hyperplane.save(made, url, mode="overwrite", storage_options=options)
+    dataset = xr.Dataset({"v": (("y", "x"), array)})
+    return hyperplane.save(dataset, url, mode="overwrite", storage_options=options)
 
 def version_in(found):
     values = found.v.compute().values

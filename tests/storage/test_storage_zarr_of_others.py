@@ -30,7 +30,7 @@ def test_arrays_outside_of_groups_are_dask_arrays(tmp_path):
         assert found.compute().tolist() == values.tolist()
 
 
-def test_an_array_in_another_store():
+def test_an_array_on_another_store_is_loaded():
     url = "memory://zarr-of-others/a.zarr"
     try:
         da.arange(6, chunks=2).to_zarr(url)
@@ -40,7 +40,7 @@ def test_an_array_in_another_store():
 
 
 @pytest.mark.filterwarnings("ignore:Failed to open Zarr store with consolidated")
-def test_groups_without_names_of_dimensions_are_named(tmp_path):
+def test_a_group_without_dimension_names_is_an_error(tmp_path):
     da.arange(6, chunks=2).to_zarr(str(tmp_path / "group.zarr"), component="values")
     with pytest.raises(ReadError, match=r"group\.zarr.*zarr\.open_group"):
         hyperplane.load(tmp_path / "group.zarr")
@@ -58,7 +58,7 @@ def test_groups_without_names_of_dimensions_are_named(tmp_path):
         (".zarray", b"{}"),
     ],
 )
-def test_damaged_metadata(tmp_path, name, data):
+def test_damaged_metadata_is_an_error(tmp_path, name, data):
     (tmp_path / "d.zarr").mkdir()
     (tmp_path / "d.zarr" / name).write_bytes(data)
     with pytest.raises((ReadError, StorageError), match=r"d\.zarr"):

@@ -48,15 +48,15 @@ def _register_tokens() -> None:
 
 
 def normalize_frame(frame: pd.DataFrame) -> list[Any]:
-    """Return the data that Dask hashes to the token of a frame: types, labels, index, columns.
+    """Return the data that Dask hashes to the token of a frame: dtypes, names, index, values.
 
     Examples
     --------
     >>> import pandas as pd
     >>> from dask.base import tokenize
-    >>> one = pd.DataFrame({"a": [1, 2], "b": [5, 6], "c": [3.0, 4.0]})
+    >>> frame = pd.DataFrame({"a": [1, 2], "b": [5, 6], "c": [3.0, 4.0]})
     >>> other = pd.DataFrame({"a": [1, 2], "b": [3.0, 4.0], "c": [5, 6]})
-    >>> tokenize(one) == tokenize(other)
+    >>> tokenize(frame) == tokenize(other)
     False
     """
     columns = [frame.iloc[:, number].array for number in range(frame.shape[1])]

@@ -63,8 +63,8 @@ class UnknownName(Fault):
     def __str__(self) -> str:
         end = "" if self.advice.endswith("?") else ";"
         advice = f"{self.advice}{end} " if self.advice else ""
-        wrong = f"unknown argument of {self.function}"
-        return f"{self.where}={self.asked}: {wrong}; {advice}expected {self.allowed}"
+        problem = f"unknown argument of {self.function}"
+        return f"{self.where}={self.asked}: {problem}; {advice}expected {self.allowed}"
 
 
 def _rebuild(cls: type[HyperplaneError], message: str, fields: dict[str, Any]) -> HyperplaneError:
@@ -114,9 +114,9 @@ class UnknownArgument(RequestError, TypeError):
 
 def check(faults: Iterable[Fault]) -> None:
     """Raise one :class:`RequestError` with all faults if there are any."""
-    found = list(faults)
-    if found:
-        raise request_error(found)
+    all_faults = list(faults)
+    if all_faults:
+        raise request_error(all_faults)
 
 
 def request_error(faults: Sequence[Fault]) -> RequestError:
@@ -187,7 +187,7 @@ class UnsupportedModule(HyperplaneError, ImportError):
         Name of the module.
     """
 
-    # Not a ModuleNotFoundError, which ``from hyperplane import ...`` would replace.
+    # ``from hyperplane import ...`` would replace a ModuleNotFoundError by its own message.
     def __init__(self, module: str, advice: str) -> None:
         super().__init__(f"{module} is not provided by this package; {advice}")
         self.module = module

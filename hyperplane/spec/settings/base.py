@@ -54,14 +54,14 @@ class EngineSettings(BaseModel):
         RequestError
             With every option that is unknown or has an invalid value.
         """
-        given = {str(name).replace("-", "_"): value for name, value in options.items()}
+        replacements = {str(name).replace("-", "_"): value for name, value in options.items()}
         try:
-            return type(self)(**{**self.model_dump(), **given})
+            return type(self)(**{**self.model_dump(), **replacements})
         except ValidationError as error:
-            found = faults_from_validation(error, where)
+            faults = faults_from_validation(error, where)
             known = type(self).model_fields
             raise RequestError(
-                [with_known_names(fault, known, where) for fault in found]
+                [with_known_names(fault, known, where) for fault in faults]
             ) from error
 
 

@@ -23,7 +23,7 @@ def _check_folder(value: str) -> str:
     return value
 
 
-#: A fraction of the memory of a GPU. It must be a float: dask-cuda reads the integer 1 as a byte.
+#: A fraction of the memory of a GPU; a float, because dask-cuda reads the integer 1 as one byte.
 GpuFraction = Annotated[float, Field(gt=0, le=1, strict=True)]
 Gigabytes = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 Limit = Annotated[float | Literal["default"] | None, AfterValidator(_check_limit)]
