@@ -131,8 +131,9 @@ class Aggregation:
     def labels(self) -> pd.Index[Any]:
         """Columns of the result."""
         if self.nested:
-            return pd.MultiIndex.from_tuples([(out.column, out.function) for out in self.outputs])
-        return pd.Index([out.column for out in self.outputs])
+            pairs = [(output.column, output.function) for output in self.outputs]
+            return pd.MultiIndex.from_tuples(pairs)
+        return pd.Index([output.column for output in self.outputs])
 
 
 def parse_agg(like: pd.DataFrame, agg: AggSpec, order: str | None = None) -> Aggregation:
