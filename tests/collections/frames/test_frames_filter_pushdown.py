@@ -5,12 +5,11 @@ from __future__ import annotations
 import operator
 from functools import reduce
 
-import dask
 import numpy as np
 import pandas as pd
 import pandas_results
 import pytest
-from frame_strategies import KINDS, QUICK, Files, column
+from frame_strategies import KINDS, QUICK, column, open_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
@@ -39,10 +38,8 @@ CONSTANTS = {
 
 @pytest.fixture(scope="module")
 def files():
-    made = Files()
-    with dask.config.set(scheduler="sync"):
-        yield made
-    made.close()
+    with open_files() as opened:
+        yield opened
 
 
 @st.composite

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pandas_results
 import pytest
-from frame_strategies import QUICK, Files, aggregations, cut, frames, in_partitions
+from frame_strategies import QUICK, aggregations, cut, frames, in_partitions, open_files
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scale import scaled
@@ -20,10 +20,8 @@ from hyperplane.errors import DataError, RequestError
 
 @pytest.fixture(scope="module")
 def files():
-    made = Files()
-    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
-        yield made
-    made.close()
+    with open_files(keep_objects=True) as opened:
+        yield opened
 
 
 @settings(QUICK, max_examples=scaled(10, 40))

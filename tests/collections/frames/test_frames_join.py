@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import datetime
 
-import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pandas_results
 import pyarrow as pa
 import pytest
-from frame_strategies import QUICK, Files, column, cut
+from frame_strategies import QUICK, column, cut, open_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
@@ -26,10 +25,8 @@ KEYS = ["int64", "str", "float32", "Int64", "boolean", "datetime", "zoned"]
 
 @pytest.fixture(scope="module")
 def files():
-    made = Files()
-    with dask.config.set(scheduler="sync"):
-        yield made
-    made.close()
+    with open_files() as opened:
+        yield opened
 
 
 @st.composite

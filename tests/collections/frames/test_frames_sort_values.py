@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pandas_results
 import pytest
-from frame_strategies import CATEGORIES, KINDS, QUICK, Files, cut, frames, in_partitions
+from frame_strategies import CATEGORIES, KINDS, QUICK, cut, frames, in_partitions, open_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
@@ -23,10 +23,8 @@ WAYS = st.sampled_from([True, False, [True, False], [False, True]])
 
 @pytest.fixture(scope="module")
 def files():
-    made = Files()
-    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
-        yield made
-    made.close()
+    with open_files(keep_objects=True) as opened:
+        yield opened
 
 
 @settings(QUICK, max_examples=scaled(16, 80))

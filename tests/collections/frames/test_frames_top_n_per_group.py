@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pandas_results
 import pytest
-from frame_strategies import CATEGORIES, KINDS, QUICK, Files, cut, frames, in_partitions
+from frame_strategies import CATEGORIES, KINDS, QUICK, cut, frames, in_partitions, open_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
@@ -21,10 +21,8 @@ from hyperplane.errors import RequestError
 
 @pytest.fixture(scope="module")
 def files():
-    made = Files()
-    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
-        yield made
-    made.close()
+    with open_files(keep_objects=True) as opened:
+        yield opened
 
 
 @settings(QUICK, max_examples=scaled(12, 60))

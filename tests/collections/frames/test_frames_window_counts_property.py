@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dask
 import dask.dataframe as dd
 import pandas as pd
 import pandas_results
 import pytest
-from frame_strategies import FREQUENCIES, KINDS, QUICK, UNITS, Files, frames, in_partitions
+from frame_strategies import FREQUENCIES, KINDS, QUICK, UNITS, frames, in_partitions, open_files
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pandas_3_0 import IS_PANDAS_3_0
@@ -22,10 +21,8 @@ COUNTED = [kind for kind in KINDS if kind not in ("timedelta", "float64")]
 
 @pytest.fixture(scope="module")
 def files():
-    made = Files()
-    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
-        yield made
-    made.close()
+    with open_files(keep_objects=True) as opened:
+        yield opened
 
 
 def check(data, files, keys, targets, **more):
