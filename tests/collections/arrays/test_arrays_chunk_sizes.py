@@ -39,7 +39,7 @@ def fault(call, *args, **options):
     return found
 
 
-class TestProposed:
+class TestProposeChunks:
     @given(AXES, st.integers(1, 10**6))
     def test_chunks_fit_and_keep_whole_axes_and_stored_chunks(self, axes, elements):
         shape, units, whole = zip(*axes, strict=True)
@@ -69,7 +69,7 @@ class TestProposed:
         ("whole", "expected"),
         [("time", (3650, 1, 1)), (["y", "x"], (1, 720, 1440))],
     )
-    def test_access_patterns_by_name(self, whole, expected):
+    def test_whole_dimensions_are_named(self, whole, expected):
         array = xr.DataArray(da.zeros((3650, 720, 1440)), dims=["time", "y", "x"])
         found = propose_chunks(array, whole=whole, memory="50MB")
         for name, size in zip(array.dims, expected, strict=True):
@@ -87,13 +87,13 @@ class TestProposed:
         array = zarr.open_array(f"{url}/rain", mode="r")
         assert propose_chunks(array, memory=7 * 12 * 8 * 3 + 50) == tuple(found.values())
 
-    def test_arrays_of_all_kinds(self):
+    def test_all_kinds_of_arrays_have_the_chunks_of_their_shape(self):
         expected = propose_chunks((1000, 1000), dtype="f8", memory="1MB")
         assert propose_chunks(np.zeros((1000, 1000)), memory="1MB") == expected
         assert propose_chunks(da.zeros((1000, 1000)), memory=10**6) == expected
         assert propose_chunks((1000, 0), dtype="f8") == (1000, 1)
 
-    def test_faults(self):
+    def test_invalid_arguments_are_faults(self):
         assert fault(propose_chunks, (5, 5)).where == "array"
         assert fault(propose_chunks, "abc", dtype="f8").where == "array"
         assert fault(propose_chunks, (5, -1), dtype="f8").where == "array"
@@ -192,7 +192,7 @@ class TestRechunk:
         found = fault(rechunk, maps, (100, 10, 10), memory="250kB")
         assert "start a cluster" in found.advice
 
-    def test_faults(self):
+    def test_invalid_arguments_are_faults(self):
         array = da.zeros((10, 10), chunks=5)
         assert fault(rechunk, np.zeros(3), 2).where == "array"
         assert fault(rechunk, array, (3,)).where == "chunks"

@@ -169,7 +169,7 @@ def test_different_sizes_are_a_fault(tmp_path):
     assert f"{{'x': 3}} in {urls[1]!r}" in fault.asked
 
 
-def test_no_secret_is_shown(tmp_path, monkeypatch):
+def test_faults_contain_no_secret(tmp_path, monkeypatch):
     async def refuse(self, path, *args, **kwargs):
         raise PermissionError("the key s3cr3t-key is refused for " + path)
 
@@ -183,7 +183,7 @@ def test_no_secret_is_shown(tmp_path, monkeypatch):
     assert "passw0rd" not in text
 
 
-class TestMemory:
+class TestMemoryStores:
     @pytest.fixture(autouse=True)
     def stores(self):
         self.urls = [write(month(n), f"memory://months/{n}.zarr") for n in range(2)]
@@ -213,7 +213,7 @@ class TestMemory:
 
 
 @pytest.mark.cluster
-def test_on_a_cluster(tmp_path):
+def test_workers_read_stores_and_refuse_memory_stores(tmp_path):
     urls = [write(month(n), tmp_path / f"{n}.zarr", 3) for n in range(3)]
     inside = [write(month(n), f"memory://cluster/{n}.zarr") for n in range(2)]
     before = open_zarr_many(inside)

@@ -20,7 +20,7 @@ from hyperplane.errors import BadLines, BadLinesWarning
 
 
 @pytest.mark.cluster
-def test_all_helpers_on_a_cluster(tmp_path):
+def test_helpers_on_a_cluster_return_all_records_and_warn_the_client(tmp_path):
     lines = [json.dumps({"n": n, "type": "ab"[n % 2], "user": {"id": n % 3}}) for n in range(900)]
     lines.insert(500, "oops")
     (tmp_path / "a.jsonl").write_text("\n".join(lines))

@@ -141,7 +141,7 @@ def test_a_folder_lists_all_its_files_in_natural_order(tmp_path):
     assert found == ["2024/a.jsonl", "part-2.jsonl.gz", "part-10.jsonl"]
 
 
-def test_a_store_without_file_sizes(monkeypatch):
+def test_a_file_of_unknown_size_is_one_partition(monkeypatch):
     url = write(b'{"n": 1}\n' * 100)
     store, whole = fsspec.filesystem("memory"), MemoryFileSystem.info
     monkeypatch.setattr(

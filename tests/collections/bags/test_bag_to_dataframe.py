@@ -173,7 +173,7 @@ def test_values_of_columns_of_type_string_become_text():
     assert made.v.isna().tolist() == [False] * 6 + [True]
 
 
-def test_nested_fields_by_path_and_flattened(tmp_path):
+def test_nested_fields_are_columns_by_path_or_if_flattened(tmp_path):
     records = [{"user": {"id": 1, "at": {"x": 2}}, "tags": ["a"], "m": {}}, {"user": None}]
     bag = read_records(file_of(tmp_path, records))
     flat = to_dataframe(bag, flatten=True)

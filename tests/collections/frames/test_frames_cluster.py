@@ -62,7 +62,7 @@ def events(client, tmp_path_factory):
 AGG = {"user": "nunique", "value": ["median", "mean", "first"], "row": "last"}
 
 
-def test_window_agg_with_an_exchange(events):
+def test_windows_with_an_exchange_equal_pandas(events):
     df, frame = events
     pandas_results.same_frame(
         window_agg(df, "time", "1h", AGG).compute(),
@@ -74,7 +74,7 @@ def test_window_agg_with_an_exchange(events):
     )
 
 
-def test_pandas_partitions(events):
+def test_windows_of_partitions_computed_by_dask_equal_pandas(events):
     df, frame = events
     doubled = df.assign(value=df.value * 2)
     made = window_agg(doubled, "time", "1h", AGG, "kind").compute()
@@ -84,14 +84,14 @@ def test_pandas_partitions(events):
     pandas_results.same_frame(made, want)
 
 
-def test_counts(events):
+def test_counts_in_windows_equal_pandas(events):
     df, frame = events
     made = window_counts(df, "time", "1h", "kind").compute()
     pandas_results.same_frame(made, pandas_results.window_counts(frame, "time", "1h", ["kind"]))
 
 
 @pytest.mark.parametrize("into", [1, 5])
-def test_groups(events, into):
+def test_groups_of_filtered_rows_equal_pandas(events, into):
     df, frame = events
     agg = {"value": ["median", "std"], "kind": "nunique"}
     made = group_agg(df[df.row > 500], "user", agg, split_out=into).compute().sort_index()
@@ -99,7 +99,7 @@ def test_groups(events, into):
 
 
 @pytest.mark.parametrize("into", [None, 1, 5])
-def test_duplicates(events, into):
+def test_distinct_rows_equal_pandas(events, into):
     df, frame = events
     for keep in ("first", "last"):
         made = drop_duplicates(df, "user", keep=keep, split_out=into).compute()
@@ -108,14 +108,14 @@ def test_duplicates(events, into):
 
 
 @pytest.mark.parametrize("into", [1, 5])
-def test_top_rows_of_each_group(events, into):
+def test_top_rows_of_each_group_equal_pandas(events, into):
     df, frame = events
     made = top_n_per_group(df, "user", "value", 2, split_out=into).compute()
     made = made.sort_values(["user", "value"], ascending=[True, False], ignore_index=True)
     pandas_results.same_frame(made, pandas_results.top_n(frame, ["user"], "value", 2))
 
 
-def test_a_join(events, tmp_path):
+def test_a_join_with_a_file_equals_pandas(events, tmp_path):
     df, frame = events
     kinds = pd.DataFrame({"kind": ["buy", "view", "view"], "weight": [2, 1, 3]})
     kinds.to_parquet(tmp_path / "kinds.parquet")

@@ -68,7 +68,7 @@ def coerced(request, tmp_path):
     return made
 
 
-def test_floats_declared_as_integers_are_kept(coerced):
+def test_floats_declared_as_integers_stay_floats(coerced):
     made = group_agg(coerced, "k", {"p": ["sum", "min", "max", "first"]}).compute()
     assert made.to_numpy().tolist() == [[3.55, 1.55, 2.0, 1.55], [2.25, 2.25, 2.25, 2.25]]
     made = window_agg(coerced, "t", "1D", {"p": "max"}, label="left").compute()
@@ -221,7 +221,7 @@ def test_numbers_without_a_common_type_are_an_error():
         value_counts(df, "v").compute()
 
 
-def test_finer_units_of_later_partitions_are_kept():
+def test_times_of_later_partitions_keep_their_finer_unit():
     times = [pd.Series(pd.to_datetime([1500]).as_unit("ns")), pd.Series([pd.Timestamp("2024")])]
     df = parts(
         *(
@@ -241,7 +241,7 @@ def test_zoned_times_with_a_naive_meta_are_refused():
 
 
 @pytest.mark.parametrize("name", ["*", "^x$", "^.*$", ""])
-def test_names_that_are_patterns_in_polars(name):
+def test_columns_may_have_names_that_are_patterns_in_polars(name):
     frame = pd.DataFrame({name: [2, 1, 2], "x": [1, 2, 3], "t": pd.date_range("2024", periods=3)})
     df = dd.from_pandas(frame, npartitions=2)
     assert sort_values(df, name).compute()["x"].to_list() == [2, 1, 3]
@@ -265,7 +265,7 @@ def test_periods_have_min_and_max():
     pd.testing.assert_frame_equal(made, frame.groupby("k").agg({"p": ["min", "max"]}))
 
 
-def test_the_median_of_infinite_numbers():
+def test_the_median_of_infinite_numbers_is_infinite():
     frame = pd.DataFrame({"k": [1, 1, 2], "v": [-np.inf, -np.inf, np.inf]})
     made = group_agg(dd.from_pandas(frame, npartitions=2), "k", {"v": "median"}).compute()
     assert made["v"].to_list() == [-np.inf, np.inf]
@@ -294,7 +294,7 @@ def test_short_floats_and_sparse_columns_are_counted(kind):
     }
 
 
-def test_joins_of_nullable_booleans_and_of_unknown_categories():
+def test_nullable_booleans_and_unknown_categories_are_joined():
     kind = pd.ArrowDtype(pa.bool_())
     left = pd.DataFrame({"k": pd.array([True, None, False, True], dtype=kind), "a": range(4)})
     right = pd.DataFrame({"k": pd.array([True, False, None], dtype=kind), "b": range(3)})
@@ -323,7 +323,7 @@ def test_objects_of_integers_and_floats_are_refused_as_targets():
 
 
 @pytest.mark.parametrize("zone", ["+05:45", "-03:30"])
-def test_zones_with_unusual_offsets(zone):
+def test_times_of_unusual_offsets_keep_their_type(zone):
     kind = pd.ArrowDtype(pa.timestamp("us", zone))
     for dtype in (f"datetime64[us, {zone}]", kind):
         times = pd.Series(pd.date_range("2024", periods=2, tz="UTC")).astype(dtype)
@@ -333,7 +333,7 @@ def test_zones_with_unusual_offsets(zone):
         assert made.compute()["t"].dtype == times.dtype
 
 
-def test_signed_zeros_with_categories():
+def test_signed_zeros_with_categories_are_groups():
     kind = pd.ArrowDtype(pa.float32())
     frame = pd.DataFrame(
         {
@@ -365,7 +365,7 @@ def test_categories_that_are_declared_with_numbers_name_the_column():
 
 
 @pytest.mark.parametrize("kind", ["float64", "Float64", pd.ArrowDtype(pa.float64())])
-def test_signed_zeros_in_two_windows(kind):
+def test_signed_zeros_in_two_windows_have_one_label(kind):
     times = pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-02"])
     frame = pd.DataFrame({"t": times, "k": pd.array([0.0, -0.0, 1.5], dtype=kind), "v": 1})
     df = dd.from_pandas(frame, npartitions=1)
@@ -426,7 +426,7 @@ def test_a_fraction_does_not_make_another_number_a_missing_time(dtype, unit):
     assert made[0] == pd.Timestamp(1.5, unit=unit).floor("ns" if unit == "ns" else "us")
 
 
-def test_top_rows_by_arrow_float16():
+def test_arrow_float16_ranks_and_groups_top_rows():
     half = pd.ArrowDtype(pa.float16())
     frame = pd.DataFrame({"k": [1, 1, 2], "v": pd.array([1.5, 2.5, None], dtype=half)})
     df = dd.from_pandas(frame, npartitions=2)
@@ -544,7 +544,7 @@ def test_a_polars_panic_becomes_a_data_error():
         run_task(panics, pd.DataFrame({"a": [1]}))
 
 
-def test_columns_in_another_order_and_missing_ones():
+def test_the_order_of_columns_may_differ_and_a_missing_one_is_named():
     frame = pd.DataFrame({"a": [1, 2], "b": [3, 4]})
     df = parts(frame, frame[["b", "a"]])
     assert sorted(drop_duplicates(df, "a").compute()["b"]) == [3, 4]

@@ -75,7 +75,7 @@ def test_zeros_of_both_signs_are_equal(into):
 
 
 @pytest.mark.parametrize("partitions", [1, 7, 40])
-def test_mostly_distinct_rows(partitions):
+def test_one_duplicate_among_distinct_rows_is_dropped(partitions):
     frame = pd.DataFrame({"x": np.arange(2000) % 1999, "row": np.arange(2000)})
     df = cut(frame, [2000 * n // partitions for n in range(1, partitions)])
     for keep, kept in (("first", 0), ("last", 1999)):
@@ -84,7 +84,7 @@ def test_mostly_distinct_rows(partitions):
         assert made.loc[made.x == 0, "row"].to_list() == [kept]
 
 
-def test_objects_keep_their_type():
+def test_date_objects_stay_dates():
     days = [datetime.date(2024, 1, 2), datetime.date(2024, 1, 1)] * 2
     frame = pd.DataFrame({"day": pd.Series(days, dtype=object)})
     with dask.config.set({"dataframe.convert-string": True}):
@@ -92,7 +92,7 @@ def test_objects_keep_their_type():
     assert sorted(made.day) == sorted(set(days))
 
 
-def test_empty_and_single_row_frames():
+def test_frames_of_one_or_no_row_are_returned():
     empty = pd.DataFrame({"x": pd.Series(dtype="str")})
     assert len(drop_duplicates(cut(empty, [0, 0])).compute(scheduler="sync")) == 0
     one = pd.DataFrame({"x": ["a"]})

@@ -96,7 +96,7 @@ def test_no_partition_is_computed(name):
     assert dict(divisions_lru) == known
 
 
-def test_an_index_that_is_not_computed_yet_is_known_to_a_join():
+def test_a_join_on_an_index_that_is_not_computed_reports_only_set_index():
     other = indexed(3)[["kind"]].add_suffix("_r").expr
     join = Merge(log().set_index("user").expr, other, left_index=True, right_index=True)
     find_only("set_index", dd.DataFrame(join))

@@ -68,7 +68,7 @@ def test_html_is_a_table_with_the_summary():
     assert "1 finding: 2 steps, 6 partitions" in page
 
 
-def test_it_is_serialized_as_json_and_pickled():
+def test_an_explanation_is_serialized_as_json_and_pickled():
     found = explain_lazily(log().merge(named(), on="user"))
     values = json.loads(json.dumps(found.to_dict()))
     assert values["findings"][0]["kind"] == "join"
@@ -77,7 +77,7 @@ def test_it_is_serialized_as_json_and_pickled():
     assert pickle.loads(pickle.dumps(found)) == found
 
 
-def test_it_is_frozen():
+def test_an_explanation_is_frozen():
     found = explain_lazily(log())
     with pytest.raises(AttributeError):
         found.steps = 3

@@ -34,14 +34,14 @@ def files(tmp_path_factory):
     return folder, frame
 
 
-def test_a_frame_in_memory():
+def test_the_size_of_a_frame_in_memory_is_measured():
     assert size(log()).total == pytest.approx(users().memory_usage(index=False, deep=True).sum())
     assert str(size(log().spent)) == "960 B"
     assert size(log()[log().spent > 3]).at_most
 
 
 @pytest.mark.parametrize("options", [{}, {"filesystem": "arrow"}])
-def test_files_are_as_large_as_in_memory(files, options):
+def test_the_size_of_files_is_their_size_in_memory(files, options):
     folder, frame = files
     read = dd.read_parquet(folder, **options)
     found = size(read)
@@ -106,7 +106,7 @@ def test_files_of_few_values_or_rows_are_not_reported(tmp_path, rows):
     expect_no_finding(read.groupby("name").few.sum())
 
 
-def test_large_files_that_are_read_again(files, monkeypatch):
+def test_large_files_that_are_read_again_are_reported(files, monkeypatch):
     read = dd.read_parquet(files[0])
     pair = read.user.sum(), read.few.max()
     expect_no_finding(*pair)

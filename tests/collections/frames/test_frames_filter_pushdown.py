@@ -159,14 +159,14 @@ def check(df):
 
 
 @pytest.mark.parametrize("name", sorted(TAKEN))
-def test_filters_that_are_translated(files, name):
+def test_polars_applies_translated_filters(files, name):
     df = TAKEN[name](table(files))
     assert select_source(df, ["n"]).scanned
     check(df)
 
 
 @pytest.mark.parametrize("name", sorted(LEFT))
-def test_filters_that_dask_applies(files, name):
+def test_dask_applies_other_filters(files, name):
     df = LEFT[name](table(files))
     check(df)
     taken = select_source(df, ["n"])
@@ -179,7 +179,7 @@ def test_a_condition_on_another_frame_is_not_translated(files):
     assert not select_source(one[two.n > 30], ["n"]).scanned  # Dask aligns the two by their index
 
 
-def test_a_condition_on_filtered_rows(files):
+def test_a_condition_on_filtered_rows_equals_pandas(files):
     df = table(files)
     kept = df[df.n > 3]
     check(kept[df.n < 30])

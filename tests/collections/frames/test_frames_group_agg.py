@@ -101,7 +101,7 @@ def test_sums_far_from_zero_keep_their_digits():
     np.testing.assert_allclose(made, want, rtol=1e-6)
 
 
-def test_dates_as_objects_stay_dates():
+def test_keys_that_are_date_objects_stay_dates():
     dates = [datetime.date(2024, 1, 2), datetime.date(2024, 1, 1)] * 2
     frame = pd.DataFrame({"day": pd.Series(dates, dtype=object), "v": [1, 2, 3, 4]})
     with dask.config.set({"dataframe.convert-string": True}):
@@ -109,14 +109,14 @@ def test_dates_as_objects_stay_dates():
     assert made.index.to_list() == sorted(set(dates))
 
 
-def test_object_values_stay_objects():
+def test_values_that_are_date_objects_stay_dates():
     frame = pd.DataFrame({"k": [1], "v": pd.Series([datetime.date(2024, 1, 1)], dtype=object)})
     with dask.config.set({"dataframe.convert-string": True}):
         made = group_agg(cut(frame, []), "k", {"v": "first"}).compute(scheduler="sync")
     assert made.v.to_list() == [datetime.date(2024, 1, 1)]
 
 
-def test_many_groups_in_several_partitions():
+def test_a_result_in_several_partitions_equals_pandas():
     frame = pd.DataFrame({"k": np.arange(3000) % 997, "v": np.arange(3000)})
     made = group_agg(cut(frame, range(100, 3000, 100)), "k", {"v": ["median", "sum"]}, split_out=5)
     assert made.npartitions == 5
@@ -127,7 +127,7 @@ def test_many_groups_in_several_partitions():
     )
 
 
-def test_fractions_of_values():
+def test_normalized_counts_are_fractions():
     frame = sales()
     made = value_counts(cut(frame, [2]), "city", normalize=True).compute(scheduler="sync")
     want = frame.city.value_counts(normalize=True)

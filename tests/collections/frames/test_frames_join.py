@@ -82,7 +82,7 @@ def opened(files):
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])
-def test_filters_before_and_after(files, how):
+def test_filters_before_and_after_a_join_equal_pandas(files, how):
     one, two = opened(files)
     made = join(one[one.delay > 2], two[two.name.isin(["American", "none", "2nd"])], "carrier", how)
     made = made[made.delay <= 8]
@@ -92,7 +92,7 @@ def test_filters_before_and_after(files, how):
     assert pandas_results.rows_of(made.compute()) == pandas_results.rows_of(want[want.delay <= 8])
 
 
-def test_a_filter_on_a_column_of_the_right_side(files):
+def test_a_filter_on_a_column_of_the_right_side_equals_pandas(files):
     one, two = opened(files)
     made = join(one, two, "carrier", "left")
     want = flights().merge(carriers(), on="carrier", how="left")
@@ -102,7 +102,7 @@ def test_a_filter_on_a_column_of_the_right_side(files):
         )
 
 
-def test_a_chain_of_helpers_reads_with_polars(files):
+def test_helpers_after_a_join_equal_pandas(files):
     one, two = opened(files)
     made = join(one, two, "carrier", suffixes=("_l", "_r"))
     want = flights().merge(carriers(), on="carrier")
@@ -115,7 +115,7 @@ def test_a_chain_of_helpers_reads_with_polars(files):
     assert sorted(names.name) == ["2nd", "American", "United", "none"]
 
 
-def test_a_join_of_a_join(files):
+def test_a_join_of_a_join_equals_pandas(files):
     one, two = opened(files)
     places = pd.DataFrame({"name": ["American", "United"], "city": ["Dallas", "Chicago"]})
     made = join(join(one, two, "carrier"), files.parquet(places, [], 5), "name", "left")
@@ -373,7 +373,7 @@ def test_categories_of_64_bits_of_both_signs_are_not_compared_as_floats(large, c
 @pytest.mark.filterwarnings("ignore:merge column data type")
 @pytest.mark.parametrize("how", ["inner", "left"])
 @pytest.mark.parametrize("missing", ["Float32", "str", pd.ArrowDtype(pa.string())])
-def test_categories_with_keys_of_another_type_without_rows(how, missing):
+def test_categories_are_joined_as_values_also_without_rows(how, missing):
     words = pd.CategoricalDtype(["b", "a", "", "c", "d"])
     left = pd.DataFrame({"v": pd.Series(list("abcd") * 2 + [""], dtype=words), "x": range(9)})
     right = pd.DataFrame({"v": pd.Series([None], dtype=missing), "y": [1.0]})

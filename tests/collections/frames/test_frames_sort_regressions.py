@@ -51,7 +51,7 @@ def test_filters_apply_to_converted_columns(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_filters_on_files_read_by_python(tmp_path, form):
+def test_rows_of_text_files_are_filtered(tmp_path, form):
     frame = pd.DataFrame({"x": [1, 2, 3, 3]})
     if form == "csv":
         frame.to_csv(tmp_path / "a.csv", index=False)
@@ -62,7 +62,7 @@ def test_filters_on_files_read_by_python(tmp_path, form):
 
 
 @pytest.mark.parametrize("into", [16, 17, 40])
-def test_many_receivers(into):
+def test_exchanges_between_many_partitions_equal_pandas(into):
     frame = pd.DataFrame({"n": np.arange(400) % 200, "row": np.arange(400)})
     df = cut(frame, [100, 300])
     once = drop_duplicates(df, "n", split_out=into).compute().sort_values("n")
@@ -74,7 +74,7 @@ def test_many_receivers(into):
 
 @pytest.mark.parametrize("at", ["first", "last"])
 @pytest.mark.parametrize("ascending", [True, False])
-def test_na_position_is_respected(at, ascending):
+def test_na_position_equals_pandas(at, ascending):
     frame = pd.DataFrame({"x": [3.0, np.nan, 1.0, 2.0, np.nan, 5.0, 4.0]})
     made = sort_values(cut(frame, [3, 5]), "x", ascending=ascending, na_position=at, split_out=4)
     want = frame.x.sort_values(ascending=ascending, na_position=at).to_list()

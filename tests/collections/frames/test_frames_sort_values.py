@@ -74,14 +74,14 @@ def test_the_call_itself_reads_no_rows(tmp_path):
     assert list(again.columns) == ["n"]
 
 
-def test_most_rows_of_one_value():
+def test_a_value_of_most_rows_is_sorted_as_in_pandas():
     frame = pd.DataFrame({"n": [5] * 900 + list(range(100)), "row": range(1000)})
     made = sort_values(cut(frame, [300, 600]), "n", split_out=4).compute(scheduler="sync")
     want = frame.sort_values("n", kind="stable", ignore_index=True)
     pandas_results.same_frame(made.reset_index(drop=True), want)
 
 
-def test_only_missing_values_and_no_rows():
+def test_missing_values_alone_and_no_rows_are_sorted():
     frame = pd.DataFrame({"n": [np.nan] * 3, "row": [0, 1, 2]})
     made = sort_values(cut(frame, [1]), "n", split_out=3).compute(scheduler="sync")
     assert made.row.to_list() == [0, 1, 2]

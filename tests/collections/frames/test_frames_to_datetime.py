@@ -43,7 +43,7 @@ def stamps(*texts, tz=None):
     return [pd.NaT if text is None else pd.Timestamp(text, tz=tz) for text in texts]
 
 
-def test_all_forms_of_iso_8601():
+def test_all_forms_of_iso_8601_are_parsed():
     texts = ["2024-02-29", "2024-02-29 10:30", "2024-02-29T10:30:05.25", "20240229", None]
     want = stamps("2024-02-29", "2024-02-29 10:30", "2024-02-29 10:30:05.25", "2024-02-29", None)
     assert made(frame(*texts)) == want
@@ -64,7 +64,7 @@ def test_mixed_formats_are_parsed_equally_in_every_partition():
 
 
 @pytest.mark.parametrize("kind", ["str", "category", "datetime64[us]"])
-def test_a_column_of_any_name(kind):
+def test_a_column_named_self_is_converted(kind):
     values = pd.Series(pd.to_datetime(["2026-01-31", "2026-02-01"]), dtype="datetime64[us]")
     given = values if kind == "datetime64[us]" else values.astype("str")
     frame = pd.DataFrame({"self": given.astype(kind), "pairs": [1, 2]})
@@ -73,7 +73,7 @@ def test_a_column_of_any_name(kind):
     assert made["self"].to_list() == values.to_list()
 
 
-def test_a_format():
+def test_a_format_applies_to_all_values():
     texts = ["31.01.2024 10:00", None, "01.02.2024 11:30"]
     want = stamps("2024-01-31 10:00", None, "2024-02-01 11:30")
     assert made(frame(*texts), format="%d.%m.%Y %H:%M") == want
@@ -98,7 +98,7 @@ def test_offsets_need_utc():
         ("us", [0, 1_500_000, -86_400 * 10**6]),
     ],
 )
-def test_numbers_since_1970(unit, numbers):
+def test_numbers_are_counted_since_1970(unit, numbers):
     want = stamps("1970-01-01", "1970-01-01 00:00:01.5", "1969-12-31")
     assert made(frame(*numbers, dtype="float64"), unit=unit) == want
     if unit != "s":
@@ -128,12 +128,12 @@ def test_bad_values_can_be_made_missing():
 
 
 @pytest.mark.parametrize("dtype", ["str", "category", object, "string"])
-def test_text_of_every_type(dtype):
+def test_text_of_every_type_is_parsed(dtype):
     want = stamps("2024-01-01", None, "2024-01-01")
     assert made(frame("2024-01-01", None, "2024-01-01", dtype=dtype)) == want
 
 
-def test_partitions_without_a_value():
+def test_partitions_without_a_value_have_missing_times():
     assert made(frame(None, None, "2024-01-01"), places=[0, 1, 2]) == stamps(
         None, None, "2024-01-01"
     )
@@ -171,7 +171,7 @@ def test_times_that_are_categories_keep_their_zone(zone):
             to_datetime(unknown, "at").compute()
 
 
-def test_times_of_arrow_keep_their_zone():
+def test_arrow_times_keep_their_zone():
     kind = pd.ArrowDtype(pa.timestamp("ms", tz="America/New_York"))
     given = frame(*stamps("2024-07-01 10:00", None, tz="America/New_York"), dtype=kind)
     kept = to_datetime(cut(given, [1]), "at")
@@ -179,7 +179,7 @@ def test_times_of_arrow_keep_their_zone():
     assert made(given, utc=True)[0] == pd.Timestamp("2024-07-01 14:00", tz="UTC")
 
 
-def test_nanoseconds_are_kept_if_the_type_is_known():
+def test_times_and_numbers_keep_nanoseconds_and_text_does_not():
     times = stamps("2024-01-01 00:00:00.123456789", None)
     assert made(frame(*times, dtype="datetime64[ns]")) == times
     numbers = frame(times[0].value, 7, dtype="int64")
@@ -263,7 +263,7 @@ def test_categories_of_numbers_with_missing_ones_are_named():
     assert made["at"].isna().all()
 
 
-def test_times_of_other_zones_than_declared():
+def test_times_of_other_zones_are_converted_to_the_declared_one():
     berlin = pd.DataFrame({"at": pd.date_range("2024", periods=2, tz="Europe/Berlin")})
     utc = pd.DataFrame({"at": pd.date_range("2024", periods=2, tz="UTC")})
     naive = pd.DataFrame({"at": pd.date_range("2024", periods=2)})
@@ -286,7 +286,7 @@ def test_times_of_other_zones_than_declared():
 @pytest.mark.parametrize(
     "unit", ["datetime64[ns]", "timestamp[ns][pyarrow]", "timestamp[us][pyarrow]"]
 )
-def test_times_of_other_units_than_declared(zone, utc, unit):
+def test_times_of_other_units_than_declared_keep_their_digits(zone, utc, unit):
     far = pd.Series(pd.to_datetime(["1400-01-01", "2024-01-01"]).as_unit("s"))
     other = pd.Series([None, pd.Timestamp("2024-01-01 00:00:00.5")]).astype(unit)
     if zone is not None:  # of UTC first: pandas 3.0 has no times of the year 1400 in a zone
@@ -348,7 +348,7 @@ def test_month_and_day_are_in_one_order_in_all_values(texts, dayfirst):
     assert (right.month.to_list(), right.day.to_list()[1]) == ([1, 1], 13)
 
 
-def test_after_the_year_comes_the_month():
+def test_a_year_is_followed_by_the_month():
     df = cut(pd.DataFrame({"at": ["2025-05-01", "2025-13-01"]}), [1])
     made = to_datetime(df, "at", dayfirst=True, errors="coerce").compute()["at"]
     assert made.to_list() == [pd.Timestamp("2025-05-01"), pd.NaT]

@@ -46,7 +46,7 @@ def check(frame, every, agg, by=None, partitions=5, **how):
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
 @pytest.mark.parametrize("every", ["15min", "1h", "7h", "1D", "2D", "W"])
 @pytest.mark.parametrize("day", ["2024-03-10", "2024-03-31", "2024-10-27", "2024-11-03"])
-def test_days_on_which_clocks_change(zone, every, day):
+def test_windows_of_days_on_which_clocks_change_equal_pandas(zone, every, day):
     times = pd.date_range(pd.Timestamp(day) - pd.Timedelta("36h"), periods=500, freq="12min")
     shuffled = times[np.random.default_rng(1).permutation(500)]
     check(log(shuffled.tz_localize("UTC").tz_convert(zone)), every, {"v": ["sum", "nunique"]})
@@ -55,7 +55,7 @@ def test_days_on_which_clocks_change(zone, every, day):
 @pytest.mark.parametrize("closed", ["left", "right", None])
 @pytest.mark.parametrize("label", ["left", "right", None])
 @pytest.mark.parametrize("every", ["1h", "45min", "1D", "W", "ME", "QE", "B"])
-def test_times_on_edges_of_windows(every, closed, label):
+def test_times_on_edges_of_windows_are_assigned_as_in_pandas(every, closed, label):
     edges = pd.date_range("2023-12-31", periods=90, freq="1D").append(
         pd.date_range("2024-01-01", periods=30, freq="15min")
     )
@@ -63,7 +63,7 @@ def test_times_on_edges_of_windows(every, closed, label):
     check(log(times), every, {"v": "sum"}, closed=closed, label=label)
 
 
-def test_every_function_in_one_list():
+def test_all_functions_in_one_list_equal_pandas():
     times = pd.date_range("2024-01-01", periods=200, freq="13min")[::-1]
     made = check(log(times, k=["a", "b"] * 100), "1h", {"v": ALL}, "k")
     assert list(made.columns) == [("v", name) for name in ALL]
@@ -77,7 +77,7 @@ def test_windows_without_rows_equal_pandas():
     assert len(made) == 3
 
 
-def test_rows_years_apart():
+def test_rows_years_apart_equal_pandas():
     times = pd.DatetimeIndex(["1901-05-05 00:00", "2024-02-29", "1969-12-31 23:59:59"])
     check(log(times), "ME", {"v": "sum"})
     check(log(times.tz_localize("UTC").tz_convert("Asia/Kolkata")), "ME", {"v": "sum"})
@@ -92,13 +92,13 @@ def test_times_of_every_unit_keep_it(unit, every):
 
 
 @pytest.mark.parametrize("places", [[0, 0, 0], [10, 10], [5] * 39, []])
-def test_partitions_without_rows(places):
+def test_partitions_without_rows_do_not_change_the_result(places):
     frame = log(pd.date_range("2024-01-01", periods=10, freq="20min"))
     made = window_agg(cut(frame, places), "time", "1h", {"v": "median"}).compute()
     pandas_results.same_frame(made, pandas_results.window_agg(frame, "time", "1h", {"v": "median"}))
 
 
-def test_no_rows_at_all():
+def test_without_rows_there_are_no_windows():
     made = check(log([]), "1h", {"v": ["sum", "nunique", "first"]})
     assert len(made) == 0
     check(log([], k=pd.Series(dtype="str")), "2D", {"v": "sum"}, "k")
@@ -114,7 +114,7 @@ def test_the_index_is_ignored():
     )
 
 
-def test_a_wide_frame():
+def test_a_frame_of_80_columns_equals_pandas():
     wide = {f"column {n}": np.arange(30) * n % 11 for n in range(80)}
     frame = log(pd.date_range("2024-01-01", periods=30, freq="20min"), **wide)
     check(frame, "1h", {name: ["sum", "nunique"] for name in wide})
@@ -165,7 +165,7 @@ def test_old_utc_offsets_that_bins_do_not_support_are_an_error():
     check(log(times.tz_convert("UTC")), "1h", {"v": "sum"})
 
 
-def test_objects_do_not_become_text():
+def test_date_objects_are_counted():
     dates = [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)]
     frame = log(["2024-01-01", "2024-01-01"], w=pd.Series(dates, dtype=object))
     made = window_agg(cut(frame, []), "time", "1D", {"w": "count"}).compute()
@@ -196,7 +196,7 @@ def test_invalid_widths_are_refused(every):
 
 
 @pytest.mark.parametrize("every", ["25h", "1.5h", "WOM-2MON", "3W", "2QS", "YE-MAR"])
-def test_widths_as_offsets_and_timedeltas(every):
+def test_unusual_widths_equal_pandas(every):
     times = pd.date_range("2023-12-20 05:00", periods=90, freq="17h")
     check(log(times), every, {"v": ["sum", "nunique"]})
 
@@ -206,7 +206,7 @@ def test_widths_as_offsets_and_timedeltas(every):
     [("10 Min", "10min"), ("10 min", "10min"), ("2 HRS", "2h"), ("90 sec", "90s"), ("1 d", "1D"),
      ("1500 msec", "1500ms")],
 )  # fmt: skip
-def test_widths_in_words(every, same):
+def test_widths_in_words_are_those_of_pandas(every, same):
     assert normalize_width(every) == same
     times = pd.date_range("2023-12-20 05:00", periods=3, freq="17min")
     df = cut(log(times), [])

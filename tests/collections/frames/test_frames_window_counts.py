@@ -47,7 +47,7 @@ def counts(frame, target="kind", by=None, **how):
         (["b", "a", None, "b", "a"], "string[pyarrow]"),
     ],
 )
-def test_values_of_every_kind(values, dtype):
+def test_counts_of_values_of_every_type_equal_pandas(values, dtype):
     frame = log(series(values, dtype))
     pandas_results.same_frame(
         counts(frame), pandas_results.window_counts(frame, "time", "1h", ["kind"])
@@ -93,7 +93,7 @@ def test_given_categories_are_the_columns_in_their_order():
     assert list(made.compute().columns) == ["kind_z", "kind_b", "kind_a"]
 
 
-def test_some_targets_known_and_some_not():
+def test_targets_with_and_without_categories_are_counted_together():
     frame = log(["b", "a", "b"], size=[1, 2, 1])
     made = counts(frame, ["kind", "size"], categories={"size": [2, 1]})
     assert list(made.columns) == ["kind_a", "kind_b", "size_2", "size_1"]
@@ -143,7 +143,7 @@ def test_too_many_values_are_found_when_no_partition_has_too_many():
         window_counts(cut(frame, range(1, 30)), "time", "1h", "kind", max_values=20).compute()
 
 
-def test_no_rows():
+def test_without_rows_there_are_no_columns():
     made = counts(log(pd.Series([], dtype="str")))
     assert made.shape == (0, 0)
 
@@ -171,5 +171,5 @@ def test_categories_must_be_of_targets():
         window_counts(df, "time", "1h", [])
 
 
-def test_negative_zero_is_zero():
+def test_negative_zero_and_zero_are_one_column():
     assert list(counts(log([-0.0, 0.0, 1.0])).columns) == ["kind_0.0", "kind_1.0"]
