@@ -72,9 +72,9 @@ def options():
 def test_errors_of_dataframes_contain_no_secret(options, name):
     df = read(f"leaking://data/{name}", storage_options=options)
     LeakingFileSystem.fails = True
-    for made in (df, sort_values(df, "x")):
+    for result in (df, sort_values(df, "x")):
         with pytest.raises(HyperplaneError, match="refused with token") as caught:
-            made.compute()
+            result.compute()
         assert SECRET not in str(caught.value)
 
 

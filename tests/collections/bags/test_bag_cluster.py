@@ -34,8 +34,8 @@ def test_helpers_on_a_cluster_return_all_records_and_warn_the_client(tmp_path):
     finally:
         client.close()
         cluster.close()
-    said = re.compile(r"1 of \d+ lines left out of .*a.jsonl; the first is .*: 'oops'")
-    assert all(said.match(str(warning.message)) for warning in ours(caught))
+    warning_text = re.compile(r"1 of \d+ lines left out of .*a.jsonl; the first is .*: 'oops'")
+    assert all(warning_text.match(str(warning.message)) for warning in ours(caught))
     assert {warning.category for warning in ours(caught)} == {BadLinesWarning}
 
 

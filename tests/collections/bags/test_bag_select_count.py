@@ -193,7 +193,7 @@ def test_plain_values_are_counted_without_python(monkeypatch, values):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({}, "where and fields"),
         ({"where": 5}, "a function of a record"),
@@ -205,8 +205,8 @@ def test_plain_values_are_counted_without_python(monkeypatch, values):
         ({"where": 5, "fields": 5}, "2 faults"),
     ],
 )
-def test_wrong_arguments_are_reported(arguments, said):
-    with pytest.raises(RequestError, match=said):
+def test_wrong_arguments_are_reported(arguments, message):
+    with pytest.raises(RequestError, match=message):
         select(db.from_sequence([{}]), **arguments)
 
 

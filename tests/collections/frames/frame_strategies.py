@@ -260,8 +260,8 @@ def functions_of(dtype):
 @st.composite
 def aggregations(draw, frame):
     """Draw an ``agg`` argument for the columns v0, v1, ..."""
-    made = {}
+    agg = {}
     for name in [name for name in frame.columns if name[0] == "v"]:
         some = st.sampled_from(functions_of(frame[name].dtype))
-        made[name] = draw(st.one_of(some, st.lists(some, min_size=1, max_size=3, unique=True)))
-    return made
+        agg[name] = draw(st.one_of(some, st.lists(some, min_size=1, max_size=3, unique=True)))
+    return agg

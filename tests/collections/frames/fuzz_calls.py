@@ -92,8 +92,8 @@ class Tally:
 
     def check(self, drawn) -> None:
         """Make the drawn calls, compare the results, and count."""
-        case, made = drawn
-        for call in made:
+        case, drawn_calls = drawn
+        for call in drawn_calls:
             try:
                 outcome = self.helpers[call.helper].check(case, call.arguments, call.plain)
             except BaseException as error:

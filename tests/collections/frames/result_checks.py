@@ -65,12 +65,12 @@ def run_dask(case, call):
             return None
 
 
-def same_types(made, other, agree, documented=()):
+def same_types(result, other, agree, documented=()):
     """Assert that types equal those of another result, if that has the right values.
 
     Parameters
     ----------
-    made, other : pandas.DataFrame
+    result, other : pandas.DataFrame
         The result of a helper, and that of plain Dask or pandas, which may be None.
     agree : callable
         Raises an AssertionError if the values of the other result are wrong.
@@ -83,14 +83,14 @@ def same_types(made, other, agree, documented=()):
         agree()
     except AssertionError:
         return
-    for name in made.columns:
-        dtype, other_dtype = made[name].dtype, other[name].dtype
+    for name in result.columns:
+        dtype, other_dtype = result[name].dtype, other[name].dtype
         # pandas may infer strings from objects; the values themselves are compared elsewhere.
         if name not in documented and object not in (dtype, other_dtype):
             assert dtype == other_dtype, (name, dtype, other_dtype)
-    if isinstance(made.index, pd.RangeIndex):
+    if isinstance(result.index, pd.RangeIndex):
         return
-    levels = [frame.index.to_frame().dtypes.to_list() for frame in (made, other)]
+    levels = [frame.index.to_frame().dtypes.to_list() for frame in (result, other)]
     for dtype, other_dtype in zip(*levels, strict=True):
         kinds = (pd.CategoricalDtype, pd.SparseDtype)  # whose values may differ in type
         categories = any(isinstance(kind, kinds) for kind in (dtype, other_dtype))
@@ -124,9 +124,9 @@ def near(one, other, scale=0.0, rtol=1e-9):
 
 def kind_of(value):
     """Return a value with its kind, so that 1, 1.0 and Decimal(1) differ."""
-    made = normal(value)
+    value = normal(value)
     kinds = {int: "whole", float: "float", Decimal: "decimal"}
-    return (kinds[type(made)], made) if type(made) in kinds else made
+    return (kinds[type(value)], value) if type(value) in kinds else value
 
 
 def kinds_kept(case):
@@ -157,10 +157,10 @@ def count_rows(rows):
     return Counter(map(_hashable, rows))
 
 
-def same_rows(made, want, form=normal):
+def same_rows(result, want, form=normal):
     """Assert that two frames have the same rows, in any order."""
-    assert list(made.columns) == list(want.columns)
-    assert count_rows(rows_of(made, form)) == count_rows(rows_of(want, form))
+    assert list(result.columns) == list(want.columns)
+    assert count_rows(rows_of(result, form)) == count_rows(rows_of(want, form))
 
 
 def index_rows(index):
@@ -172,20 +172,20 @@ def index_rows(index):
     ]
 
 
-def same_groups(made, want, inexact, scale=0.0, rtol=1e-9, ordered=True):
+def same_groups(result, want, inexact, scale=0.0, rtol=1e-9, ordered=True):
     """Assert that two grouped results have the same groups, in order, with the same values."""
-    assert list(made.columns) == list(want.columns)
-    assert list(made.index.names) == list(want.index.names)
-    keys, wanted = index_rows(made.index), index_rows(want.index)
+    assert list(result.columns) == list(want.columns)
+    assert list(result.index.names) == list(want.index.names)
+    keys, wanted = index_rows(result.index), index_rows(want.index)
     if ordered:
         assert keys == wanted
     rows, other_rows = (
-        dict(zip(keys, rows_of(made), strict=True)),
+        dict(zip(keys, rows_of(result), strict=True)),
         dict(zip(wanted, rows_of(want), strict=True)),
     )
     assert rows.keys() == other_rows.keys()
     for key, row in rows.items():
-        for name, one, other in zip(made.columns, row, other_rows[key], strict=True):
+        for name, one, other in zip(result.columns, row, other_rows[key], strict=True):
             exact = name not in inexact
             # pandas converts objects to floats, which loses digits.
             exact = exact and not (isinstance(one, int) and isinstance(other, float))

@@ -80,10 +80,10 @@ def test_objects_keep_their_type(values):
 
 
 def test_integers_with_missing_values_become_floats_as_in_pandas():
-    made = column_to_pandas(pl.Series([1, None], dtype=pl.Int64), np.dtype("int64"))
-    assert made.dtype == "float64"
-    made = column_to_pandas(pl.Series([2**60 + 1, None], dtype=pl.Int64), pd.Int64Dtype())
-    assert made[0] == 2**60 + 1
+    result = column_to_pandas(pl.Series([1, None], dtype=pl.Int64), np.dtype("int64"))
+    assert result.dtype == "float64"
+    result = column_to_pandas(pl.Series([2**60 + 1, None], dtype=pl.Int64), pd.Int64Dtype())
+    assert result[0] == 2**60 + 1
 
 
 def test_mixed_values_are_an_error_with_two_examples():

@@ -150,8 +150,8 @@ LEFT = {
 
 def check(df):
     agg = {"n": ["sum", "nunique"], "x": "median"}
-    made = group_agg(df, "word", agg).compute()
-    pandas_results.same_frame(made, pandas_results.group_agg(df.compute(), "word", agg))
+    result = group_agg(df, "word", agg).compute()
+    pandas_results.same_frame(result, pandas_results.group_agg(df.compute(), "word", agg))
     rows = drop_duplicates(df[["n", "word"]]).compute()
     assert pandas_results.rows_of(rows) == pandas_results.rows_of(
         df[["n", "word"]].compute().drop_duplicates()

@@ -46,8 +46,8 @@ def test_filters_apply_to_converted_columns(tmp_path):
     df = read(tmp_path, schema="union")
     whole = df.compute()
     for condition in (lambda d: d.f == 0.1, lambda d: d.g > 1, lambda d: d.g.isna()):
-        made = drop_duplicates(df[condition(df)]).compute()
-        assert sorted(made.r) == sorted(whole[condition(whole)].r)
+        result = drop_duplicates(df[condition(df)]).compute()
+        assert sorted(result.r) == sorted(whole[condition(whole)].r)
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
@@ -76,9 +76,9 @@ def test_exchanges_between_many_partitions_equal_pandas(into):
 @pytest.mark.parametrize("ascending", [True, False])
 def test_na_position_equals_pandas(at, ascending):
     frame = pd.DataFrame({"x": [3.0, np.nan, 1.0, 2.0, np.nan, 5.0, 4.0]})
-    made = sort_values(cut(frame, [3, 5]), "x", ascending=ascending, na_position=at, split_out=4)
+    result = sort_values(cut(frame, [3, 5]), "x", ascending=ascending, na_position=at, split_out=4)
     want = frame.x.sort_values(ascending=ascending, na_position=at).to_list()
-    assert made.compute().x.fillna(-1).to_list() == pd.Series(want).fillna(-1).to_list()
+    assert result.compute().x.fillna(-1).to_list() == pd.Series(want).fillna(-1).to_list()
 
 
 def test_samples_are_weighted_by_the_rows_of_their_partition():

@@ -67,8 +67,8 @@ def test_partitions_are_in_order_and_of_similar_size(partitions, ascending):
 def test_the_call_itself_reads_no_rows(tmp_path):
     pd.DataFrame({"n": [3, 1, 2]}).to_parquet(tmp_path / "a.parquet")
     df = read(tmp_path)
-    made = sort_values(df, "n")
-    assert made.compute(scheduler="sync").n.to_list() == [1, 2, 3]
+    result = sort_values(df, "n")
+    assert result.compute(scheduler="sync").n.to_list() == [1, 2, 3]
     (tmp_path / "a.parquet").unlink()
     again = sort_values(df, "n", ascending=False)  # would fail if the call read rows
     assert list(again.columns) == ["n"]
@@ -76,15 +76,15 @@ def test_the_call_itself_reads_no_rows(tmp_path):
 
 def test_a_value_of_most_rows_is_sorted_as_in_pandas():
     frame = pd.DataFrame({"n": [5] * 900 + list(range(100)), "row": range(1000)})
-    made = sort_values(cut(frame, [300, 600]), "n", split_out=4).compute(scheduler="sync")
+    result = sort_values(cut(frame, [300, 600]), "n", split_out=4).compute(scheduler="sync")
     want = frame.sort_values("n", kind="stable", ignore_index=True)
-    pandas_results.same_frame(made.reset_index(drop=True), want)
+    pandas_results.same_frame(result.reset_index(drop=True), want)
 
 
 def test_missing_values_alone_and_no_rows_are_sorted():
     frame = pd.DataFrame({"n": [np.nan] * 3, "row": [0, 1, 2]})
-    made = sort_values(cut(frame, [1]), "n", split_out=3).compute(scheduler="sync")
-    assert made.row.to_list() == [0, 1, 2]
+    result = sort_values(cut(frame, [1]), "n", split_out=3).compute(scheduler="sync")
+    assert result.row.to_list() == [0, 1, 2]
     empty = sort_values(cut(frame.iloc[:0], []), "n", split_out=2).compute(scheduler="sync")
     assert empty.empty
     assert list(empty.columns) == ["n", "row"]

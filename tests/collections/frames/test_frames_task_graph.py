@@ -75,21 +75,21 @@ def fail(*_, **__):
 def test_calls_read_and_compute_no_rows(name, filtered):
     with dask.config.set(scheduler=fail):
         df = guarded(range(20))
-        made = BY_NAME[name](df[df.n > 3] if filtered else df)
+        result = BY_NAME[name](df[df.n > 3] if filtered else df)
         again = BY_NAME[name](df[df.n > 3] if filtered else df)
     # Equal calls have equal keys, so that persisted results are reused.
-    assert sorted(map(str, made.__dask_keys__())) == sorted(map(str, again.__dask_keys__()))
+    assert sorted(map(str, result.__dask_keys__())) == sorted(map(str, again.__dask_keys__()))
     with pytest.raises(AssertionError, match="it was computed"):
-        made.compute(scheduler=fail)
+        result.compute(scheduler=fail)
     with pytest.raises(AssertionError, match="it was read"):
-        made.compute(scheduler="sync")
+        result.compute(scheduler="sync")
 
 
 @pytest.mark.parametrize("name", sorted(BY_NAME))
 def test_different_rows_have_different_names(name):
     def keys(numbers):
-        made = BY_NAME[name](guarded(numbers))
-        return {str(key) for key in dask.core.flatten(made.__dask_keys__())}
+        result = BY_NAME[name](guarded(numbers))
+        return {str(key) for key in dask.core.flatten(result.__dask_keys__())}
 
     assert not keys([1, 2]) & keys([1, 3])
 
@@ -109,14 +109,14 @@ def rows(n=40):
 def test_a_file_damaged_after_the_call_is_named(name, tmp_path):
     for number in range(3):
         rows().to_parquet(tmp_path / f"{number}.parquet", row_group_size=10)
-    made = BY_NAME[name](hp.read(tmp_path, partition_size=1))
+    result = BY_NAME[name](hp.read(tmp_path, partition_size=1))
     damaged = tmp_path / "1.parquet"
     content = damaged.read_bytes()
     damaged.write_bytes(content[:4] + b"\xff" * (len(content) - 1000) + content[-996:])
     # A join reads all files of its right side in one scan.
-    said = "or one of 2 more files" if name == "join" else r"1\.parquet: "
-    with pytest.raises(ReadError, match=said) as caught:
-        made.compute(scheduler="sync")
+    message = "or one of 2 more files" if name == "join" else r"1\.parquet: "
+    with pytest.raises(ReadError, match=message) as caught:
+        result.compute(scheduler="sync")
     assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
 
 
@@ -161,8 +161,8 @@ def test_urls_are_read(tmp_path):
         tmp_path,
         [str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")],
     ):
-        made = hp.group_agg(urls, "text", {"n": "sum"}).compute(scheduler="sync")
-        assert made.n.sum() == 2 * rows().dropna().n.sum()
+        result = hp.group_agg(urls, "text", {"n": "sum"}).compute(scheduler="sync")
+        assert result.n.sum() == 2 * rows().dropna().n.sum()
 
 
 def test_helpers_can_be_chained(tmp_path):
@@ -170,8 +170,8 @@ def test_helpers_can_be_chained(tmp_path):
     df = hp.read(tmp_path, partition_size=1)
     once = hp.drop_duplicates(df[df.n > 3], "n")
     top = hp.top_n_per_group(once, "text", "n", 5)
-    made = hp.window_agg(top, "time", "2D", {"n": "sum"}).compute(scheduler="sync")
-    assert made.n.sum() == rows().dropna().groupby("text").n.nlargest(5).sum()
+    result = hp.window_agg(top, "time", "2D", {"n": "sum"}).compute(scheduler="sync")
+    assert result.n.sum() == rows().dropna().groupby("text").n.nlargest(5).sum()
 
 
 def chained(lists):

@@ -36,8 +36,8 @@ def like(dtype):
     ],
 )
 def test_a_common_window_is_one_bin(dtype, every, width, exact):
-    made = parse_windows(like(dtype), "time", every, "right", "right")
-    assert (made.bin_width, made.exact) == (width, exact)
+    result = parse_windows(like(dtype), "time", every, "right", "right")
+    assert (result.bin_width, result.exact) == (width, exact)
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe"])

@@ -27,16 +27,18 @@ def in_this_thread():
 
 
 def frame(*values, dtype="str"):
-    made = pd.Series(list(values), dtype=object).astype(dtype)
-    return pd.DataFrame({"at": made, "n": range(len(values))})
+    column = pd.Series(list(values), dtype=object).astype(dtype)
+    return pd.DataFrame({"at": column, "n": range(len(values))})
 
 
-def made(of, places=(1,), **how):
-    lazy = to_datetime(cut(of, [place for place in places if place <= len(of)]), "at", **how)
-    found = lazy.compute()
-    assert found.columns.to_list() == ["at", "n"]
-    assert found["at"].dtype == lazy["at"].dtype
-    return found["at"].to_list()
+def made(frame, places=(1,), **how):
+    """Convert the column ``at`` of a frame that is divided at ``places``; return its values."""
+    df = cut(frame, [place for place in places if place <= len(frame)])
+    lazy = to_datetime(df, "at", **how)
+    result = lazy.compute()
+    assert result.columns.to_list() == ["at", "n"]
+    assert result["at"].dtype == lazy["at"].dtype
+    return result["at"].to_list()
 
 
 def stamps(*texts, tz=None):
@@ -68,9 +70,9 @@ def test_a_column_named_self_is_converted(kind):
     values = pd.Series(pd.to_datetime(["2026-01-31", "2026-02-01"]), dtype="datetime64[us]")
     given = values if kind == "datetime64[us]" else values.astype("str")
     frame = pd.DataFrame({"self": given.astype(kind), "pairs": [1, 2]})
-    made = to_datetime(dd.from_pandas(frame, npartitions=2), "self").compute(scheduler="sync")
-    assert list(made.columns) == ["self", "pairs"]
-    assert made["self"].to_list() == values.to_list()
+    result = to_datetime(dd.from_pandas(frame, npartitions=2), "self").compute(scheduler="sync")
+    assert list(result.columns) == ["self", "pairs"]
+    assert result["self"].to_list() == values.to_list()
 
 
 def test_a_format_applies_to_all_values():
@@ -240,8 +242,8 @@ def test_bytes_are_not_times(dtype):
     if dtype is object:
         frame.loc[2, "at"] = "2026-02-01"
     df = cut(frame, [])
-    made = to_datetime(df, "at", errors="coerce").compute()["at"]
-    assert made.notna().to_list() == [False, False, dtype is object]
+    result = to_datetime(df, "at", errors="coerce").compute()["at"]
+    assert result.notna().to_list() == [False, False, dtype is object]
     with pytest.raises(DataError, match=r"column 'at': 2 of 3 values .* are not times, such as b'"):
         to_datetime(df, "at").compute()
 
@@ -251,16 +253,16 @@ def test_numbers_out_of_the_range_of_times_are_named(dtype):
     df = cut(pd.DataFrame({"at": pd.array([2**53 + 1, 5, None], dtype)}), [])
     with pytest.raises(DataError, match=r"column 'at': 1 of 3 .* such as 9007199254740993;"):
         to_datetime(df, "at", unit="s").compute()
-    made = to_datetime(df, "at", unit="s", errors="coerce").compute()["at"]
-    assert made.to_list()[1:] == [pd.Timestamp(5, unit="s"), pd.NaT]
+    result = to_datetime(df, "at", unit="s", errors="coerce").compute()["at"]
+    assert result.to_list()[1:] == [pd.Timestamp(5, unit="s"), pd.NaT]
 
 
 def test_categories_of_numbers_with_missing_ones_are_named():
     frame = pd.DataFrame({"at": pd.Categorical([1, None, 2])})
     with pytest.raises(DataError, match=r"column 'at': 2 of 3 values .* not times, such as 1, 2"):
         to_datetime(cut(frame, []), "at").compute()
-    made = to_datetime(cut(frame, []), "at", errors="coerce").compute()
-    assert made["at"].isna().all()
+    result = to_datetime(cut(frame, []), "at", errors="coerce").compute()
+    assert result["at"].isna().all()
 
 
 def test_times_of_other_zones_are_converted_to_the_declared_one():
@@ -271,14 +273,14 @@ def test_times_of_other_zones_are_converted_to_the_declared_one():
     def parts(*frames):
         return dd.from_map(lambda part: part, list(frames), meta=frames[0].iloc[:0])
 
-    made = to_datetime(parts(berlin, utc), "at").compute()["at"]
-    assert made.dtype == berlin["at"].dtype
-    assert made.to_list() == [*berlin["at"], *utc["at"]]
+    result = to_datetime(parts(berlin, utc), "at").compute()["at"]
+    assert result.dtype == berlin["at"].dtype
+    assert result.to_list() == [*berlin["at"], *utc["at"]]
     for one, other in ((berlin, naive), (naive, berlin)):
         with pytest.raises(DataError, match=r"column 'at': holds times .*2024-01-01.*partition 1"):
             to_datetime(parts(one, other), "at").compute()
-        made = to_datetime(parts(one, other), "at", utc=True).compute()["at"]
-        assert str(made.dt.tz) == "UTC"
+        result = to_datetime(parts(one, other), "at", utc=True).compute()["at"]
+        assert str(result.dt.tz) == "UTC"
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
@@ -300,18 +302,18 @@ def test_times_of_other_units_than_declared_keep_their_digits(zone, utc, unit):
     want = [*frames[0]["at"], frames[1]["at"][1]]
     if utc and zone is None:
         want = [at.tz_localize("UTC") for at in want]
-    made = to_datetime(in_parts(*frames, like=frames[0]), "at", utc=utc).compute()["at"]
-    assert made.isna().to_list() == [False, False, True, False, True]
-    assert made.dropna().to_list() == want
-    assert made.dtype == (
+    result = to_datetime(in_parts(*frames, like=frames[0]), "at", utc=utc).compute()["at"]
+    assert result.isna().to_list() == [False, False, True, False, True]
+    assert result.dropna().to_list() == want
+    assert result.dtype == (
         f"datetime64[us, {'UTC' if utc else zone}]" if zone or utc else "datetime64[us]"
     )
     # Times declared in a finer unit keep their own unit, which has a larger range.
     years = [(at.tz_convert("UTC") if utc else at).year for at in want[:2]]
     for part in (frames[0], frames[0].iloc[:0], frames[0].shift(2)):
-        made = to_datetime(in_parts(part, frames[0], like=frames[1]), "at", utc=utc)["at"]
-        assert made.compute().dropna().to_list()[-2:] == want[:2]
-        assert made.dropna().dt.year.compute().to_list()[-2:] == years
+        result = to_datetime(in_parts(part, frames[0], like=frames[1]), "at", utc=utc)["at"]
+        assert result.compute().dropna().to_list()[-2:] == want[:2]
+        assert result.dropna().dt.year.compute().to_list()[-2:] == years
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
@@ -321,9 +323,9 @@ def test_far_times_declared_as_nanoseconds_keep_their_type(zone, utc):
     frame = pd.DataFrame({"at": times.dt.tz_localize(zone)})
     frames = [frame.iloc[:1], frame.iloc[1:]]
     meta = frame.iloc[:0].assign(at=frame["at"].iloc[:0].dt.as_unit("ns"))
-    made = to_datetime(dd.from_map(lambda part: part, frames, meta=meta), "at", utc=utc)["at"]
-    assert str(made.compute().dtype).startswith("datetime64[us")
-    assert made.dt.year.compute().to_list() == [9999, 2024 - (utc and zone is not None)]
+    result = to_datetime(dd.from_map(lambda part: part, frames, meta=meta), "at", utc=utc)["at"]
+    assert str(result.compute().dtype).startswith("datetime64[us")
+    assert result.dt.year.compute().to_list() == [9999, 2024 - (utc and zone is not None)]
 
 
 @pytest.mark.parametrize(
@@ -339,16 +341,16 @@ def test_month_and_day_are_in_one_order_in_all_values(texts, dayfirst):
     """pandas would swap day and month of the second value and misread the first."""
     df = cut(pd.DataFrame({"at": texts}), [1])
     order = "day" if dayfirst else "month"
-    said = f"1 of 1 values .* not times with the {order} first, such as '{texts[1]}'; "
-    with pytest.raises(DataError, match=f"{said}write dayfirst={not dayfirst}"):
+    message = f"1 of 1 values .* not times with the {order} first, such as '{texts[1]}'; "
+    with pytest.raises(DataError, match=f"{message}write dayfirst={not dayfirst}"):
         to_datetime(df, "at", dayfirst=dayfirst).compute()
-    made = to_datetime(df, "at", dayfirst=dayfirst, errors="coerce").compute()["at"]
-    assert made.isna().to_list() == [False, True]
+    result = to_datetime(df, "at", dayfirst=dayfirst, errors="coerce").compute()["at"]
+    assert result.isna().to_list() == [False, True]
     right = to_datetime(df, "at", dayfirst=not dayfirst).compute()["at"].dt
     assert (right.month.to_list(), right.day.to_list()[1]) == ([1, 1], 13)
 
 
 def test_a_year_is_followed_by_the_month():
     df = cut(pd.DataFrame({"at": ["2025-05-01", "2025-13-01"]}), [1])
-    made = to_datetime(df, "at", dayfirst=True, errors="coerce").compute()["at"]
-    assert made.to_list() == [pd.Timestamp("2025-05-01"), pd.NaT]
+    result = to_datetime(df, "at", dayfirst=True, errors="coerce").compute()["at"]
+    assert result.to_list() == [pd.Timestamp("2025-05-01"), pd.NaT]

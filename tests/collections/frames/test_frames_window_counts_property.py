@@ -41,11 +41,11 @@ def check(data, files, keys, targets, **more):
     first = held.time.min()
     zoned = first is not pd.NaT and first.tz is not None
     assume(not zoned or first.year > 1910)  # see test_frames_window_agg
-    made = window_counts(df, "time", every, targets, keys or None, **sides)
-    result = made.compute()
+    lazy = window_counts(df, "time", every, targets, keys or None, **sides)
+    result = lazy.compute()
     pandas_results.same_frame(result, want)
-    if isinstance(made, dd.DataFrame):
-        pandas_results.same_frame(made._meta, result.iloc[:0], check_index_type=False)
+    if isinstance(lazy, dd.DataFrame):
+        pandas_results.same_frame(lazy._meta, result.iloc[:0], check_index_type=False)
 
 
 @settings(QUICK, max_examples=scaled(10, 40))
