@@ -59,9 +59,9 @@ def partitioned(records, count):
     return db.Bag(graph, "p", count), [r for i in range(count) for r in records[i::count]]
 
 
-def exact(found):
+def exact(values):
     """Return values with their types, so that 1, 1.0 and True differ."""
-    return json.dumps(found)
+    return json.dumps(values)
 
 
 def counts_of(records, key):

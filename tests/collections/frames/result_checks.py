@@ -104,7 +104,7 @@ def same_types(result, other, agree, documented=()):
             assert dtype == other_dtype, ("index", dtype, other_dtype)
 
 
-def near(one, other, scale=0.0, rtol=1e-9):
+def is_near(one, other, scale=0.0, rtol=1e-9):
     """Return whether two values are equal, floats up to their last digits."""
     numbers = (int, float, Decimal)
     # The sum of objects has the type of the first; the sum of one boolean is that boolean.
@@ -114,10 +114,10 @@ def near(one, other, scale=0.0, rtol=1e-9):
     if isinstance(one, numbers) and isinstance(other, numbers):
         if isinstance(one, int) and isinstance(other, int):
             return one == other
-        cut = 0.0  # pandas truncates the mean of decimals to their scale
+        truncation = 0.0  # pandas truncates the mean of decimals to their scale
         if isinstance(one, float) and isinstance(other, Decimal) and other.is_finite():
-            cut = 10.0 ** int(other.as_tuple().exponent)
-        return math.isclose(one, other, rel_tol=rtol, abs_tol=max(rtol * scale, cut))
+            truncation = 10.0 ** int(other.as_tuple().exponent)
+        return math.isclose(one, other, rel_tol=rtol, abs_tol=max(rtol * scale, truncation))
     # For pandas the sum of a group of only missing durations in an object column is a number.
     return one == other or (one == ("span", 0) and type(other) is int and other == 0)
 
@@ -129,8 +129,8 @@ def kind_of(value):
     return (kinds[type(value)], value) if type(value) in kinds else value
 
 
-def kinds_kept(case):
-    """Return how to compare rows: with their kinds, unless kinds change as documented."""
+def choose_row_form(case):
+    """Return the function by which values are compared: with kinds, unless these may change."""
     mixed = any(
         dtype == np.dtype(object) and has_integers_and_floats(case.whole[name])
         for name, dtype in case.whole.dtypes.items()
@@ -189,7 +189,12 @@ def same_groups(result, want, inexact, scale=0.0, rtol=1e-9, ordered=True):
             exact = name not in inexact
             # pandas converts objects to floats, which loses digits.
             exact = exact and not (isinstance(one, int) and isinstance(other, float))
-            assert one == other if exact else near(one, other, scale, rtol), (key, name, one, other)
+            assert one == other if exact else is_near(one, other, scale, rtol), (
+                key,
+                name,
+                one,
+                other,
+            )
 
 
 def largest(frame):

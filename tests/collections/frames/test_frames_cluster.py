@@ -160,7 +160,7 @@ def test_tables_are_moved_between_processes_and_spilled(client):
 
     assert client.run(to_disk_and_back, workers=[one]) == {one: True}
     # Last: Dask may keep either copy of a table that two workers have.
-    moved = client.submit(lambda found: found, table, workers=other, pure=False).result()
+    moved = client.submit(lambda received: received, table, workers=other, pure=False).result()
     assert moved.equals(one_table(5))
 
 

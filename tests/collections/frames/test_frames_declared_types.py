@@ -660,8 +660,8 @@ def test_booleans_declared_as_numbers_stay_booleans(kind, declared):
         top_n_per_group(df, "k", "n", 1, split_out=3),
         group_agg(df, "k", {"c": "first"}, split_out=3),
     ):
-        found = result.compute()["c"].dropna().to_list()
-        assert [str(value) for value in found] == ["True"] * (2 - values.count(None))
+        values_of_result = result.compute()["c"].dropna().to_list()
+        assert [str(value) for value in values_of_result] == ["True"] * (2 - values.count(None))
 
 
 @pytest.mark.parametrize("value", [True, "x", pd.Timestamp("2024-01-01", tz="UTC")])
@@ -672,8 +672,8 @@ def test_partitions_without_values_do_not_change_the_type(value, turn):
         for c in (pd.Series([float("nan")] * 2), pd.Series([value] * 2))
     )
     df = parts(*[missing, there][::turn], meta=there.iloc[:0])
-    found = sort_values(df, "k", ascending=False).compute()["c"].dropna()
-    assert found.to_list() == [value] * 2
+    values = sort_values(df, "k", ascending=False).compute()["c"].dropna()
+    assert values.to_list() == [value] * 2
     assert group_agg(df, "k", {"c": "first"}).compute()["c"].to_list() == [value] * 2
 
 

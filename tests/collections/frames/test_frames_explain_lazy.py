@@ -115,13 +115,13 @@ INDEXES = {
 @pytest.mark.parametrize("name", INDEXES)
 def test_unknown_divisions_compare_with_those_of_any_type(name, how):
     frame = pd.DataFrame({"key": INDEXES[name], "x": 1.0})
-    unseen = dd.from_pandas(frame, npartitions=4).set_index("key").expr
-    seen = dd.from_pandas(frame.set_index("key").add_suffix("_r"), npartitions=3).expr
-    for left, right in ((unseen, seen), (seen, unseen)):
+    uncomputed = dd.from_pandas(frame, npartitions=4).set_index("key").expr
+    computed = dd.from_pandas(frame.set_index("key").add_suffix("_r"), npartitions=3).expr
+    for left, right in ((uncomputed, computed), (computed, uncomputed)):
         join = Merge(left, right, how=how, left_index=True, right_index=True)
         find_only("set_index", dd.DataFrame(join))
-    find_only("set_index", dd.DataFrame(Repartition(unseen, new_partitions=7)))
-    find_only("set_index", dd.DataFrame(Repartition(unseen, new_partitions=2)))
+    find_only("set_index", dd.DataFrame(Repartition(uncomputed, new_partitions=7)))
+    find_only("set_index", dd.DataFrame(Repartition(uncomputed, new_partitions=2)))
 
 
 def test_divisions_computed_by_dask_are_used():
@@ -202,7 +202,7 @@ def array_frame():
     return data.to_dask_dataframe()
 
 
-UNSEEN = {
+OTHER_SOURCES = {
     "from_map": lambda: dd.from_map(lambda n: pd.DataFrame({"x": [n]}), [1, 2]),
     "from_map with columns": lambda: dd.from_map(
         lambda n, columns=None: pd.DataFrame({"x": [n], "y": [n]})[columns or ["x", "y"]], [1, 2]
@@ -237,6 +237,6 @@ UNSEEN = {
 }
 
 
-@pytest.mark.parametrize("name", UNSEEN)
+@pytest.mark.parametrize("name", OTHER_SOURCES)
 def test_other_sources_are_supported(name):
-    expect_no_finding(UNSEEN[name]())
+    expect_no_finding(OTHER_SOURCES[name]())

@@ -41,9 +41,9 @@ def test_the_most_expensive_step_comes_first():
     both = dd.concat([small.sort_values("spent"), large.sort_values("spent")])
     unknown = large.map_partitions(lambda part: part).sort_values("user")
     loc = large.clear_divisions().loc[3:5]
-    found = explain_lazily(dd.concat([both, loc, unknown])).findings
-    assert [finding.kind for finding in found] == ["sort_values"] * 3 + ["loc_unknown"]
-    moved = [finding.moved for finding in found[:3]]
+    findings = explain_lazily(dd.concat([both, loc, unknown])).findings
+    assert [finding.kind for finding in findings] == ["sort_values"] * 3 + ["loc_unknown"]
+    moved = [finding.moved for finding in findings[:3]]
     assert moved[0] is None
     assert moved[1] > 40 * moved[2] > 0
 

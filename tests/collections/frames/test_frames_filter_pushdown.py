@@ -112,7 +112,7 @@ def table(files):
     return files.parquet(frame, [10, 20], 5)
 
 
-TAKEN = {
+TRANSLATED = {
     "comparison": lambda df: df[df.n >= 10],
     "text": lambda df: df[df.word == "a"],
     "time": lambda df: df[df.time < pd.Timestamp("2024-01-02")],
@@ -128,7 +128,7 @@ TAKEN = {
     "one after another": lambda df: (lambda kept: kept[kept.n < 30])(df[df.n > 3]),
     "nothing": lambda df: df,
 }
-LEFT = {
+NOT_TRANSLATED = {
     "not equal": lambda df: df[df.n != 10],
     "computed": lambda df: df[df.n + 1 > 10],
     "two columns": lambda df: df[df.n > df.x],
@@ -158,16 +158,16 @@ def check(df):
     )
 
 
-@pytest.mark.parametrize("name", sorted(TAKEN))
+@pytest.mark.parametrize("name", sorted(TRANSLATED))
 def test_polars_applies_translated_filters(files, name):
-    df = TAKEN[name](table(files))
+    df = TRANSLATED[name](table(files))
     assert select_source(df, ["n"]).scanned
     check(df)
 
 
-@pytest.mark.parametrize("name", sorted(LEFT))
+@pytest.mark.parametrize("name", sorted(NOT_TRANSLATED))
 def test_dask_applies_other_filters(files, name):
-    df = LEFT[name](table(files))
+    df = NOT_TRANSLATED[name](table(files))
     check(df)
     taken = select_source(df, ["n"])
     assert not taken.scanned

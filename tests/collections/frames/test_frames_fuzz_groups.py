@@ -104,7 +104,7 @@ def test_groups():
         tally.check(drawn)
 
     check()
-    tally.enough()
+    tally.assert_enough_calls()
 
 
 def test_all_files_together_compare_enough():

@@ -132,4 +132,4 @@ def test_joined():
         tally.check(drawn)
 
     check()
-    tally.enough()
+    tally.assert_enough_calls()

@@ -8,7 +8,7 @@ from fuzz_calls import COMPARED, NO_REFERENCE, REFUSED, Helper, Tally, calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from result_checks import (
-    kinds_kept,
+    choose_row_form,
     rows_of,
     run_dask,
     run_helper,
@@ -53,7 +53,7 @@ def check_sort(case, how, plain):
             rows = rows.sort_values(name, kind="stable", **in_order)
         return rows
 
-    same_rows(result, whole, kinds_kept(case))
+    same_rows(result, whole, choose_row_form(case))
     if case.has_right_meta:
         same_types(result, case.meta, lambda: None)
     want = run_pandas(one_by_one)
@@ -89,7 +89,7 @@ def check_top(case, how, plain):
     want = run_pandas(chosen)
     if want is None:
         return NO_REFERENCE
-    same_rows(result, want, kinds_kept(case))
+    same_rows(result, want, choose_row_form(case))
     if case.has_right_meta:
         same_types(result, case.meta, lambda: None)
     if case.has_right_meta and how["split_out"] == 1:
@@ -122,7 +122,7 @@ def check_distinct(case, how, plain):
     want = run_pandas(lambda: rows.drop_duplicates(subset, keep=keep))
     if want is None:
         return NO_REFERENCE
-    same_rows(result, want, kinds_kept(case))
+    same_rows(result, want, choose_row_form(case))
     if plain:
         own = run_dask(case, lambda df: df.drop_duplicates(subset, keep=keep))
         same_types(result, own, lambda: same_rows(own, want))
@@ -146,4 +146,4 @@ def test_rows():
         tally.check(drawn)
 
     check()
-    tally.enough()
+    tally.assert_enough_calls()

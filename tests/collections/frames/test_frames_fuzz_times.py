@@ -94,11 +94,11 @@ def is_number(case):
 
 def other_order(text, dayfirst):
     """Return whether a date of three numbers has a day in the position of the month."""
-    found = re.search(r"(?<!\d)(\d+)([./ -])(\d+)\2(\d+)(?!\d)", text)
-    if not found:
+    match = re.search(r"(?<!\d)(\d+)([./ -])(\d+)\2(\d+)(?!\d)", text)
+    if not match:
         return False
-    first, second = int(found[1]), int(found[3])
-    return second > 12 if len(found[1]) == 4 or dayfirst else first > 12
+    first, second = int(match[1]), int(match[3])
+    return second > 12 if len(match[1]) == 4 or dayfirst else first > 12
 
 
 def times_arguments(draw, case):
@@ -181,4 +181,4 @@ def test_times():
         tally.check(drawn)
 
     check()
-    tally.enough()
+    tally.assert_enough_calls()

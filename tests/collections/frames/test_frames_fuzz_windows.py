@@ -170,8 +170,8 @@ def value_named(target, name):
 
 def named_alike(target, counts):
     """Return the counts of values that occur."""
-    found = counts.loc[:, (counts != 0).any().to_numpy()]
-    return found.rename(columns=partial(value_named, target))
+    occurring = counts.loc[:, (counts != 0).any().to_numpy()]
+    return occurring.rename(columns=partial(value_named, target))
 
 
 def check_counts(case, how, plain):
@@ -225,4 +225,4 @@ def test_windows():
         tally.check(drawn)
 
     check()
-    tally.enough()
+    tally.assert_enough_calls()

@@ -333,11 +333,11 @@ def test_categories_of_several_types_are_joined_with_equal_values(other, swapped
     right["y"] = 1
 
     result = join(spread(left, parts), spread(right, parts), "k").compute(scheduler="sync")
-    found, want = (
+    keys, expected = (
         sorted("none" if pd.isna(key) else str(key) for key in frame.k)
         for frame in (result, left.merge(right, on="k"))
     )
-    assert found == want
+    assert keys == expected
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -382,7 +382,7 @@ def test_categories_are_joined_as_values_also_without_rows(how, missing):
     ours = dd.from_map(lambda n: left if n > 2 else left.iloc[:0], range(4), meta=left.iloc[:0])
     theirs = dd.from_map(lambda n: right if n else right.iloc[:0], [0, 1], meta=right.iloc[:0])
     result = join(ours, theirs, on="v", how=how)
-    found = result.compute(scheduler="sync")
-    assert sorted(found["v"]) == (sorted(left["v"].astype(str)) if how == "left" else [])
+    computed = result.compute(scheduler="sync")
+    assert sorted(computed["v"]) == (sorted(left["v"].astype(str)) if how == "left" else [])
     parts = [part.compute(scheduler="sync")["v"].dtype for part in result.partitions]
     assert not any(isinstance(dtype, pd.CategoricalDtype) for dtype in parts)

@@ -1,4 +1,4 @@
-"""Regression tests from a review of sorts, exchanges and filters."""
+"""Regression tests of sorts, exchanges and filters."""
 
 from __future__ import annotations
 

@@ -57,9 +57,9 @@ def test_partitions_are_in_order_and_of_similar_size(partitions, ascending):
     parts = dask.compute(
         *sort_values(df, "n", ascending=ascending, split_out=10).to_delayed(), scheduler="sync"
     )
-    found = np.concatenate([part.n.to_numpy() for part in parts])
-    assert (found == (np.arange(30_000) if ascending else np.arange(30_000)[::-1])).all()
-    assert (np.concatenate([part.m.to_numpy() for part in parts]) == -found).all()
+    sorted_numbers = np.concatenate([part.n.to_numpy() for part in parts])
+    assert (sorted_numbers == (np.arange(30_000) if ascending else np.arange(30_000)[::-1])).all()
+    assert (np.concatenate([part.m.to_numpy() for part in parts]) == -sorted_numbers).all()
     assert max(map(len, parts)) < 2 * 3000
     assert min(map(len, parts)) > 3000 / 2
 
