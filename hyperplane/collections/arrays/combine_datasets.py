@@ -291,9 +291,10 @@ def _restore_attrs(
     result = result.copy(deep=False)
     for name, variable in result.variables.items():
         holders = [dataset for dataset in datasets if name in dataset.variables]
-        if resolved is None or sum(name in dataset.variables for dataset in resolved) < len(
-            holders
-        ):
+        is_dropped = resolved is None or len(holders) > sum(
+            name in dataset.variables for dataset in resolved
+        )
+        if is_dropped:
             attrs = [dataset.variables[name].attrs for dataset in holders]
             variable.attrs = combine_attrs_of(attrs, options.combine_attrs)
     if resolved is None:
