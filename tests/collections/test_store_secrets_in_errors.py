@@ -69,16 +69,16 @@ def options():
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.jsonl"])
-def test_dataframes(options, name):
+def test_errors_of_dataframes_contain_no_secret(options, name):
     df = read(f"leaking://data/{name}", storage_options=options)
     LeakingFileSystem.fails = True
-    for made in (df, sort_values(df, "x")):
+    for result in (df, sort_values(df, "x")):
         with pytest.raises(HyperplaneError, match="refused with token") as caught:
-            made.compute()
+            result.compute()
         assert SECRET not in str(caught.value)
 
 
-def test_bags(options):
+def test_errors_of_bags_contain_no_secret(options):
     records = read_records("leaking://data/a.jsonl", storage_options=options)
     LeakingFileSystem.fails = True
     with pytest.raises(HyperplaneError, match="refused with token") as caught:
@@ -86,7 +86,7 @@ def test_bags(options):
     assert SECRET not in str(caught.value)
 
 
-def test_saving_and_loading(options):
+def test_errors_of_save_and_load_contain_no_secret(options):
     url = "leaking://data/out"
     df = dd.from_pandas(pd.DataFrame({"n": [1]}), npartitions=1)
     hyperplane.save(df, url, storage_options=options)

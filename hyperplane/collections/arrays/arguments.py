@@ -37,7 +37,7 @@ _ALLOWED = {
 }
 #: Names that ``data_vars`` and ``coords`` accept in place of a list of variables.
 _VARIABLE_CHOICES = ("minimal", "different", "all")
-#: Parameters of xarray.open_dataset that this package sets itself.
+#: Parameters of xarray.open_dataset that are no options of ``open_zarr_many``.
 _RESERVED_OPTIONS = {"filename_or_obj", "engine", "chunks", "cache", "backend_kwargs", "kwargs"}
 _ALLOWED_URLS = "a path, URL or glob of Zarr stores, or a list of them"
 _CHUNKS_ADVICE = "hyperplane.array.rechunk(data, chunks) changes the chunks of the result"
@@ -66,9 +66,9 @@ def find_argument_faults(
         yield Fault("concat_dim", repr(concat_dim)[:80], f"nothing for {combine!r}", advice)
     if is_one_of(combine, ("concat", "nested")):
         for dim in concat_dim if isinstance(concat_dim, list) else [concat_dim]:
-            # xarray merges the levels for which the list has None.
-            merged_level = dim is None and isinstance(concat_dim, list)
-            if not merged_level and not isinstance(getattr(dim, "name", dim), str):
+            # xarray merges the data sets of a level for which the list has None.
+            is_merged_level = dim is None and isinstance(concat_dim, list)
+            if not is_merged_level and not isinstance(getattr(dim, "name", dim), str):
                 allowed = "the name of a dimension, or an index or array that has a name"
                 yield Fault("concat_dim", repr(dim)[:80], allowed)
     if is_one_of(combine, ("concat",)) and isinstance(concat_dim, list):
@@ -123,22 +123,22 @@ def list_store_urls(
 
 def expand_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[str]:
     """Return one URL for each store, with globs expanded in natural order of the names."""
-    given_urls = [urls] if isinstance(urls, str | os.PathLike) else urls
-    if isinstance(given_urls, Mapping | bytes) or not is_iterable(given_urls):
+    patterns = [urls] if isinstance(urls, str | os.PathLike) else urls
+    if isinstance(patterns, Mapping | bytes) or not is_iterable(patterns):
         raise RequestError([Fault("urls", describe_url(urls), _ALLOWED_URLS)])
-    found: list[str] = []
+    store_urls: list[str] = []
     faults: list[Fault] = []
-    for number, given_url in enumerate(given_urls):
+    for number, pattern in enumerate(patterns):
         where = "urls" if isinstance(urls, str | os.PathLike) else f"urls[{number}]"
         try:
-            found += _expand_url(given_url, where, storage_options)
+            store_urls += _expand_url(pattern, where, storage_options)
         except RequestError as error:
             faults += error.faults
-    if not found and not faults:
+    if not store_urls and not faults:
         faults = [Fault("urls", describe_url(urls), _ALLOWED_URLS + "; the list is empty")]
     if faults:
         raise RequestError(faults)
-    return found
+    return store_urls
 
 
 def flatten_nested_urls(urls: Any) -> Any:
@@ -152,21 +152,21 @@ def flatten_nested_urls(urls: Any) -> Any:
     if isinstance(urls, str | os.PathLike) or not isinstance(urls, Sequence) or not urls:
         allowed = "a list of paths or URLs, or nested lists of equal depth"
         raise RequestError([Fault("urls", describe_url(urls), allowed)])
-    if all(isinstance(given_url, str | os.PathLike) for given_url in urls):
-        row = [os.fspath(given_url) for given_url in urls]
+    if all(isinstance(url, str | os.PathLike) for url in urls):
+        row = [os.fspath(url) for url in urls]
         return row, 1, row
-    inner = [flatten_nested_urls(given_url) for given_url in urls]
-    depths = {depth for _, depth, _ in inner}
+    branches = [flatten_nested_urls(branch) for branch in urls]
+    depths = {depth for _, depth, _ in branches}
     if len(depths) > 1:
         raise RequestError([Fault("urls", describe_url(urls), "nested lists of equal depth")])
-    tree = [given_url for given_url, _, _ in inner]
-    return tree, depths.pop() + 1, [url for _, _, row in inner for url in row]
+    tree = [subtree for subtree, _, _ in branches]
+    return tree, depths.pop() + 1, [url for _, _, row in branches for url in row]
 
 
-def _expand_url(given_url: Any, where: str, storage_options: Mapping[str, Any] | None) -> list[str]:
-    if not isinstance(given_url, str | os.PathLike) or not os.fspath(given_url):
-        raise RequestError([Fault(where, describe_url(given_url), _ALLOWED_URLS)])
-    url = os.fspath(given_url)
+def _expand_url(pattern: Any, where: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+    if not isinstance(pattern, str | os.PathLike) or not os.fspath(pattern):
+        raise RequestError([Fault(where, describe_url(pattern), _ALLOWED_URLS)])
+    url = os.fspath(pattern)
     if not listing.is_glob(url):
         return [url]
     if "::" in url:
@@ -196,7 +196,7 @@ def make_stores(
         make_store,
     )
 
-    found, faults = [], []
+    stores, faults = [], []
     for number, url in enumerate(names):
         where = f"urls[{number}]"
         try:
@@ -220,9 +220,9 @@ def make_stores(
                     advice,
                 )
             )
-        found.append(CachingStore(store))
+        stores.append(CachingStore(store))
     check(faults)
-    return found
+    return stores
 
 
 def suggest_similar_store(url: str, storage_options: Mapping[str, Any] | None) -> str:

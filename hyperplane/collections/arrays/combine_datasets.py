@@ -1,8 +1,9 @@
 """Combine opened stores as xarray does, without loading data in the client.
 
 :func:`xarray.merge` reindexes each store to the full index and compares it with the first one.
-Where the stores are disjoint blocks of the same variables, that is, no two share a label of one
-dimension, :func:`merge` concatenates them: the result is the same, without any comparison.
+If the stores are disjoint blocks of the same variables, that is, if no two of them share a label of
+a dimension, :func:`merge` concatenates them along it: the result is the same, and only the
+variables without that dimension are compared.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ class CombineOptions:
 
 def merge(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
     """Return the same data set as :func:`xarray.merge` of the stores."""
-    datasets = [one.dask_dataset for one in opened]
+    datasets = [store.dask_dataset for store in opened]
     sources = ArraySources(opened)
-    may_concatenate = (
+    can_concatenate = (
         options.join == "outer" and options.compat == "no_conflicts" and len(opened) > 1
     )
-    dim = _find_block_dimension([one.dataset for one in opened]) if may_concatenate else None
+    dim = _find_block_dimension([store.dataset for store in opened]) if can_concatenate else None
     if dim is not None:
         concatenated = _concatenate_blocks(opened, dim, options, sources)
         if concatenated is not None:
@@ -71,16 +72,18 @@ def merge(opened: Sequence[OpenedStore], options: CombineOptions) -> xr.Dataset:
 
 def concat(opened: Sequence[OpenedStore], dim: Any, options: CombineOptions) -> xr.Dataset:
     """Return the same data set as :func:`xarray.concat` of the stores."""
-    datasets = [one.dask_dataset for one in opened]
+    datasets = [store.dask_dataset for store in opened]
     sources = ArraySources(opened)
     name = dim if isinstance(dim, str) else dim.name
-    has_dimension = [name in one.dims for one in datasets]
+    has_dimension = [name in dataset.dims for dataset in datasets]
     data_vars = options.data_vars
     if data_vars is None:
         data_vars = "minimal" if any(has_dimension) else "all"
     with _name_stores_in_errors(opened, options):
         aligned = xr.align(*datasets, join=options.join, exclude=[name], copy=False)
-    along = {key for one in datasets for key, var in one.variables.items() if name in var.dims}
+    along = {
+        key for dataset in datasets for key, var in dataset.variables.items() if name in var.dims
+    }
     static = [
         key
         for key in _find_shared_variables(datasets)
@@ -109,13 +112,13 @@ def combine_nested(
     opened: Sequence[OpenedStore], tree: Any, dims: Sequence[Any], options: CombineOptions
 ) -> xr.Dataset:
     """Return the same data set as :func:`xarray.combine_nested` of nested lists of stores."""
-    datasets = [one.dask_dataset for one in opened]
+    datasets = [store.dask_dataset for store in opened]
     remaining = iter(datasets)
-    known = {dim for one in datasets for dim in one.dims}
+    known = {dim for dataset in datasets for dim in dataset.dims}
     data_vars = options.data_vars
     if data_vars is None:
-        new = any(dim is not None and dim not in known for dim in dims)
-        data_vars = "all" if new else "minimal"
+        has_new_dimension = any(dim is not None and dim not in known for dim in dims)
+        data_vars = "all" if has_new_dimension else "minimal"
 
     def build(node: Any) -> Any:
         return [build(part) for part in node] if isinstance(node, list) else next(remaining)
@@ -137,7 +140,7 @@ def combine_by_coords(opened: Sequence[OpenedStore], options: CombineOptions) ->
     """Return the same data set as :func:`xarray.combine_by_coords` of the stores."""
     with _name_stores_in_errors(opened, options):
         combined = xr.combine_by_coords(
-            [one.dask_dataset for one in opened],
+            [store.dask_dataset for store in opened],
             compat=options.compat,
             data_vars="minimal" if options.data_vars is None else options.data_vars,
             coords=options.coords,
@@ -155,54 +158,54 @@ def _name_stores_in_errors(
     try:
         yield
     except COMBINE_ERRORS as error:
-        datasets = [one.dask_dataset for one in opened]
+        datasets = [store.dask_dataset for store in opened]
         raise explain_combine_error(error, datasets, _list_store_names(opened), options) from error
 
 
 def _list_store_names(opened: Sequence[OpenedStore]) -> list[str]:
-    return [one.name for one in opened]
+    return [store.name for store in opened]
 
 
 def _find_shared_variables(datasets: Sequence[xr.Dataset]) -> list[Hashable]:
-    """Return shared variables, other than indexes, that are coordinates everywhere or nowhere."""
-    indexes = {name for one in datasets for name in one.indexes}
+    """Return shared variables, without indexes, that are coordinates in all stores or in none."""
+    indexes = {name for dataset in datasets for name in dataset.indexes}
     shared = []
-    for name in dict.fromkeys(name for one in datasets for name in one.variables):
-        holders = [one for one in datasets if name in one.variables]
-        roles = {name in one.coords for one in holders}
+    for name in dict.fromkeys(name for dataset in datasets for name in dataset.variables):
+        holders = [dataset for dataset in datasets if name in dataset.variables]
+        roles = {name in dataset.coords for dataset in holders}
         if len(holders) > 1 and len(roles) == 1 and name not in indexes:
             shared.append(name)
     return shared
 
 
 def _find_block_dimension(datasets: Sequence[xr.Dataset]) -> Hashable | None:
-    """Return the one dimension along which at least two data sets are disjoint blocks.
+    """Return the dimension along which the data sets are disjoint blocks of the same variables.
 
-    None if they overlap, if more than one index differs, or if no shared variable has the
-    dimension.
+    None if not exactly one index differs, if two data sets share a label, or if the variables with
+    the dimension are not the same in all data sets.
     """
     first, *others = datasets
-    if any(set(one.indexes) != set(first.indexes) for one in others):
+    if any(set(other.indexes) != set(first.indexes) for other in others):
         return None
     different = [
         name
         for name, index in first.indexes.items()
-        if any(not index.equals(one.indexes[name]) for one in others)
+        if any(not index.equals(other.indexes[name]) for other in others)
     ]
     if len(different) != 1:
         return None
     dim: Hashable = different[0]
-    indexes = [one.indexes[dim] for one in datasets]
-    if any(one.dtype != indexes[0].dtype or one.empty for one in indexes):
+    indexes = [dataset.indexes[dim] for dataset in datasets]
+    if any(index.dtype != indexes[0].dtype or index.empty for index in indexes):
         return None
     if not indexes[0].append(indexes[1:]).is_unique:
         return None
-    if any(one.variables[dim].dtype != first.variables[dim].dtype for one in others):
+    if any(other.variables[dim].dtype != first.variables[dim].dtype for other in others):
         return None
     block_variables = {
         name
-        for one in datasets
-        for name, variable in one.variables.items()
+        for dataset in datasets
+        for name, variable in dataset.variables.items()
         if dim in variable.dims and name != dim
     }
     if not block_variables or not all(_is_extendable(datasets, name) for name in block_variables):
@@ -212,15 +215,15 @@ def _find_block_dimension(datasets: Sequence[xr.Dataset]) -> Hashable | None:
 
 def _is_extendable(datasets: Sequence[xr.Dataset], name: Hashable) -> bool:
     """Whether all data sets have the variable, with equal dimensions and a promotable dtype."""
-    if any(name not in one.variables for one in datasets):
+    if any(name not in dataset.variables for dataset in datasets):
         return False
-    variables = [one.variables[name] for one in datasets]
-    has_one_role = len({name in one.coords for one in datasets}) == 1
+    variables = [dataset.variables[name] for dataset in datasets]
+    has_one_role = len({name in dataset.coords for dataset in datasets}) == 1
     return has_one_role and all(
-        one.dims == variables[0].dims
-        and one.dtype == variables[0].dtype
-        and one.dtype.kind in _EXTENDABLE_KINDS
-        for one in variables
+        variable.dims == variables[0].dims
+        and variable.dtype == variables[0].dtype
+        and variable.dtype.kind in _EXTENDABLE_KINDS
+        for variable in variables
     )
 
 
@@ -236,28 +239,30 @@ def _find_extended_dtypes(dataset: xr.Dataset, dim: Hashable) -> dict[Hashable, 
 
 def _order_along(datasets: Sequence[xr.Dataset], dim: Hashable) -> tuple[list[int], pd.Index]:
     """Return the positions of the data sets in index order, and the union of their indexes."""
-    indexes = [one.indexes[dim] for one in datasets]
+    indexes = [dataset.indexes[dim] for dataset in datasets]
     union = functools.reduce(pd.Index.union, indexes)
-    positions = [int(union.get_indexer(one).min()) for one in indexes]
+    positions = [int(union.get_indexer(index).min()) for index in indexes]
     return sorted(range(len(positions)), key=positions.__getitem__), union
 
 
 def _concatenate_blocks(
     opened: Sequence[OpenedStore], dim: Hashable, options: CombineOptions, sources: ArraySources
 ) -> xr.Dataset | None:
-    """Concatenate disjoint stores along ``dim``; None if other variables need comparing."""
-    datasets = [one.dask_dataset for one in opened]
+    """Concatenate disjoint stores along ``dim``; None if xarray has to compare other variables."""
+    datasets = [store.dask_dataset for store in opened]
     static = [
         name
         for name in _find_shared_variables(datasets)
-        if not any(dim in one.variables[name].dims for one in datasets if name in one.variables)
+        if not any(
+            dim in dataset.variables[name].dims for dataset in datasets if name in dataset.variables
+        )
     ]
     resolved = resolve_conflicts(
         datasets, _list_store_names(opened), static, options.compat, sources.find_stored
     )
     if set(static) & set(_find_shared_variables(resolved)):
         return None
-    order, union = _order_along([one.dataset for one in opened], dim)
+    order, union = _order_along([store.dataset for store in opened], dim)
     ordered = [resolved[number] for number in order]
     joined = xr.concat(
         ordered,
@@ -285,10 +290,15 @@ def _restore_attrs(
     """Return the result with the attributes of variables that were dropped from some data sets."""
     result = result.copy(deep=False)
     for name, variable in result.variables.items():
-        holders = [one for one in datasets if name in one.variables]
-        if resolved is None or sum(name in one.variables for one in resolved) < len(holders):
-            attrs = [one.variables[name].attrs for one in holders]
+        holders = [dataset for dataset in datasets if name in dataset.variables]
+        is_dropped = resolved is None or len(holders) > sum(
+            name in dataset.variables for dataset in resolved
+        )
+        if is_dropped:
+            attrs = [dataset.variables[name].attrs for dataset in holders]
             variable.attrs = combine_attrs_of(attrs, options.combine_attrs)
     if resolved is None:
-        result.attrs = combine_attrs_of([one.attrs for one in datasets], options.combine_attrs)
+        result.attrs = combine_attrs_of(
+            [dataset.attrs for dataset in datasets], options.combine_attrs
+        )
     return result

@@ -20,9 +20,10 @@ def combine_attrs_of(attrs: Sequence[Mapping[Any, Any]], combine_attrs: Any) -> 
     """Return the combined attributes, as xarray combines them."""
     if isinstance(combine_attrs, str) and combine_attrs != "drop":
         with suppress(ValueError):  # array-valued attributes have no single truth value
-            if all(one == attrs[0] for one in attrs[1:]):
+            if all(other == attrs[0] for other in attrs[1:]):
                 return dict(attrs[0])
-    merged = xr.merge([xr.Dataset(attrs=one) for one in attrs], combine_attrs=combine_attrs)
+    datasets = [xr.Dataset(attrs=attrs_of_dataset) for attrs_of_dataset in attrs]
+    merged = xr.merge(datasets, combine_attrs=combine_attrs)
     return dict(merged.attrs)
 
 
@@ -57,9 +58,9 @@ def _find_attr_conflicts(
     if how not in STRICT_ATTRS:
         return []
     owners: dict[str, list[tuple[int, Mapping[Any, Any]]]] = {"the data set": []}
-    for number, one in enumerate(datasets):
-        owners["the data set"].append((number, one.attrs))
-        for name, variable in one.variables.items():
+    for number, dataset in enumerate(datasets):
+        owners["the data set"].append((number, dataset.attrs))
+        for name, variable in dataset.variables.items():
             owners.setdefault(f"variable {name!r}", []).append((number, variable.attrs))
     faults = []
     for owner, attrs_by_store in owners.items():
@@ -74,7 +75,7 @@ def _find_attr_conflicts(
 
 
 def _find_first_conflict(attrs_by_store: Sequence[tuple[int, Mapping[Any, Any]]], how: str) -> Any:
-    """Return the first conflicting attribute, with two stores and their values, or None."""
+    """Return the first conflicting attribute, with two stores and their values; None if none is."""
     for key in dict.fromkeys(key for _, attrs in attrs_by_store for key in attrs):
         attrs_of_stores = [
             (number, {key: attrs[key]} if key in attrs else {})
@@ -100,8 +101,8 @@ def _format_attr(attr: Mapping[Any, Any]) -> str:
 def _find_index_conflicts(datasets: Sequence[xr.Dataset], stores: Sequence[str]) -> list[Fault]:
     faults = []
     seen: dict[Hashable, int] = {}
-    for number, one in enumerate(datasets):
-        for name, index in one.indexes.items():
+    for number, dataset in enumerate(datasets):
+        for name, index in dataset.indexes.items():
             first = seen.setdefault(name, number)
             if not index.equals(datasets[first].indexes[name]):
                 stores_named = f"{stores[first]!r} and {stores[number]!r}"
@@ -116,9 +117,9 @@ def _find_value_conflicts(
     datasets: Sequence[xr.Dataset], stores: Sequence[str], options: Any
 ) -> list[Fault]:
     """Return a fault for the first variable and pair of stores that xarray refuses to merge."""
-    names = dict.fromkeys(name for one in datasets for name in one.variables)
+    names = dict.fromkeys(name for dataset in datasets for name in dataset.variables)
     for name in names:
-        holders = [number for number, one in enumerate(datasets) if name in one.variables]
+        holders = [number for number, dataset in enumerate(datasets) if name in dataset.variables]
         first = holders[0]
         for other in holders[1:]:
             pair = [datasets[number][[name]] for number in (first, other)]
@@ -126,8 +127,8 @@ def _find_value_conflicts(
                 xr.merge(pair, compat=options.compat, join=options.join, combine_attrs="drop")
             except COMBINE_ERRORS:
                 shapes = " and ".join(
-                    f"{dict(one.sizes)} in {stores[number]!r}"
-                    for one, number in zip(pair, (first, other), strict=True)
+                    f"{dict(dataset.sizes)} in {stores[number]!r}"
+                    for dataset, number in zip(pair, (first, other), strict=True)
                 )
                 allowed = f"variables that agree (compat={options.compat!r}, join={options.join!r})"
                 return [Fault(f"variable {name!r}", shapes, allowed)]
@@ -135,11 +136,15 @@ def _find_value_conflicts(
 
 
 def _find_missing_variables(datasets: Sequence[xr.Dataset], stores: Sequence[str]) -> list[Fault]:
-    names = dict.fromkeys(name for one in datasets for name in one.variables)
+    names = dict.fromkeys(name for dataset in datasets for name in dataset.variables)
     faults = []
     for name in names:
-        present = [store for store, one in zip(stores, datasets, strict=True) if name in one]
-        absent = [store for store, one in zip(stores, datasets, strict=True) if name not in one]
+        present = [
+            store for store, dataset in zip(stores, datasets, strict=True) if name in dataset
+        ]
+        absent = [
+            store for store, dataset in zip(stores, datasets, strict=True) if name not in dataset
+        ]
         if absent:
             given = f"in {present[0]!r}, not in {absent[0]!r}"
             faults.append(

@@ -38,67 +38,71 @@ class ConcatenatedArray:
         self.lengths = [1 if stacked else piece.shape[axis] for piece in pieces]
         self.name = pieces[0].name
         self.starts = [0, *accumulate(self.lengths)]
-        after = axis if stacked else axis + 1
-        first = pieces[0].shape
-        self.shape = (*first[:axis], self.starts[-1], *first[after:])
+        next_axis = axis if stacked else axis + 1
+        shape = pieces[0].shape
+        self.shape = (*shape[:axis], self.starts[-1], *shape[next_axis:])
         self.ndim = len(self.shape)
 
     def __getitem__(self, key: tuple[slice | int, ...]) -> Any:
-        wanted = [range(size)[part] for size, part in zip(self.shape, key, strict=True)]
-        enclosing_ranges = [_find_enclosing_range(part) for part in wanted]
-        first, last = enclosing_ranges[self.axis]
-        read = np.empty([stop - start for start, stop in enclosing_ranges], self.dtype)
+        positions = [range(size)[part] for size, part in zip(self.shape, key, strict=True)]
+        enclosing_ranges = [_find_enclosing_range(part) for part in positions]
+        first, end = enclosing_ranges[self.axis]
+        buffer = np.empty([stop - start for start, stop in enclosing_ranges], self.dtype)
 
         def fill(number: int) -> None:
             offset = self.starts[number]
-            start, stop = max(offset, first), min(self.starts[number + 1], last)
-            inside = [slice(*enclosing) for enclosing in enclosing_ranges]
-            outside = [slice(None)] * self.ndim
-            inside[self.axis] = slice(start - offset, stop - offset)
-            outside[self.axis] = slice(start - first, stop - first)
+            start, stop = max(offset, first), min(self.starts[number + 1], end)
+            piece_slices = [slice(*enclosing) for enclosing in enclosing_ranges]
+            buffer_slices = [slice(None)] * self.ndim
+            piece_slices[self.axis] = slice(start - offset, stop - offset)
+            buffer_slices[self.axis] = slice(start - first, stop - first)
             if self.stacked:
-                del inside[self.axis]
-            values = self.pieces[number][tuple(inside)]
+                del piece_slices[self.axis]
+            values = self.pieces[number][tuple(piece_slices)]
             if self.stacked:
                 values = np.expand_dims(values, self.axis)
-            read[tuple(outside)] = values
+            buffer[tuple(buffer_slices)] = values
 
-        touched = [
+        overlapping = [
             number
             for number, (start, stop) in enumerate(pairwise(self.starts))
-            if max(start, first) < min(stop, last)
+            if max(start, first) < min(stop, end)
         ]
-        if len(touched) == 1:
-            fill(touched[0])
+        if len(overlapping) == 1:
+            fill(overlapping[0])
         else:
-            list(_get_reader_pool().map(fill, touched))
-        return read[
+            list(_get_reader_pool().map(fill, overlapping))
+        return buffer[
             tuple(
                 _get_index_within(part, enclosing)
-                for part, enclosing in zip(wanted, enclosing_ranges, strict=True)
+                for part, enclosing in zip(positions, enclosing_ranges, strict=True)
             )
         ]
 
 
-def _find_enclosing_range(wanted: range | int) -> tuple[int, int]:
-    """Return start and stop of the smallest range that contains all wanted positions."""
-    if isinstance(wanted, int):
-        return wanted, wanted + 1
-    return (min(wanted[0], wanted[-1]), max(wanted[0], wanted[-1]) + 1) if wanted else (0, 0)
+def _find_enclosing_range(positions: range | int) -> tuple[int, int]:
+    """Return start and stop of the smallest range that contains all positions."""
+    if isinstance(positions, int):
+        return positions, positions + 1
+    if not positions:
+        return 0, 0
+    return min(positions[0], positions[-1]), max(positions[0], positions[-1]) + 1
 
 
-def _get_index_within(wanted: range | int, enclosing: tuple[int, int]) -> slice | int:
-    """Return the index of the wanted positions relative to the start of the enclosing range."""
-    if isinstance(wanted, int):
+def _get_index_within(positions: range | int, enclosing: tuple[int, int]) -> slice | int:
+    """Return the index of the positions relative to the start of the enclosing range."""
+    if isinstance(positions, int):
         return 0
-    return slice(None, None, wanted.step) if wanted else slice(0, 0)
+    return slice(None, None, positions.step) if positions else slice(0, 0)
 
 
 class ArraySources:
     """Finds the stored variable that a Dask array reads, by the name of the array."""
 
     def __init__(self, opened: Sequence[OpenedStore]) -> None:
-        self._stored = {name: part for one in opened for name, part in one.stored_variables.items()}
+        self._stored = {
+            name: variable for store in opened for name, variable in store.stored_variables.items()
+        }
 
     def find_stored(self, variable: xr.Variable) -> StoredVariable | None:
         """Return the stored variable behind a variable; None if it was modified since opening."""
@@ -137,13 +141,14 @@ class ArraySources:
     def _find_all(
         self, name: Hashable, datasets: Sequence[xr.Dataset]
     ) -> list[StoredVariable] | None:
-        """Return the stored variable of each data set; None if one of them was modified."""
+        """Return the stored variable of each data set; None if one lacks it or has modified it."""
         variables = []
-        for one in datasets:
-            part = self.find_stored(one.variables[name]) if name in one.variables else None
-            if part is None:
+        for dataset in datasets:
+            has_variable = name in dataset.variables
+            stored = self.find_stored(dataset.variables[name]) if has_variable else None
+            if stored is None:
                 return None
-            variables.append(part)
+            variables.append(stored)
         return variables
 
 
@@ -152,7 +157,8 @@ def _make_concatenated_array(source: ConcatenatedArray) -> da.Array:
     first = source.pieces[0].variable
     stored = first.encoding.get("preferred_chunks", {})
     chunks = [stored.get(dim, size) for dim, size in first.sizes.items()]
-    along = 1 if source.stacked else chunks.pop(source.axis)
-    row = math.prod(chunks) * source.dtype.itemsize
-    chunks.insert(source.axis, choose_joint_chunk_length(source.lengths, along, row))
+    stored_length = 1 if source.stacked else chunks.pop(source.axis)
+    row_bytes = math.prod(chunks) * source.dtype.itemsize
+    joint_length = choose_joint_chunk_length(source.lengths, stored_length, row_bytes)
+    chunks.insert(source.axis, joint_length)
     return make_dask_array(source, tuple(chunks))

@@ -1,7 +1,8 @@
 """Compare variables that several stores share, without loading large ones in the client.
 
-xarray compares such variables one by one in the client and keeps the loaded values. Here all
-comparisons are one Dask computation that returns only booleans.
+xarray compares such variables one by one in the client and keeps the loaded values. Here one Dask
+computation compares all of them and returns only booleans; if they are small, they are loaded
+first.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class _VariablePair:
     other: int
     variable: xr.Variable
     other_variable: xr.Variable
-    #: Whether the values are equal, and whether ``compat`` accepts them.
-    equal: bool = False
+    #: Whether the first variable has all values of the other one, and whether ``compat`` accepts
+    #: both.
+    complete: bool = False
     agree: bool = False
 
 
@@ -51,7 +53,7 @@ def resolve_conflicts(
     compat: str,
     find_stored: StoredVariableLookup,
 ) -> list[xr.Dataset]:
-    """Return the data sets with each agreeing variable kept in the first one only.
+    """Return the data sets without the variables that agree with those of an earlier data set.
 
     ``datasets`` are aligned data sets of Dask arrays, ``stores`` the names of their stores, and
     ``names`` the variables that must agree by ``compat``, as in :func:`xarray.merge`. Variables
@@ -67,7 +69,7 @@ def resolve_conflicts(
         raise RequestError(faults)
     resolved = list(datasets)
     for pair in pairs:
-        if not pair.equal:  # possible with compat='no_conflicts' only
+        if not pair.complete:  # possible with compat='no_conflicts' only
             variable = resolved[pair.first][pair.name].variable
             filled = variable.fillna(datasets[pair.other][pair.name].variable)
             resolved[pair.first] = resolved[pair.first].assign({str(pair.name): filled})
@@ -78,8 +80,8 @@ def resolve_conflicts(
 def _pair_variables(
     datasets: Sequence[xr.Dataset], name: Hashable, compat: str
 ) -> list[_VariablePair]:
-    """Pair the first variable with each other one; empty if xarray has to compare them."""
-    holders = [number for number, one in enumerate(datasets) if name in one.variables]
+    """Pair a variable of the first store with the others; empty if xarray has to compare them."""
+    holders = [number for number, dataset in enumerate(datasets) if name in dataset.variables]
     first, *others = holders
     variable = datasets[first].variables[name]
     pairs = []
@@ -96,15 +98,15 @@ def _pair_variables(
 def _compare_lazily(
     variable: xr.Variable, other_variable: xr.Variable, compat: str
 ) -> tuple[Any, Any]:
-    """Return lazy booleans: whether the values are equal, and whether ``compat`` accepts them."""
+    """Return lazy booleans for ``complete`` and ``agree`` of a :class:`_VariablePair`."""
     same = variable == other_variable
-    missing, missing_there = variable.isnull(), other_variable.isnull()
-    equal = (same | (missing & missing_there)).all().data
+    missing, other_missing = variable.isnull(), other_variable.isnull()
+    equal = (same | (missing & other_missing)).all().data
     if compat != "no_conflicts":
         return True, equal
     # With different dtypes fillna is needed anyway, because it determines the result's dtype.
     return variable.dtype == other_variable.dtype and equal, (
-        same | missing | missing_there
+        same | missing | other_missing
     ).all().data
 
 
@@ -112,18 +114,22 @@ def _compare_all(
     pairs: Sequence[_VariablePair], compat: str, find_stored: StoredVariableLookup
 ) -> None:
     """Compare all pairs in one computation."""
-    variables = {id(one): one for pair in pairs for one in (pair.variable, pair.other_variable)}
-    if sum(one.nbytes for one in variables.values()) <= MAX_LOCAL_COMPARE:
+    variables = {
+        id(variable): variable
+        for pair in pairs
+        for variable in (pair.variable, pair.other_variable)
+    }
+    if sum(variable.nbytes for variable in variables.values()) <= MAX_LOCAL_COMPARE:
         with ThreadPoolExecutor(READER_THREADS) as readers:
-            loaded = readers.map(lambda one: _load(one, find_stored), variables.values())
+            loaded = readers.map(lambda variable: _load(variable, find_stored), variables.values())
             variables = dict(zip(variables, loaded, strict=True))
     comparisons = [
         _compare_lazily(variables[id(pair.variable)], variables[id(pair.other_variable)], compat)
         for pair in pairs
     ]
     (results,) = compute(comparisons)
-    for pair, (equal, agree) in zip(pairs, results, strict=True):
-        pair.equal, pair.agree = bool(equal), bool(agree)
+    for pair, (complete, agree) in zip(pairs, results, strict=True):
+        pair.complete, pair.agree = bool(complete), bool(agree)
 
 
 def _load(variable: xr.Variable, find_stored: StoredVariableLookup) -> xr.Variable:

@@ -31,7 +31,7 @@ def prepare_for_writing(result: xr.Dataset, datasets: Sequence[xr.Dataset]) -> x
     result.encoding = {}
     uneven: dict[str, xr.Variable] = {}
     for name, variable in result.variables.items():
-        stored = [one.variables[name] for one in datasets if name in one.variables]
+        stored = [dataset.variables[name] for dataset in datasets if name in dataset.variables]
         variable.encoding = _merge_encodings(variable, stored)
         chunks = {
             dim: max(sizes) for dim, sizes in variable.chunksizes.items() if not _is_even(sizes)
@@ -47,11 +47,11 @@ def _is_even(sizes: Sequence[int]) -> bool:
 
 
 def _merge_encodings(variable: xr.Variable, stored: Sequence[xr.Variable]) -> dict[str, Any]:
-    encodings = [one.encoding for one in stored]
+    encodings = [stored_variable.encoding for stored_variable in stored]
     encoding: dict[str, Any] = {}
     if encodings and _is_shared(encodings, "preferred_chunks"):
         encoding = _select_keys(encodings[0], ("preferred_chunks",))
-    types = {one.dtype for one in stored}
+    types = {stored_variable.dtype for stored_variable in stored}
     if types == {variable.dtype} and all(_is_shared(encodings, key) for key in PACKING_KEYS):
         packing = _select_keys(encodings[0], PACKING_KEYS)
         if not _would_lose_missing(variable, packing):
@@ -61,7 +61,7 @@ def _merge_encodings(variable: xr.Variable, stored: Sequence[xr.Variable]) -> di
 
 def _is_shared(encodings: Sequence[Mapping[str, Any]], key: str) -> bool:
     # Compared as text, because NaN is not equal to NaN.
-    first, *others = (repr(one.get(key)) for one in encodings)
+    first, *others = (repr(encoding.get(key)) for encoding in encodings)
     return all(other == first for other in others)
 
 

@@ -84,7 +84,7 @@ def _check_chunk_count(dataset: xr.Dataset) -> None:
     for name, variable in dataset.variables.items():
         stored = variable.encoding.get("preferred_chunks", {})
         sizes = [(size, stored.get(dim, size)) for dim, size in variable.sizes.items()]
-        # Zarr chunks have one size; a tuple of sizes is already in memory and cannot be too long.
+        # A tuple has the size of each chunk; it is in memory already, so it is not too long.
         regular = [(size, chunk) for size, chunk in sizes if isinstance(chunk, int) and chunk > 0]
         count = math.prod(-(-size // chunk) for size, chunk in regular)
         if count > MAX_CHUNKS:

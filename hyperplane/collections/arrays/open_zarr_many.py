@@ -54,7 +54,8 @@ def open_zarr_many(
     compat : str
         How variables of the same name are compared, as in xarray. With ``"merge"`` and
         ``"concat"`` large variables are compared on the workers and small ones by threads of
-        this process. With the other two xarray compares, which loads the variables here.
+        this process. With ``"nested"`` and ``"by_coords"`` xarray compares them, which loads them
+        in this process.
     combine_attrs : str or callable
         How attributes are combined, as in xarray.
     join : {"outer", "inner", "left", "right", "exact", "override"}
@@ -88,7 +89,7 @@ def open_zarr_many(
         cannot be opened. If all can be opened, with two stores that conflict and the variable or
         attribute in which they differ.
     MissingPackage
-        When xarray or zarr are not installed.
+        If xarray or zarr is not installed.
 
     Examples
     --------

@@ -33,7 +33,7 @@ def propose_chunks(
     ----------
     array : array, xarray.DataArray or tuple of int
         An array of NumPy, Dask, Zarr or xarray of any number of dimensions from 1, or its shape.
-        If it is stored in chunks, the proposed ones are multiples of them where these fit.
+        If it is stored in chunks, the proposed chunks are multiples of these, if they fit.
     dtype : dtype, optional
         The type of the elements; required with a shape.
     whole : str, int, or list of them
@@ -53,7 +53,7 @@ def propose_chunks(
     Raises
     ------
     RequestError
-        When an argument is invalid, or no chunk fits into ``memory``.
+        If an argument is invalid, or no chunk fits into ``memory``.
 
     Examples
     --------
@@ -68,19 +68,19 @@ def propose_chunks(
     whole_axes = list(whole) if isinstance(whole, list | tuple) else [whole]
     limit = parse_memory_limit(memory)
     check(_find_whole_faults(whole_axes, names, shape))
-    axes = [names.index(one) if one in names else int(one) % len(shape) for one in whole_axes]
+    axes = [names.index(axis) if axis in names else int(axis) % len(shape) for axis in whole_axes]
     elements = limit // itemsize
-    # If no multiple of the stored chunks fits, as for time series of stored maps, ignore these.
-    sizes_found = choose_chunk_sizes(shape, units, axes, elements)
-    sizes_found = sizes_found or choose_chunk_sizes(shape, [1] * len(shape), axes, elements)
-    if sizes_found is None:
+    chunks = choose_chunk_sizes(shape, units, axes, elements)
+    if chunks is None:  # ignore the stored chunks, as for time series of data stored as maps
+        chunks = choose_chunk_sizes(shape, [1] * len(shape), axes, elements)
+    if chunks is None:
         least = itemsize * math.prod(max(1, shape[axis]) for axis in set(axes))
         allowed = (
             f"at least {format_bytes(least)}, the size of the smallest chunk with whole={whole!r}"
         )
         advice = "raise memory=, or remove an axis from whole="
         raise RequestError([Fault("memory", format_bytes(limit), allowed, advice)])
-    return dict(zip(names, sizes_found, strict=True)) if names else sizes_found
+    return dict(zip(names, chunks, strict=True)) if names else chunks
 
 
 def parse_memory_limit(memory: Any) -> int:
@@ -118,15 +118,15 @@ def _describe_array(
         raise RequestError([Fault("array", repr(array)[:80], _ARRAYS)])
     try:
         itemsize = max(1, np.dtype(dtype).itemsize)
-    except (TypeError, ValueError, SyntaxError):  # NumPy parses text, and numbers in it
+    except (TypeError, ValueError, SyntaxError):  # SyntaxError: NumPy parses text
         raise RequestError([Fault("dtype", repr(dtype)[:80], "a NumPy dtype")]) from None
-    whole = tuple(size for size in sizes if size is not None)
-    units = [_get_chunk_unit(stored.get(key, 1)) for key in (names or range(len(whole)))]
-    return whole, names, itemsize, units
+    lengths = tuple(size for size in sizes if size is not None)
+    units = [_get_chunk_unit(stored.get(key, 1)) for key in (names or range(len(lengths)))]
+    return lengths, names, itemsize, units
 
 
 def _get_chunk_unit(stored: Any) -> int:
-    """Return the size of the stored chunks along an axis; 1 if their sizes differ."""
+    """Return the size of the stored chunks along an axis; 1 if sizes other than the last differ."""
     if isinstance(stored, tuple):
         return stored[0] if len(set(stored[:-1])) == 1 or len(stored) == 1 else 1
     return max(1, int(stored))
@@ -135,9 +135,11 @@ def _get_chunk_unit(stored: Any) -> int:
 def _find_whole_faults(
     whole_axes: Sequence[Any], names: Sequence[Hashable], shape: Sequence[int]
 ) -> Iterator[Fault]:
-    for one in whole_axes:
-        axis = whole_number(one)
-        known = one in names if names else axis is not None and -len(shape) <= axis < len(shape)
-        if not known:
+    for axis in whole_axes:
+        number = whole_number(axis)
+        exists = (
+            axis in names if names else number is not None and -len(shape) <= number < len(shape)
+        )
+        if not exists:
             choices = ", ".join(map(str, names)) if names else f"axes 0 to {len(shape) - 1}"
-            yield Fault("whole", repr(one)[:80], f"one or more of {choices}")
+            yield Fault("whole", repr(axis)[:80], f"one or more of {choices}")

@@ -48,7 +48,7 @@ def rechunk(array: Any, chunks: Any, *, memory: str | int = "1GB") -> Any:
     Raises
     ------
     RequestError
-        When the chunks do not match the array, or cannot be made within the limit.
+        If the chunks do not match the array, or cannot be made within the limit.
 
     Notes
     -----
@@ -72,12 +72,12 @@ def rechunk(array: Any, chunks: Any, *, memory: str | int = "1GB") -> Any:
         return _rechunk_array(array, chunks, limit, "array")
     xarray = sys.modules.get("xarray")
     if xarray is not None and isinstance(array, xarray.DataArray | xarray.Dataset):
-        wanted = _map_chunks_by_dimension(chunks, array)
+        chunks_by_dim = _map_chunks_by_dimension(chunks, array)
         if isinstance(array, xarray.DataArray):
-            return array.copy(data=_rechunk_variable(array.variable, wanted, limit, "array"))
+            return array.copy(data=_rechunk_variable(array.variable, chunks_by_dim, limit, "array"))
         rechunked = {
             name: variable.copy(
-                data=_rechunk_variable(variable, wanted, limit, f"variable {name!r}")
+                data=_rechunk_variable(variable, chunks_by_dim, limit, f"variable {name!r}")
             )
             for name, variable in array.variables.items()
             if name not in array.indexes
@@ -89,17 +89,18 @@ def rechunk(array: Any, chunks: Any, *, memory: str | int = "1GB") -> Any:
 
 def _map_chunks_by_dimension(chunks: Any, array: Any) -> dict[Any, Any]:
     """Return chunks by dimension of an xarray object; a single size applies to all."""
-    wanted = chunks if isinstance(chunks, dict) else dict.fromkeys(array.dims, chunks)
-    unknown = [dim for dim in wanted if dim not in array.dims]
+    chunks_by_dim = chunks if isinstance(chunks, dict) else dict.fromkeys(array.dims, chunks)
+    unknown = [dim for dim in chunks_by_dim if dim not in array.dims]
     if unknown or isinstance(chunks, list | tuple):
         allowed = "chunk sizes by dimension: " + ", ".join(map(str, array.dims))
         raise RequestError([Fault("chunks", repr(chunks)[:80], allowed)])
-    return wanted
+    return chunks_by_dim
 
 
-def _rechunk_variable(variable: Any, wanted: dict[Any, Any], limit: int, where: str) -> Any:
-    chunks_of_variable = {dim: wanted[dim] for dim in variable.dims if dim in wanted}
-    axes = {variable.dims.index(dim): size for dim, size in chunks_of_variable.items()}
+def _rechunk_variable(variable: Any, chunks_by_dim: dict[Any, Any], limit: int, where: str) -> Any:
+    axes = {
+        axis: chunks_by_dim[dim] for axis, dim in enumerate(variable.dims) if dim in chunks_by_dim
+    }
     if variable.chunks is None:
         sizes = _normalize_chunks(variable.chunk().data, axes)
         return variable.chunk(dict(zip(variable.dims, sizes, strict=True))).data
@@ -121,7 +122,7 @@ def _rechunk_array(array: Any, chunks: Any, limit: int, where: str) -> Any:
     peak = (count_largest_chunk(old) + 2 * count_largest_chunk(new)) * itemsize
     if peak <= limit and _has_client():
         return array.rechunk(new, method="p2p")
-    sizes = [format_bytes(count_largest_chunk(one) * itemsize) for one in (old, new)]
+    sizes = [format_bytes(count_largest_chunk(side) * itemsize) for side in (old, new)]
     given = f"rechunking from {sizes[0]} to {sizes[1]} chunks within {format_bytes(limit)}"
     advice = f"start a cluster: P2P rechunking through worker disks needs {format_bytes(peak)}"
     if peak > limit:
@@ -158,8 +159,8 @@ def _normalize_chunks(array: Any, chunks: Any) -> Chunks:
 def _normalize_axes(chunks: dict[Any, Any], count: int) -> dict[int, Any]:
     """Return sizes by axis, with negative axes counted from the end."""
     axes = {}
-    for given, size in chunks.items():
-        axis = whole_number(given)
+    for key, size in chunks.items():
+        axis = whole_number(key)
         if axis is None or not -count <= axis < count:
             allowed = f"axes 0 to {count - 1}, or -1 to -{count} from the end"
             raise RequestError([Fault("chunks", repr(chunks)[:80], allowed)])
@@ -198,23 +199,24 @@ def plan_rechunk_steps(old: Chunks, new: Chunks, itemsize: int, limit: int) -> l
         intermediate = [_interpolate_chunks(old, new, step / count) for step in range(1, count)]
         steps = [*intermediate, new]
         if all(
-            estimate_peak_bytes(one, other, itemsize) <= limit
-            for one, other in zip([old, *intermediate], steps, strict=True)
+            estimate_peak_bytes(before, after, itemsize) <= limit
+            for before, after in zip([old, *intermediate], steps, strict=True)
         ):
             return steps
     return None
 
 
 def _interpolate_chunks(old: Chunks, new: Chunks, part: float) -> Chunks:
-    """Return chunks between old and new, by geometric interpolation, aligned to both."""
+    """Return chunks between old and new, by the geometric interpolation of :func:`rechunk`."""
     chunks = []
     for before, after in zip(old, new, strict=True):
-        size, one, other = sum(before), max(before, default=0), max(after, default=0)
+        size = sum(before)
         if not size or before == after:
             chunks.append(before)
             continue
-        unit = min(one, other)
-        target = one ** (1 - part) * other**part
+        old_length, new_length = max(before), max(after)
+        unit = min(old_length, new_length)
+        target = old_length ** (1 - part) * new_length**part
         length = unit * max(1, round(target / unit))
         count, rest = divmod(size, min(length, size))
         chunks.append((min(length, size),) * count + ((rest,) if rest else ()))
@@ -233,7 +235,7 @@ def estimate_peak_bytes(old: Chunks, new: Chunks, itemsize: int) -> int:
     280
     """
     sources = math.prod(
-        _measure_longest_overlap(one, other) for one, other in zip(old, new, strict=True)
+        _measure_longest_overlap(before, after) for before, after in zip(old, new, strict=True)
     )
     return itemsize * (sources + count_largest_chunk(new))
 

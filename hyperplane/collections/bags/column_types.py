@@ -71,13 +71,13 @@ def parse_types(types: Any) -> tuple[dict[str, str], list[Fault]]:
     kinds: dict[str, str] = {}
     faults = []
     for name, kind in types.items():
-        known = _TYPE_NAMES.get(kind.__name__ if isinstance(kind, type) else str(kind))
-        if known is None or not isinstance(name, str):
+        type_name = _TYPE_NAMES.get(kind.__name__ if isinstance(kind, type) else str(kind))
+        if type_name is None or not isinstance(name, str):
             faults.append(
                 Fault(f"types[{name!r}]", repr(kind), ", ".join(dict.fromkeys(_TYPE_NAMES)))
             )
         else:
-            kinds[name] = known
+            kinds[name] = type_name
     return kinds, faults
 
 
@@ -99,12 +99,12 @@ def infer_type(name: str, values: Sequence[Any]) -> str | Fault:
     if set(examples) == {"numbers", "fractions"}:
         return "float64" if all(map(is_exact, present)) else "object"
     if len(examples) > 1:
-        both = ", ".join(
+        mixed_kinds = ", ".join(
             f"{kind_name} such as {as_json(value)}" for kind_name, value in examples.items()
         )
         nested = "lists or mappings" in examples
         advice = f"write types={{{name!r}: {'object' if nested else 'string'!r}}}"
-        return Fault(f"types[{name!r}]", both, "one type", advice)
+        return Fault(f"types[{name!r}]", mixed_kinds, "one type", advice)
     kind_name = next(iter(examples), "")
     if kind_name == "numbers":
         if any(not -(2**63) <= value < 2**63 for value in present):
@@ -118,8 +118,8 @@ def infer_type(name: str, values: Sequence[Any]) -> str | Fault:
 
 
 def _name_kind(value: Any) -> str:
-    known = {int: "numbers", float: "fractions", bool: "booleans", str: "text"}
-    return known.get(type(value), "lists or mappings")
+    names = {int: "numbers", float: "fractions", bool: "booleans", str: "text"}
+    return names.get(type(value), "lists or mappings")
 
 
 def _infer_text(present: list[str]) -> str:
@@ -144,8 +144,8 @@ def as_json(value: Any) -> str:
 def make_array(column: BagColumn, values: list[Any], where: Any) -> Any:
     """Return the values of a column as an Arrow array; unchanged for object columns.
 
-    Missing values are None. WrongType names the first value that is not of the column's type;
-    ``where`` returns the description of its location, given its position.
+    Missing values are None. A WrongType names the first value that is not of the column's type,
+    and its location: ``where(position)`` describes the location of the value at a position.
     """
     if column.arrow is None:
         return values
@@ -207,24 +207,24 @@ def _is_valid(column: BagColumn, value: Any) -> bool:
 def make_type_error(column: BagColumn, value: Any, where: str) -> WrongType:
     """Return the error for a value that is not of its column's type."""
     text = as_json(value)
-    better = "string"
+    wider_type = "string"
     if value is None:
-        better = {"int64": "Int64", "bool": "boolean"}[column.kind]
+        wider_type = {"int64": "Int64", "bool": "boolean"}[column.kind]
     elif isinstance(value, float) and column.kind in ("int64", "Int64"):
-        better = "float64"
+        wider_type = "float64"
     elif _name_kind(value) == "lists or mappings" or column.kind in ("string", "float64"):
-        better = "object"
+        wider_type = "object"
     elif type(value) is int and column.kind in ("int64", "Int64"):
-        better = "object"  # too large
+        wider_type = "object"  # too large
     message = (
         f"field {column.path!r} of {where} is {text}, but the column's type is {column.kind}; "
-        f"write types={{{column.name!r}: {better!r}}}"
+        f"write types={{{column.name!r}: {wider_type!r}}}"
     )
     return WrongType(column.name, text, where, message)
 
 
 def make_series(column: BagColumn, pieces: list[Any]) -> Any:
-    """Return a pandas series of arrays or lists of values."""
+    """Return a pandas series of all values in ``pieces``: Arrow arrays or lists of objects."""
     import pandas as pd  # slow import, not needed by other functions of bags
 
     if column.arrow is None:

@@ -59,7 +59,7 @@ def count_by(bag: Bag, key: str | Callable[[Any], Any]) -> Bag:
     Raises
     ------
     RequestError
-        When ``bag`` is not a bag, or ``key`` is neither text nor a function.
+        If ``bag`` is not a bag, or ``key`` is neither text nor a function.
     BadLines, ReadError
         When it is computed, as for :func:`read_records`.
 
@@ -94,9 +94,9 @@ def count_by(bag: Bag, key: str | Callable[[Any], Any]) -> Bag:
     depth = 0
     while len(level) > SPLIT_EVERY:
         above = [(f"{name}-{depth}", i) for i in range(-(-len(level) // SPLIT_EVERY))]
-        for new in above:
-            group = level[new[1] * SPLIT_EVERY : (new[1] + 1) * SPLIT_EVERY]
-            tasks[new] = Task(new, _merge_counts, List(*map(TaskRef, group)))
+        for merged in above:
+            group = level[merged[1] * SPLIT_EVERY : (merged[1] + 1) * SPLIT_EVERY]
+            tasks[merged] = Task(merged, _merge_counts, List(*map(TaskRef, group)))
         level, depth = above, depth + 1
     tasks[name, 0] = Task((name, 0), _sort_counts, List(*map(TaskRef, level)))
     return Bag(make_graph(name, tasks, dependencies), name, 1)
@@ -109,7 +109,7 @@ def _find_key_faults(key: Any) -> list[Fault]:
 
 
 def _find_path_in_files(key: Any, fields: FieldSelection | None) -> str | None:
-    """Return the path of a field in the files; None if the key is no field of their lines."""
+    """Return the path of a key in the lines of the files; None if it is not in ``fields``."""
     if not isinstance(key, str) or fields is None:
         return key if isinstance(key, str) else None
     return dict(fields.pairs).get(key)
@@ -192,7 +192,7 @@ def _sort_counts(count_maps: list[Counts]) -> list[tuple[Any, int]]:
 def _count_partition(
     settings: ReadSettings, part: BagPartition, where: RecordFilter | None, path: str
 ) -> Counts:
-    """Count a partition of files; with Arrow where its result equals that of Python."""
+    """Count a partition of files, with Arrow for the chunks that Arrow parses as Python does."""
     counter = LineCounter(settings, part)
     conditions = ColumnFilter(where)
     matches, get = where.make_predicate() if where else None, FieldGetter(path)
@@ -210,8 +210,8 @@ def _count_partition(
             refusals_left -= chunk_counts is None
         if chunk_counts is None:
             parsed = parse_lines(settings, byte_range, offset, chunk, counter)
-            kept = filter(matches, parsed) if matches else parsed
-            chunk_counts = _count_in_batches(get(record, None) for record in kept)
+            matching = filter(matches, parsed) if matches else parsed
+            chunk_counts = _count_in_batches(get(record, None) for record in matching)
         _add_counts(counts, chunk_counts)
     counter.close()
     return counts
@@ -220,7 +220,7 @@ def _count_partition(
 def _infer_value_type(
     settings: ReadSettings, byte_range: Any, offset: int, chunk: bytes, get: FieldGetter
 ) -> Any:
-    """Return the Arrow type of the first value, or string if it is null; None if unsupported."""
+    """Return the Arrow type of the first record's value; string if null, None if unsupported."""
     first = chunk[: chunk.index(b"\n") + 1]
     for record in parse_lines(settings, byte_range, offset, first, LineCounter(settings, ())):
         value = get(record, None)

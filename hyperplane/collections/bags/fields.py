@@ -116,7 +116,7 @@ def _make_condition(value: Any) -> Callable[[Any], Any]:
         return value
     is_collection = isinstance(value, (list, tuple, set, frozenset))
     values = list(value) if is_collection else [value]
-    if all(isinstance(one, Hashable) and _is_hashable(one) for one in values):
+    if all(isinstance(element, Hashable) and _is_hashable(element) for element in values):
         return OneOfCondition(frozenset(values))
     return OneOfCondition(values)
 
@@ -124,7 +124,7 @@ def _make_condition(value: Any) -> Callable[[Any], Any]:
 def _is_hashable(value: Any) -> bool:
     try:
         hash(value)
-    except TypeError:  # a tuple of lists
+    except TypeError:  # a tuple that contains a list
         return False
     return True
 
@@ -141,7 +141,7 @@ def parse_fields(fields: Any) -> tuple[FieldSelection | None, list[Fault]]:
         pairs = tuple(fields.items() if isinstance(fields, Mapping) else ((n, n) for n in fields))
     except TypeError:  # a zero-dimensional array passes the check for iterables
         return None, [Fault("fields", repr(fields)[:80], allowed)]
-    # Deduplicated by repr, because some values are unhashable.
+    # Deduplicated by their text, because some values are unhashable.
     wrong = dict.fromkeys(repr(name)[:80] for pair in pairs for name in pair if not _is_text(name))
     faults = [Fault("fields", name, "names of fields as text") for name in wrong]
     names = [name for name, _ in pairs if _is_text(name)]

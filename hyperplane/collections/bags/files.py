@@ -51,12 +51,13 @@ def find_files(
 ) -> tuple[list[File], str]:
     """Return the files in order and their format; all files must be on one file system.
 
-    A RequestError has one fault for each URL that matches no file and each file of unknown format.
+    A RequestError is raised if a URL matches no file, if the files are on several file systems, or
+    if their format is not known.
     """
     files = listing.find_files(urls, storage_options, sized=False)
-    first = {file.store.system: file for file in reversed(files)}
-    if len(first) > 1:
-        given = " and ".join(repr(file.url) for file in reversed(first.values()))
+    first_files = {file.store.system: file for file in reversed(files)}
+    if len(first_files) > 1:
+        given = " and ".join(repr(file.url) for file in reversed(first_files.values()))
         advice = "make one bag for each file system and join them with dask.bag.concat"
         raise RequestError([Fault("urls", given, "URLs of one file system", advice)])
     return files, kind if kind is not None else detect_common_format(
@@ -73,17 +74,17 @@ def estimate_cost(file: File) -> int:
 def split_into_partitions(files: Sequence[File], blocksize: int | None) -> list[BagPartition]:
     """Divide large files and join small ones into partitions of similar size, in order.
 
-    ``blocksize`` are the bytes of text in a partition; by default four partitions per thread, of 8
-    to 64 MB.
+    ``blocksize`` is the number of bytes of text in a partition; by default there are four
+    partitions per thread, each of 8 to 64 MB.
 
     Examples
     --------
     >>> from hyperplane.objectstore.locations import Store
-    >>> here = Store("file", "file:///", {})
-    >>> small = [File(here, f"{i}.txt", 1000, "") for i in range(500)]
+    >>> disk = Store("file", "file:///", {})
+    >>> small = [File(disk, f"{i}.txt", 1000, "") for i in range(500)]
     >>> [len(part) for part in split_into_partitions(small, 50_000_000)]
     [199, 199, 102]
-    >>> large = [File(here, "a", 250, "")]
+    >>> large = [File(disk, "a", 250, "")]
     >>> [(part[0].start, part[0].end) for part in split_into_partitions(large, 100)]
     [(0, 83), (83, 166), (166, 250)]
     """

@@ -19,7 +19,7 @@ from hyperplane.core.errors import Fault
 
 @dataclass(frozen=True)
 class BagSource:
-    """Files of a bag: settings, partitions, and the filter and fields applied to their records."""
+    """Files of a bag, and the filter and field selection that apply to their records."""
 
     settings: ReadSettings
     parts: Sequence[BagPartition]
@@ -46,7 +46,7 @@ def read_bag(label: str, function: Callable[..., Any], source: BagSource) -> Bag
     """Return a bag of ``function(settings, part, where, fields)`` for each part of a source."""
     name = f"{label}-{tokenize(source.token, source.where, source.fields)}"
     tasks = {
-        (name, i): lazy_task(
+        (name, i): make_lazy_task(
             (name, i), function, source.settings, part, source.where, source.fields
         )
         for i, part in enumerate(source.parts)
@@ -59,19 +59,22 @@ def map_partitions(bag: Bag, label: str, function: Callable[..., Any], *argument
     """Return a bag of the iterators ``function(partition, *arguments)``."""
     name = f"{label}-{tokenize(bag, function, *arguments)}"
     tasks = {
-        (name, i): lazy_task((name, i), function, TaskRef((bag.name, i)), *arguments)
+        (name, i): make_lazy_task((name, i), function, TaskRef((bag.name, i)), *arguments)
         for i in range(bag.npartitions)
     }
     return Bag(make_graph(name, tasks, [bag]), name, bag.npartitions)
 
 
 def make_graph(name: str, tasks: Any, dependencies: Any) -> HighLevelGraph:
-    """Return a graph with a layer of tasks; untyped, as Dask's type hints lack Task and Bag."""
+    """Return a graph with a layer of tasks; untyped, because Dask's hints omit Task and Bag."""
     return HighLevelGraph.from_collections(name, tasks, dependencies)
 
 
-def lazy_task(key: Any, function: Callable[..., Any], *arguments: Any) -> Task:
-    """Return a task whose iterator becomes a list, unless Dask fuses it with the next task."""
+def make_lazy_task(key: Any, function: Callable[..., Any], *arguments: Any) -> Task:
+    """Return a task for a function that returns an iterator.
+
+    The iterator becomes a list, unless Dask fuses the task with the next one.
+    """
     return Task(key, reify, Task(None, function, *arguments))
 
 

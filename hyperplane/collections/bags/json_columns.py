@@ -1,8 +1,8 @@
 """Parse JSON lines into Arrow columns, without a Python object for each record.
 
 PyArrow parses only the requested fields, four times as fast as Python's parser, and releases the
-GIL. It is used only for chunks for which its result provably equals that of Python; for others
-the functions return None and the caller parses the lines with Python.
+GIL. It is used only for chunks for which its result provably equals that of Python. For the other
+chunks :func:`read_columns` returns None and the caller parses the lines with Python.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from hyperplane.collections.bags.records import LineCounter, ReadSettings, parse
 
 #: After this many unsuitable chunks of a partition the remaining ones are parsed by Python.
 MAX_REFUSALS = 2
-#: Longest line: Python refuses to parse integers of more digits than this.
+#: Lines of this many bytes or more are parsed by Python, which refuses integers of more digits.
 MAX_LINE = 4300
 #: If a larger share of the records matches, parsing all of them with Python is faster.
 MAX_MATCH_SHARE = 0.5
 
-_LINE_END, _OPENED, _CLOSED = b"\n{}"
+_LINE_END, _OPENING_BRACE, _CLOSING_BRACE = b"\n{}"
 #: PyArrow parses Inf as a number; Python accepts only Infinity.
 _INFINITY = b"Inf"
 #: Bytes that may precede a value.
@@ -114,17 +114,17 @@ def _has_plain_lines(text: Any) -> bool:
     ends = np.flatnonzero(text == _LINE_END)
     starts = np.concatenate(([0], ends[:-1] + 1))
     return bool(
-        (text[starts] == _OPENED).all()
-        and (text[ends - 1] == _CLOSED).all()
+        (text[starts] == _OPENING_BRACE).all()
+        and (text[ends - 1] == _CLOSING_BRACE).all()
         and (ends - starts).max() < MAX_LINE
     )
 
 
 def _has_infinity(text: Any) -> bool:
     """Whether ``Inf`` occurs as a value; comparing bytes is ten times as fast as a search."""
-    at = np.flatnonzero(text[1:-2] == _INFINITY[0]) + 1
-    at = at[(text[at + 1] == _INFINITY[1]) & (text[at + 2] == _INFINITY[2])]
-    return bool(np.isin(text[at - 1], _BEFORE_VALUE).any())
+    starts = np.flatnonzero(text[1:-2] == _INFINITY[0]) + 1
+    starts = starts[(text[starts + 1] == _INFINITY[1]) & (text[starts + 2] == _INFINITY[2])]
+    return bool(np.isin(text[starts - 1], _BEFORE_VALUE).any())
 
 
 def _has_dotted_name(chunk: bytes, types: Types) -> bool:
@@ -154,7 +154,7 @@ def _get_column(table: pa.Table, path: str) -> pa.Array:
 
 
 def infer_arrow_type(values: Any) -> pa.DataType | None:
-    """Return the common type of the values if Arrow and Python compare it alike, else None."""
+    """Return the common type of the values; None unless Arrow and Python compare it alike."""
     kinds = {type(value) for value in values}
     if kinds == {str}:
         return pa.string()
@@ -166,7 +166,10 @@ def infer_arrow_type(values: Any) -> pa.DataType | None:
 
 
 class ColumnFilter:
-    """The conditions of a :class:`RecordFilter` that can be evaluated on Arrow columns."""
+    """The conditions of a :class:`RecordFilter` that can be evaluated on Arrow columns.
+
+    ``is_whole`` is true if these are all conditions.
+    """
 
     def __init__(self, where: RecordFilter | None) -> None:
         conditions = where.conditions if where else ()

@@ -54,8 +54,8 @@ def read_chunks(store: Any, byte_range: TextByteRange) -> Iterator[tuple[int, by
     """Yield chunks of whole lines, each with its offset in the uncompressed file.
 
     A line belongs to the range that contains its first byte. Only the last line of a file may
-    lack its line end. A byte order mark at the start of the file is skipped. A ReadError names a
-    file that cannot be read to the end of the range.
+    lack its line end. A byte order mark at the start of the file is skipped. A ReadError with the
+    name of the file is raised if the file cannot be read to the end of the range.
     """
     with _name_file_in_errors(byte_range, store), _open_decompressed(store, byte_range) as file:
         for offset, chunk in _read_whole_lines(file, byte_range):

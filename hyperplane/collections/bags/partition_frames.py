@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def make_frame(bag_columns: Sequence[BagColumn], pieces: Sequence[list[Any]]) -> pd.DataFrame:
-    """Return a pandas dataframe; ``pieces`` has a list of arrays for each column."""
+    """Return a pandas dataframe; ``pieces`` are the arrays of each column, one per chunk."""
     import pandas as pd  # slow import, not needed by other functions of bags
 
     series = {
@@ -46,7 +46,7 @@ def make_frame(bag_columns: Sequence[BagColumn], pieces: Sequence[list[Any]]) ->
 def make_arrays(
     bag_columns: Sequence[BagColumn], records: list[Any], where: Callable[[int], str]
 ) -> list[Any]:
-    """Return checked columns; ``where`` returns the description of a record's location."""
+    """Return checked columns; ``where(position)`` describes the location of a record."""
     arrays = []
     for column in bag_columns:
         get = FieldGetter(column.path)
@@ -101,7 +101,11 @@ def _parse_columns(
     conditions: ColumnFilter,
     counter: LineCounter,
 ) -> list[Any] | None:
-    """Return arrays of all columns; None if a value may not be of its column's type."""
+    """Return arrays of all columns; None if Python has to parse the chunk.
+
+    That is the case if PyArrow might parse it in another way, or if a value is missing or inexact
+    in a type that does not allow this.
+    """
     types = {**{column.path: column.arrow for column in bag_columns}, **conditions.types}
     if None in types.values() or any(types[c.path] != c.arrow for c in bag_columns):
         return None
@@ -144,10 +148,10 @@ def _parse_records(
         """Return the line number of a record, found by parsing the chunk again."""
         number = find_line_number(settings.store, byte_range, offset)
         for line in chunk.split(b"\n"):
-            matched = parse_lines(
+            records_of_line = parse_lines(
                 settings, byte_range, offset, line + b"\n", LineCounter(settings, ())
             )
-            position -= sum(map(matches, matched))
+            position -= sum(map(matches, records_of_line))
             if position < 0:
                 break
             number += 1

@@ -14,7 +14,7 @@ from dask.highlevelgraph import HighLevelGraph
 
 from hyperplane.collections.bags import files
 from hyperplane.collections.bags.files import BagPartition
-from hyperplane.collections.bags.graph import BagSource, get_bag_source, lazy_task, read_bag
+from hyperplane.collections.bags.graph import BagSource, get_bag_source, make_lazy_task, read_bag
 from hyperplane.collections.bags.lines import read_chunks
 from hyperplane.collections.bags.records import (
     BadLine,
@@ -70,8 +70,8 @@ def read_records(
     encoding : str
         Encoding of the text, in which a line end must be the single byte 0x0A.
     limit : float
-        Maximum fraction of bad lines in a partition, from 0 to 1. Unless it is 0, ten bad lines
-        are always allowed if they are at most half of the lines.
+        Maximum fraction of bad lines in a partition, from 0 to 1. Unless it is 0, up to ten bad
+        lines are always allowed if they are at most half of the lines.
 
     Returns
     -------
@@ -117,7 +117,7 @@ def _records(settings: ReadSettings, part: BagPartition, *_: Any) -> Iterator[An
 def _check_settings(
     kind: Any, blocksize: Any, encoding: Any, limit: Any
 ) -> tuple[int | None, str, list[Fault]]:
-    """Return block size in bytes, normalized encoding name, and faults."""
+    """Return the block size in bytes, the canonical name of the encoding, and faults."""
     faults = []
     if not is_one_of(kind, (None, "json", "text")):
         faults.append(Fault("format", repr(kind)[:80], "'json' or 'text'"))
@@ -167,7 +167,7 @@ def bad_records(bag: Bag) -> Bag:
     Raises
     ------
     RequestError
-        When the bag was not read directly from files.
+        If the bag was not read directly from files.
     ReadError
         When it is computed, if a file is damaged or was deleted.
 
@@ -196,21 +196,25 @@ def bad_records(bag: Bag) -> Bag:
     name, count = f"bad-records-{token}", f"count-lines-{token}"
     tasks: dict[Any, Any] = {}
     for i, part in enumerate(source.parts):
-        before: Any = 0
+        lines_before: Any = 0
         if part[0].start:
             # A divided file occupies consecutive partitions, without other files.
-            above = TaskRef((count, i - 1)) if source.parts[i - 1][0].start else 0
+            previous = source.parts[i - 1]
+            lines_before_previous = TaskRef((count, i - 1)) if previous[0].start else 0
             tasks[count, i] = Task(
-                (count, i), _count_lines_before, source.settings, source.parts[i - 1], above
+                (count, i), _count_lines, source.settings, previous, lines_before_previous
             )
-            before = TaskRef((count, i))
-        tasks[name, i] = lazy_task((name, i), _read_bad_lines, source.settings, part, before)
+            lines_before = TaskRef((count, i))
+        tasks[name, i] = make_lazy_task(
+            (name, i), _read_bad_lines, source.settings, part, lines_before
+        )
     return Bag(HighLevelGraph.from_collections(name, tasks), name, len(source.parts))
 
 
-def _count_lines_before(settings: ReadSettings, part: BagPartition, above: int) -> int:
+def _count_lines(settings: ReadSettings, part: BagPartition, lines_before: int) -> int:
     """Return the number of lines of a file up to the end of a byte range."""
-    return above + sum(chunk.count(b"\n") for _, chunk in read_chunks(settings.store, part[0]))
+    lines = sum(chunk.count(b"\n") for _, chunk in read_chunks(settings.store, part[0]))
+    return lines_before + lines
 
 
 class _BadLineCollector(LineCounter):
@@ -225,11 +229,12 @@ class _BadLineCollector(LineCounter):
 
 
 def _read_bad_lines(
-    settings: ReadSettings, part: BagPartition, before: int
+    settings: ReadSettings, part: BagPartition, lines_before: int
 ) -> Iterator[dict[str, Any]]:
+    """Yield the bad lines of a partition; ``lines_before`` are those before it in its file."""
     counter = _BadLineCollector(settings, part)
     for byte_range in part:
-        line = 1 + (before if byte_range.start else 0)
+        line = 1 + (lines_before if byte_range.start else 0)
         for offset, chunk in read_chunks(settings.store, byte_range):
             for _ in parse_lines(settings, byte_range, offset, chunk, counter):
                 pass  # good records

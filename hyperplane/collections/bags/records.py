@@ -14,7 +14,7 @@ from hyperplane.collections.bags.lines import find_line_number, read_chunks
 from hyperplane.core.errors import BadLines, BadLinesWarning
 from hyperplane.core.units import plural
 
-#: Bad lines that are always allowed, if they are at most half of the partition.
+#: Bad lines that any limit but 0 allows, if they are at most half of the partition.
 MIN_ALLOWED = 10
 #: Maximum number of characters of a line or value in a message.
 MAX_SHOWN = 80
@@ -78,14 +78,14 @@ class LineCounter:
         if self.bad > allowed:
             raise self._make_error(self.first, lines)
         first, byte_range = self.first, self.first.byte_range
-        # A line number would need reading a large file from its start, too slow for a warning.
-        at = (
+        # To find its line number, the file is read from its start: too slow for a warning.
+        location = (
             f"near byte {first.offset}"
             if byte_range.start
             else f"line {self._find_line_number(first)}"
         )
         _warn(
-            f"{summary}; the first is {at} of {byte_range.path}, {first.reason}: "
+            f"{summary}; the first is {location} of {byte_range.path}, {first.reason}: "
             f"{shorten(first.text)!r}"
         )
 

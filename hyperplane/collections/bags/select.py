@@ -70,18 +70,18 @@ def select(
     [{'who': 1}, {'who': None}]
     """
     condition, faults = parse_where(where)
-    chosen, more = parse_fields(fields)
+    selection, field_faults = parse_fields(fields)
     faults += find_bag_faults(bag)
     if where is None and fields is None:
         faults.append(
             Fault("where and fields", "", "neither is set", "pass where=, fields= or both")
         )
-    check([*faults, *more])
+    check([*faults, *field_faults])
     source = get_bag_source(bag)
     if source and isinstance(condition, RecordFilter) and source.where is source.fields is None:
-        filtered_source = replace(source, where=condition, fields=chosen)
+        filtered_source = replace(source, where=condition, fields=selection)
         return read_bag("select", _read_selection, filtered_source)
-    return map_partitions(bag, "select", _select_records, condition, chosen)
+    return map_partitions(bag, "select", _select_records, condition, selection)
 
 
 def _read_selection(

@@ -47,7 +47,7 @@ def take(bag: Bag, n: int) -> tuple[Any, ...]:
     Raises
     ------
     RequestError
-        When ``bag`` is not a bag, or ``n`` is not a whole number of at least 0.
+        If ``bag`` is not a bag, or ``n`` is not a whole number of at least 0.
     BadLines, ReadError
         As for :func:`read_records`.
 
@@ -68,25 +68,25 @@ def take(bag: Bag, n: int) -> tuple[Any, ...]:
         return ()
     tasks, name = make_heads(bag, wanted)
     shared = _is_shared(tasks, name)
-    found: list[Any] = []
-    done, batch, max_batch = 0, 1, count_threads()
-    while len(found) < wanted and done < bag.npartitions:
-        keys = [(name, i) for i in range(done, min(done + batch, bag.npartitions))]
-        found += chain.from_iterable(compute_heads(tasks, keys))
-        done += len(keys)
+    records: list[Any] = []
+    computed, batch, max_batch = 0, 1, count_threads()
+    while len(records) < wanted and computed < bag.npartitions:
+        keys = [(name, i) for i in range(computed, min(computed + batch, bag.npartitions))]
+        records += chain.from_iterable(compute_heads(tasks, keys))
+        computed += len(keys)
         batch = bag.npartitions if shared else min(2 * batch, max_batch)
-    return tuple(found[:wanted])
+    return tuple(records[:wanted])
 
 
 def make_heads(bag: Bag, count: int) -> tuple[dict[Any, Any], str]:
-    """Return an optimized graph of the first records of each partition, and its name."""
+    """Return an optimized graph of the first records of each partition, and its key name."""
     name = f"take-{tokenize(bag, count)}"
     tasks = {
         (name, i): Task((name, i), _take_first, TaskRef((bag.name, i)), count)
         for i in range(bag.npartitions)
     }
-    first = Bag(make_graph(name, tasks, [bag]), name, bag.npartitions)
-    return dict(first.__dask_optimize__(first.dask, first.__dask_keys__())), name
+    heads = Bag(make_graph(name, tasks, [bag]), name, bag.npartitions)
+    return dict(heads.__dask_optimize__(heads.dask, heads.__dask_keys__())), name
 
 
 def compute_heads(tasks: dict[Any, Any], keys: list[Any]) -> list[list[Any]]:
@@ -95,8 +95,8 @@ def compute_heads(tasks: dict[Any, Any], keys: list[Any]) -> list[list[Any]]:
     needed = dict(cull(tasks, keys))
     for i, key in enumerate(keys):
         needed[name, i] = Task((name, i), _wrap_in_list, TaskRef(key))
-    found: list[list[Any]] = Bag(needed, name, len(keys)).compute(**choose_scheduler())
-    return found
+    heads: list[list[Any]] = Bag(needed, name, len(keys)).compute(**choose_scheduler())
+    return heads
 
 
 def _take_first(part: Iterable[Any], count: int) -> list[Any]:
@@ -118,9 +118,9 @@ def _is_shared(tasks: dict[Any, Any], name: str) -> bool:
 
 
 def choose_scheduler() -> dict[str, Any]:
-    """Return ``compute`` arguments for a short computation: threads, unless the user chose.
+    """Return arguments of ``compute``: threads, unless the user has set a scheduler.
 
-    The default of bags starts a process pool for each computation, which takes longer than
-    reading a few records.
+    By default a bag starts a process pool for each computation, which takes longer than reading a
+    few records.
     """
     return {} if dask.base.get_scheduler() else {"scheduler": "threads"}

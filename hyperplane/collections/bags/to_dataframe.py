@@ -107,16 +107,17 @@ def to_dataframe(
     """
     from dask import dataframe as dd  # slow import, not needed by other functions of bags
 
-    chosen, faults = parse_fields(fields)
-    types_by_name, more = parse_types(types)
+    selection, faults = parse_fields(fields)
+    types_by_name, type_faults = parse_types(types)
+    faults += type_faults
     count = whole_number(sample)
     if count is None or count < 1:
-        more.append(Fault("sample", repr(sample)[:80], "a whole number from 1"))
-    more += find_bag_faults(bag) + find_flag_faults(flatten=flatten)
-    check([*faults, *more])
+        faults.append(Fault("sample", repr(sample)[:80], "a whole number from 1"))
+    faults += find_bag_faults(bag) + find_flag_faults(flatten=flatten)
+    check(faults)
     records = _read_sample(bag, min(count or 1, sys.maxsize))
-    pairs = chosen.pairs if chosen else _infer_pairs(records, flatten, types_by_name)
-    if chosen:
+    pairs = selection.pairs if selection else _infer_pairs(records, flatten, types_by_name)
+    if selection:
         check(
             _find_absent_fields(
                 records, [pair for pair in pairs if pair[0] not in types_by_name], "fields"
@@ -140,7 +141,7 @@ def to_dataframe(
 def _resolve_paths(
     columns: list[BagColumn], source: BagSource | None
 ) -> tuple[BagColumn, ...] | None:
-    """Return the columns with their paths in the files; None if they are not file fields."""
+    """Return the columns with their paths in the files; None if one is not a field of a line."""
     if source is None or source.settings.kind != "json":
         return None
     if source.fields is None:
@@ -169,9 +170,9 @@ def _read_sample(bag: Bag, count: int) -> list[Any]:
         return []
     sampled = min(SAMPLED_PARTITIONS, bag.npartitions)
     tasks, name = make_heads(bag, -(-count // sampled))
-    chosen = [step * bag.npartitions // sampled for step in range(sampled)]
+    numbers = [step * bag.npartitions // sampled for step in range(sampled)]
     records = [
-        record for head in compute_heads(tasks, [(name, i) for i in chosen]) for record in head
+        record for head in compute_heads(tasks, [(name, i) for i in numbers]) for record in head
     ]
     other = next((record for record in records if not isinstance(record, dict)), None)
     if other is not None:
@@ -227,12 +228,12 @@ def _list_sibling_paths(records: list[dict[str, Any]], path: str) -> list[str]:
     """Return the paths of the fields at the same level as ``path``."""
     above, dot, _ = path.rpartition(".")
     parents = map(FieldGetter(above), records) if dot else records
-    inner = [one for one in parents if isinstance(one, dict)]
-    return list(dict.fromkeys(f"{above}{dot}{name}" for one in inner for name in one))
+    mappings = [parent for parent in parents if isinstance(parent, dict)]
+    return list(dict.fromkeys(f"{above}{dot}{name}" for parent in mappings for name in parent))
 
 
 def _list_nested_paths(records: list[dict[str, Any]], above: str) -> list[str]:
-    """Return the paths of all values; always-nested fields are expanded."""
+    """Return the paths of all fields; nested fields replace a field of nonempty mappings."""
     paths: list[str] = []
     for name in dict.fromkeys(name for record in records for name in record):
         inner = [record[name] for record in records if record.get(name) is not None]

@@ -57,7 +57,8 @@ _AGG_ERRORS = (
     AttributeError,
     ArithmeticError,
 )
-#: id of a callable -> its name. Not by ``__name__``: a user's function may be named "first".
+#: id of a callable -> name of the function. ``__name__`` does not identify it: a user's function
+#: may be named "median", too.
 _FUNCTION_NAMES = {
     id(function): name
     for name in ("sum", "mean", "min", "max", "count", "nunique", "median", "std", "var")
@@ -78,7 +79,7 @@ class PartialState:
     kind: str
     #: Column of the state in partial tables.
     name: str
-    #: Column that defines ``first`` and ``last``; None for the order of the rows.
+    #: Column whose order defines ``first`` and ``last``; None for the order of the rows.
     order: str | None = None
 
 
@@ -114,13 +115,15 @@ class Aggregation:
         return any(state.kind in GROWING_STATES for state in self.states)
 
     def escape_names(self) -> Aggregation:
-        """Return the same aggregation for columns with escaped names."""
+        """Return this aggregation with escaped names of the input columns."""
         states = {state: _escape_state(state) for state in self.states}
         outputs = tuple(
             replace(
-                out, column=escape(out.column), states=tuple(states[state] for state in out.states)
+                output,
+                column=escape(output.column),
+                states=tuple(states[state] for state in output.states),
             )
-            for out in self.outputs
+            for output in self.outputs
         )
         return replace(self, outputs=outputs, states=tuple(states.values()))
 
@@ -128,17 +131,18 @@ class Aggregation:
     def labels(self) -> pd.Index[Any]:
         """Columns of the result."""
         if self.nested:
-            return pd.MultiIndex.from_tuples([(out.column, out.function) for out in self.outputs])
-        return pd.Index([out.column for out in self.outputs])
+            pairs = [(output.column, output.function) for output in self.outputs]
+            return pd.MultiIndex.from_tuples(pairs)
+        return pd.Index([output.column for output in self.outputs])
 
 
 def parse_agg(like: pd.DataFrame, agg: AggSpec, order: str | None = None) -> Aggregation:
     """Parse an ``agg`` argument and check it against the columns and types of an empty frame.
 
-    A function is a name or a callable such as ``np.sum``. ``order`` is the column that defines
-    ``first`` and ``last``; None for the order of the rows. A RequestError has a fault for each
-    unknown column, each unknown function and each function that is not defined for the type of its
-    column.
+    A function is a name or a callable such as ``np.sum``. ``order`` is the column whose order
+    defines ``first`` and ``last``; None for the order of the rows. A RequestError has a fault for
+    each unknown column, each unknown function and each function that is not defined for the type
+    of its column.
     """
     faults: list[Fault] = []
     if not isinstance(agg, Mapping) or not agg:
@@ -186,25 +190,28 @@ def _is_list(functions: Any) -> bool:
 
 
 def _find_function_fault(dtype: Any, column: str, name: str, given: str) -> Fault | None:
-    """Return a fault if a function is unknown or not defined for the type of its column."""
+    """Return a fault if a function is unknown or not defined for the type of its column.
+
+    ``given`` is the function as the user wrote it.
+    """
     where = f"agg[{column!r}]"
     if name not in STATES_OF_FUNCTION:
         advice = "for other functions use df.groupby(...).apply(...), which shuffles all rows"
         return Fault(where, given, "one of " + ", ".join(STATES_OF_FUNCTION), advice)
-    text = f"{name!r} of a column of type {dtype}"
+    call = f"{name!r} of a column of type {dtype}"
     if name in NUMERIC_FUNCTIONS and not _accepts_numeric_function(dtype, name):
         return Fault(
             where,
-            text,
+            call,
             "numbers, booleans and durations" if name == "sum" else "numbers and booleans",
         )
     if name in ("min", "max") and isinstance(dtype, pd.CategoricalDtype):
-        return Fault(where, text, "types with an order", "convert it to text or codes first")
+        return Fault(where, call, "types with an order", "convert it to text or codes first")
     return None
 
 
 def _accepts_numeric_function(dtype: Any, name: str) -> bool:
-    """Return whether one of NUMERIC_FUNCTIONS is defined for a type."""
+    """Return whether a function of NUMERIC_FUNCTIONS is defined for a type."""
     types = pd.api.types
     if types.is_timedelta64_dtype(dtype):
         return name == "sum"
@@ -216,18 +223,21 @@ def _accepts_numeric_function(dtype: Any, name: str) -> bool:
 
 
 def _find_result_dtype(dtype: Any, function: str) -> Any:
-    """Return the result type of pandas, found by aggregating two rows with pandas."""
+    """Return the result type of pandas, found by aggregating two rows with pandas.
+
+    It is widened if the kernel computes in a wider type.
+    """
     values = pd.Series([0, 0], dtype="int64")
     if isinstance(dtype, pd.ArrowDtype) and pa.types.is_float16(dtype.pyarrow_dtype):
         if function in ("first", "last", "min", "max"):
-            return dtype  # pandas cannot group Arrow's float16; for NumPy's it is this
+            return dtype  # pandas cannot group Arrow's float16, and keeps NumPy's float16
         dtype = pd.ArrowDtype(pa.float32())
     arrow = dtype.pyarrow_dtype if isinstance(dtype, pd.ArrowDtype) else pa.null()
     if pa.types.is_decimal(arrow):
         if function in FLOAT64_FUNCTIONS:  # pandas 3.0 has no std of decimals
             return pd.ArrowDtype(pa.float64())
         column = pd.Series([Decimal(0), Decimal(0)], dtype=dtype)
-    elif pa.types.is_date(arrow):  # of missing dates pandas 3.0 returns the type null
+    elif pa.types.is_date(arrow):  # if all dates are missing, pandas 3.0 returns the type null
         column = pd.Series([date.min, date.min], dtype=dtype)
     elif not isinstance(dtype, pd.CategoricalDtype) and pd.api.types.is_numeric_dtype(dtype):
         column = values.astype(dtype)

@@ -15,7 +15,7 @@ from hyperplane.core.errors import Fault, RequestError, check
 
 #: Maximum partitions of a result: an exchange has this many tasks per input partition.
 MAX_PARTITIONS = 10_000
-#: Name of the time column if the index has no name.
+#: Name of the column that :func:`ensure_time_column` makes of an index without a name.
 _DEFAULT_TIME_NAME = "time"
 _VALID_NAMES = "unique column names that are strings and do not begin and end with '__'"
 
@@ -61,7 +61,7 @@ def has_column(like: pd.DataFrame, name: object) -> bool:
 def find_column_faults(like: pd.DataFrame, **columns: Sequence[Any]) -> list[Fault]:
     """Return a fault for each unknown column; the keywords are names of arguments.
 
-    A RequestError is raised if the frame itself has column names that Polars does not support.
+    A RequestError is raised if the frame has column names that the helpers do not support.
     """
     check(_find_name_faults(like))
     return [
@@ -73,7 +73,7 @@ def find_column_faults(like: pd.DataFrame, **columns: Sequence[Any]) -> list[Fau
 
 
 def _find_name_faults(like: pd.DataFrame) -> list[Fault]:
-    """Return a fault if column names are not strings, not unique or reserved."""
+    """Return a fault if a column name is not a string, not unique, or reserved."""
     unsupported = [name for name in like.columns if not isinstance(name, str)]
     unsupported += list(like.columns[like.columns.duplicated()])
     unsupported += [name for name in like.columns if str(name)[:2] == str(name)[-2:] == "__"]

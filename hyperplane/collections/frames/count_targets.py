@@ -33,7 +33,7 @@ class CountTarget:
     like: pd.Series[Any]
     #: The values that get a column, if they are known before the data is read.
     known: tuple[Any, ...] | None
-    #: Whether the data may have other values than the known ones; they are not counted.
+    #: Whether the data may have values other than the known ones, which are then not counted.
     allows_others: bool
     #: Number of most frequent values that get a column; None for all.
     top: int | None
@@ -87,7 +87,7 @@ class CountTarget:
         return "Int64" if isinstance(dtype, pd.StringDtype) and dtype.na_value is pd.NA else "int64"
 
     def _get_known_values(self, kind: pl.DataType) -> pl.Series:
-        """Return the known values in the type of the data; null if it has no such value."""
+        """Return the known values in the type of the data; null for those it cannot represent."""
         known, dtype = list(self.known or ()), self.like.dtype
         if isinstance(dtype, pd.CategoricalDtype) and is_stored_as_codes(dtype):
             codes = dtype.categories.get_indexer(pd.Index(known, dtype=object)).tolist()
@@ -124,18 +124,19 @@ def make_count_targets(
     max_values: int,
 ) -> tuple[list[CountTarget], list[Fault]]:
     """Return the targets of a call and the faults of its ``categories`` and ``top``."""
-    given, faults = _parse_categories(names, categories)
+    values_by_target, faults = _parse_categories(names, categories)
     targets = []
     for name in names:
         if name not in like.columns:
             continue  # reported by find_column_faults
         values, known = like[name].iloc[:0], None
         dtype: Any = values.dtype
-        if name in given:
-            known = tuple(given[name])
+        if name in values_by_target:
+            known = tuple(values_by_target[name])
         elif isinstance(dtype, pd.CategoricalDtype) and dd.utils.has_known_categories(values):
             known = tuple(dtype.categories)
-        targets.append(CountTarget(escape(name), values, known, name in given, top, max_values))
+        allows_others = name in values_by_target
+        targets.append(CountTarget(escape(name), values, known, allows_others, top, max_values))
     if top is not None and any(target.known is not None for target in targets):
         allowed = "None for targets whose values are known: by categories, or by a category type"
         faults.append(Fault("top", repr(top), allowed, "leave top or categories out"))
@@ -160,16 +161,16 @@ def _parse_categories(
         for name in by_target
         if name not in names
     ]
-    given: dict[str, list[Any]] = {}
+    lists: dict[str, list[Any]] = {}
     for name, values in by_target.items():
         if not _is_list_like(values):
             faults.append(Fault(f"categories[{name!r}]", repr(values)[:80], "a list of values"))
             continue
-        given[name] = list(values)
-        if not _are_unique_values_of_one_type(given[name]):
+        lists[name] = list(values)
+        if not _are_unique_values_of_one_type(lists[name]):
             allowed = "values of one type, each once and none missing"
-            faults.append(Fault(f"categories[{name!r}]", repr(given[name])[:80], allowed))
-    return given, faults
+            faults.append(Fault(f"categories[{name!r}]", repr(lists[name])[:80], allowed))
+    return lists, faults
 
 
 def _is_list_like(values: Any) -> bool:

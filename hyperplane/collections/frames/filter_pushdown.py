@@ -32,7 +32,7 @@ from hyperplane.core.dask_internals.frames import (
 )
 from hyperplane.formats.reader import PartitionReader
 
-#: Maximum values of an ``isin`` of types whose values are compared one by one.
+#: Maximum number of values of an ``isin`` that is translated to one comparison per value.
 _MAX_CONSTANTS = 100
 _COMPARISONS: dict[type, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
     GT: lambda a, b: a > b,
@@ -46,11 +46,11 @@ _COMPARISONS: dict[type, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
 def extract_filters(expr: Any) -> tuple[Any, pl.Expr | None] | None:
     """Return the reading step and the filters of a collection made by :func:`read`.
 
-    None if the expression has other steps than filters and column selections above a
-    :class:`PartitionReader`.
+    None if the expression has other steps than filters and column selections after a
+    :class:`PartitionReader`, or a filter that is not translated.
     """
     if isinstance(expr, FromMap) and isinstance(expr.func, PartitionReader):
-        # Dask applies a selection of partitions (df.partitions[...]).
+        # A selection of partitions, such as df.partitions[1:], is left to Dask.
         return (expr, None) if expr.operand("_partitions") is None else None
     if isinstance(expr, Projection) and isinstance(expr.operand("columns"), list):
         return extract_filters(expr.frame)
@@ -67,9 +67,10 @@ def extract_filters(expr: Any) -> tuple[Any, pl.Expr | None] | None:
 
 
 def _translate_condition(expr: Any, root: Any) -> pl.Expr | None:
-    """Translate a condition to one that is true or false, never missing, as in pandas.
+    """Translate a condition to an expression that is true or false, never missing, as in pandas.
 
-    NaN and null both count as missing, so it can be applied before NaN is replaced by null.
+    NaN and null both count as missing, so the expression can be applied before NaN is replaced by
+    null. None if the condition cannot be translated.
     """
     if isinstance(expr, (And, Or)):
         left, right = _translate_condition(expr.left, root), _translate_condition(expr.right, root)
@@ -114,12 +115,8 @@ def _translate_isin(expr: Any, root: Any) -> pl.Expr | None:
     if column is None or values is None or expr.frame._meta.dtype == "float32":
         return None  # pandas compares float32 with 0.1 as float32, but isin in float64
     kind = getattr(expr.frame._meta.dtype, "kind", "")
-    if kind in ("i", "u") and all(type(value) is int for value in values):
-        values_of_64_bits = [value for value in values if -(2**63) <= value < 2**63]
-        if kind == "i" and len(values_of_64_bits) == len(values):
-            return column.cast(pl.Int64).is_in(
-                pl.Series(values_of_64_bits, dtype=pl.Int64).implode()
-            )
+    if kind == "i" and all(type(value) is int and -(2**63) <= value < 2**63 for value in values):
+        return column.cast(pl.Int64).is_in(pl.Series(values, dtype=pl.Int64).implode())
     if kind == "f" and values and all(type(value) in (int, float) for value in values):
         numbers = pl.Series(values, dtype=pl.Float64, strict=False)
         condition = column.is_in(numbers.drop_nans().implode()).fill_null(value=False)
@@ -134,7 +131,7 @@ def _translate_isin(expr: Any, root: Any) -> pl.Expr | None:
     if (
         inexact
         or not 0 < len(constants) <= _MAX_CONSTANTS
-        or None in map(_mark_expression, constants)
+        or any(constant is None for constant in constants)
     ):
         return None
     return pl.any_horizontal(
@@ -142,13 +139,8 @@ def _translate_isin(expr: Any, root: Any) -> pl.Expr | None:
     )
 
 
-def _mark_expression(constant: pl.Expr | None) -> str | None:
-    """Return "" for an expression, which cannot be compared with None by ``==``."""
-    return None if constant is None else ""
-
-
 def _get_isin_values(wrapped: Any) -> list[Any] | None:
-    """Return the values of an ``isin``, which Dask has wrapped as an array in a task."""
+    """Return the values of an ``isin``, which Dask wraps as an array in a task; None if unknown."""
     inner = getattr(wrapped, "operands", [None])[0]
     values = (
         getattr(inner.dask.get(inner.key), "value", None) if is_dask_collection(inner) else None

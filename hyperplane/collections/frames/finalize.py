@@ -34,13 +34,13 @@ def build_result(
     tables: list[pl.DataFrame],
     bins: pl.DataFrame | None,
     grouping: Grouping,
-    several: bool = False,
+    several_partitions: bool = False,
 ) -> pd.DataFrame:
-    """Merge the last tables, assign bins to windows and convert the result to pandas.
+    """Merge the remaining tables of a result partition, and convert them to pandas.
 
-    ``bins`` are those of all partitions of the result; None if the tables have all of them. If the
-    result has ``several`` partitions, integers with missing values are nullable, because pandas
-    would concatenate floats and integers to floats.
+    Time bins are assigned to windows. ``bins`` are those of all partitions of the result; None if
+    the tables have all of them. If the result has several partitions, integers with missing
+    values are nullable, because pandas would concatenate floats and integers to floats.
     """
     states = grouping.aggregation.states
     table = tables[0] if len(tables) == 1 else kernel.merge_partials(tables, grouping.keys, states)
@@ -53,14 +53,14 @@ def build_result(
         if not grouping.windows.exact:
             table = kernel.merge_partials([table], keys, states)
     outputs = grouping.aggregation.outputs
-    values = [finalize_state(out).alias(f"__out_{i}__") for i, out in enumerate(outputs)]
+    values = [finalize_state(output).alias(f"__out_{i}__") for i, output in enumerate(outputs)]
     table = table.select(*keys, *values, pl.lit(True).alias("__with_rows__"))
     rows = select_result_rows(table, grouping.by, labels)
     table = rows.join(table, on=keys, how="left", maintain_order="left")
     with_rows = table.get_column("__with_rows__").fill_null(value=False)
     columns = [
-        _build_column(table.get_column(f"__out_{i}__"), out, several, with_rows)
-        for i, out in enumerate(outputs)
+        _build_column(table.get_column(f"__out_{i}__"), output, several_partitions, with_rows)
+        for i, output in enumerate(outputs)
     ]
     result = pd.DataFrame(dict(enumerate(columns)), copy=False)
     result.columns = grouping.aggregation.labels
@@ -70,7 +70,7 @@ def build_result(
 
 
 def build_collection(results: Sequence[Delayed], like: pd.DataFrame, name: str) -> dd.DataFrame:
-    """Return the frames of tasks as one collection; escaped column names are unescaped."""
+    """Return the collection whose partitions are the results; column names are unescaped."""
     if has_escaped(like):
         results = make_tasks(
             f"{name}-names", tokenize(results), unescape_columns, [[r] for r in results]
@@ -84,7 +84,7 @@ def build_collection(results: Sequence[Delayed], like: pd.DataFrame, name: str) 
 
 def build_empty_result(grouping: Grouping) -> pd.DataFrame:
     """Return the empty frame with the columns and types of the result."""
-    columns = [pd.Series([], dtype=out.dtype) for out in grouping.aggregation.outputs]
+    columns = [pd.Series([], dtype=output.dtype) for output in grouping.aggregation.outputs]
     result = pd.DataFrame(dict(enumerate(columns)))
     result.columns = grouping.aggregation.labels
     result.index = build_empty_index(grouping)
@@ -92,11 +92,11 @@ def build_empty_result(grouping: Grouping) -> pd.DataFrame:
 
 
 class SupportsGrouping(Protocol):
-    """Interface of the specifications of group-bys and of counts per window."""
+    """Interface that :class:`Grouping` and ``WindowCountSpec`` share."""
 
     @property
     def like(self) -> pd.DataFrame:
-        """Empty, with the types of the columns."""
+        """Empty frame with the types of the columns."""
         ...
 
     @property
@@ -126,7 +126,7 @@ def set_result_index(
     labels: pd.DatetimeIndex | None,
     grouping: SupportsGrouping,
 ) -> pd.DataFrame:
-    """Set the index that pandas would set."""
+    """Set the index that pandas would set: the keys, then the labels of the windows."""
     levels = [_build_level(rows.get_column(key), grouping.like[key].dtype) for key in grouping.by]
     if labels is not None:
         levels.append(labels[rows.get_column(WINDOW).to_numpy()] if levels else labels)
@@ -139,7 +139,8 @@ def _build_level(values: pl.Series, dtype: Any) -> pd.Index[Any]:
     """Build one level of the index from a key column."""
     name = values.name
     if values.dtype.is_float():
-        # An index has separate labels for 0.0 and -0.0. Polars removes an addition of 0.0.
+        # An index has separate labels for 0.0 and -0.0. Adding 0.0 would make them equal, but
+        # Polars optimizes the addition away.
         unsigned_zeros = pl.when(values == 0).then(0.0).otherwise(values).cast(values.dtype)
         values = pl.select(unsigned_zeros.alias("values")).to_series()
     result = column_to_pandas(values, index_dtype(dtype))
@@ -187,8 +188,8 @@ def assign_windows(
     instant = INSTANT if windows.keeps_instants else BIN
     bins = table.drop_nulls(BIN).group_by(BIN).agg(pl.col(instant).min().alias("at")).sort("at")
     times = like[windows.time].iloc[:0]
-    # Bins are in milliseconds at least, since Polars has no seconds. Round up: rounding down would
-    # move a bin that begins a millisecond after an edge onto the edge.
+    # Polars has no times in seconds, so bins may have a finer unit than the column. Round up:
+    # rounding down would move a bin that begins a millisecond after an edge onto the edge.
     at = bins.get_column("at")
     if windows.keeps_instants and len(at):  # the last time determines the last window
         at = pl.concat([at, table.select(pl.col(LAST_INSTANT).max()).to_series().alias("at")])
@@ -201,7 +202,8 @@ def assign_windows(
     numbers = np.repeat(np.arange(len(sizes)), sizes.to_numpy())[: bins.height]
     labels = pd.DatetimeIndex(sizes.index)
     if labels.freq is not None:
-        # Days if the call has days, although the grouper has hours; pandas-stubs lack the setter.
+        # The frequency of the call, although the grouper may have hours in place of days;
+        # pandas-stubs lack the setter.
         every = pd.tseries.frequencies.to_offset(windows.every)
         labels.freq = every  # type: ignore[misc]
     labels.name = windows.time
@@ -211,7 +213,8 @@ def assign_windows(
 def _check_first_midnight(first: pd.DatetimeIndex, windows: TimeWindows) -> None:
     """Raise DataError if windows begin at a midnight that is not the edge of a bin.
 
-    The width of the bins fits local midnights since 1970; before that, zones had other offsets.
+    The width of a bin divides the times of all local midnights since 1970; before 1970 time zones
+    had other UTC offsets.
     """
     since = first.normalize() - pd.Timestamp(0, tz="UTC")
     if not windows.keeps_instants and (since % pd.Timedelta(windows.bin_width, "ns")).any():
@@ -222,16 +225,18 @@ def _check_first_midnight(first: pd.DatetimeIndex, windows: TimeWindows) -> None
         )
 
 
-def _build_column(values: pl.Series, out: OutputColumn, several: bool, with_rows: pl.Series) -> Any:
-    """Build one column of the result; ``with_rows`` marks the groups that have rows."""
-    if out.function in ZERO_WHEN_EMPTY:
+def _build_column(
+    values: pl.Series, output: OutputColumn, several_partitions: bool, with_rows: pl.Series
+) -> Any:
+    """Build one column of the result; ``with_rows`` is a mask of the groups that have rows."""
+    if output.function in ZERO_WHEN_EMPTY:
         values = values.fill_null(pl.lit(0).cast(values.dtype))
-    if isinstance(out.dtype, np.dtype) and out.dtype.kind == "b" and values.null_count():
+    if isinstance(output.dtype, np.dtype) and output.dtype.kind == "b" and values.null_count():
         if (values.is_null() & with_rows).any():  # the declared type has no missing values
             return pd.Series(values.to_list(), dtype=object)
         return values.cast(pl.Float64).to_numpy()
-    dtype = allow_missing(values, out.dtype) if several else out.dtype
-    result = column_to_pandas(values.alias(out.column), dtype)  # errors name this column
-    if out.function in ("min", "max") and out.dtype == np.dtype(object):
+    dtype = allow_missing(values, output.dtype) if several_partitions else output.dtype
+    result = column_to_pandas(values.alias(output.column), dtype)  # errors name this column
+    if output.function in ("min", "max") and output.dtype == np.dtype(object):
         return pd.Series(result.to_numpy())  # pandas infers strings from objects for min and max
     return result

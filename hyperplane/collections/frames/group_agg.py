@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import dask.dataframe as dd
@@ -17,7 +18,7 @@ from hyperplane.collections.frames.arguments import (
     collect_faults,
     find_column_faults,
     find_key_faults,
-    find_window_split_faults,
+    find_split_out_faults,
     list_names,
 )
 from hyperplane.collections.frames.group_tasks import aggregate_groups
@@ -82,14 +83,12 @@ def group_agg(
     like = df._meta
     arguments: tuple[Any, Any] = by, agg
     if isinstance(arguments[0], Mapping) and not isinstance(arguments[1], Mapping):
-        given_text = f"{by!r} and {agg!r}"[:80]
+        given = f"{by!r} and {agg!r}"[:80]
         allowed = "columns first, then functions"
-        check([Fault("by and agg", given_text, allowed, "exchange the two")])
+        check([Fault("by and agg", given, allowed, "exchange the two")])
     keys = list_names(by)
     with collect_faults() as faults:
-        faults += find_column_faults(like, by=keys) + find_window_split_faults(
-            split_out, keys or ["by"]
-        )
+        faults += find_column_faults(like, by=keys) + find_split_out_faults(split_out)
         faults += find_key_faults(like, "by", keys)
         if not keys:
             faults.append(Fault("by", repr(by), "at least one column"))
@@ -144,11 +143,11 @@ def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = F
     sizes = group_agg(df, keys, {keys[0]: "size"})
     dtype = df._meta[keys[0]].dtype
     kind = _choose_count_dtype(dtype) if len(keys) == 1 else "int64"
-    ordered = partial(_sort_by_count, kind=kind, normalize=normalize)
-    meta = ordered(sizes._meta)
+    sort = partial(_sort_by_count, kind=kind, normalize=normalize)
+    meta = sort(sizes._meta)
     if len(keys) > 1 or not isinstance(dtype, pd.CategoricalDtype):
-        return sizes.map_partitions(ordered, meta=meta, enforce_metadata=False)
-    # pandas includes categories that do not occur. They may be known in the partitions only.
+        return sizes.map_partitions(sort, meta=meta, enforce_metadata=False)
+    # pandas includes categories that do not occur. If Dask does not know them, the partitions do.
     column_partitions = df[keys[0]].to_delayed()
     token = tokenize(sizes._name, normalize)
     categories = task_graph.make_tasks(
@@ -157,7 +156,7 @@ def value_counts(df: Frame, columns: str | Sequence[str], *, normalize: bool = F
     (counts,) = task_graph.make_tasks(
         "value-counts",
         token,
-        partial(_add_unused_categories, ordered=ordered),
+        partial(_add_unused_categories, sort=sort),
         [[*sizes.to_delayed(), categories]],
     )
     return dd.from_delayed([counts], meta=meta, verify_meta=False, prefix="value-counts")
@@ -180,16 +179,19 @@ def _list_categories(values: pd.Series[Any]) -> pd.Index[Any]:
 
 
 def _add_unused_categories(
-    sizes: pd.DataFrame, categories: list[pd.Index[Any]], ordered: Callable[[Any], Any]
+    sizes: pd.DataFrame, categories: list[pd.Index[Any]], sort: Callable[[Any], Any]
 ) -> Any:
-    """Add a count of 0 for each category that does not occur."""
+    """Add a count of 0 for each category that does not occur, and sort the counts.
+
+    ``categories`` are those of each partition.
+    """
     index = sizes.index
     if isinstance(index, pd.CategoricalIndex):
-        known = dict.fromkeys([*index.categories, *(each for some in categories for each in some)])
-        index = index.set_categories(list(known))
+        all_categories = dict.fromkeys(chain(index.categories, *categories))
+        index = index.set_categories(list(all_categories))
         sizes = sizes.set_axis(index).reindex(index.categories, fill_value=0)
         sizes.index = pd.CategoricalIndex(sizes.index, dtype=index.dtype, name=index.name)
-    return ordered(sizes)
+    return sort(sizes)
 
 
 def _sort_by_count(sizes: pd.DataFrame, kind: Any, normalize: bool) -> Any:

@@ -30,14 +30,15 @@ from hyperplane.formats.partitions import ScannablePartition
 
 #: First and last time, in microseconds since 1970 in UTC.
 TimeRange = tuple[int, int]
-#: Maximum number of partitions that overlap one in time; with more, their order is not by time.
+#: Maximum number of partitions that overlap another one in time. If there are more, the rows are
+#: not sorted by time, and few sets of distinct values could be replaced by their sizes early.
 _MAX_NEIGHBORS = 64
 
 
 def aggregate_groups(
     df: dd.DataFrame, grouping: Grouping, split_out: int, name: str
 ) -> dd.DataFrame:
-    """Return the lazy result of a group-by; ``name`` begins the names of its tasks."""
+    """Return the lazy result of a group-by; the names of its tasks begin with ``name``."""
     source = select_source(df, [unescape(name) for name in grouping.like.columns])
     windows, states = grouping.windows, grouping.aggregation.states
     time_ranges: list[list[TimeRange] | None] = [None] * len(source.partitions)
@@ -64,7 +65,7 @@ def aggregate_groups(
         ],
     )
     merge = partial(kernel.merge_partials, keys=grouping.keys, states=states)
-    finish = partial(build_result, grouping=grouping, several=split_out > 1)
+    finish = partial(build_result, grouping=grouping, several_partitions=split_out > 1)
     split = partial(kernel.split_by_hash, keys=grouping.exact_keys, into=into)
     received = task_graph.gather_by_key(name, token, tables, into, split, merge)
     if split_out == 1 and into > 1:
@@ -94,9 +95,16 @@ def aggregate_partition(
     grouping: Grouping,
     time_ranges: Sequence[TimeRange] | None,
 ) -> pl.DataFrame:
-    """Return the partial states of a partition, one row per group."""
+    """Return the partial states of a partition, one row per group.
+
+    ``time_ranges`` are those of the other partitions that may share windows with it, or None.
+    """
     exact = [grouping.windows.time] if grouping.windows else []
-    ordered = [out.column for out in grouping.aggregation.outputs if out.function in ("min", "max")]
+    ordered = [
+        output.column
+        for output in grouping.aggregation.outputs
+        if output.function in ("min", "max")
+    ]
     rows = open_partition(partition, grouping.like, where, exact=exact, ordered=ordered)
     check_value_types(rows, grouping.aggregation)
     if any(state.order == ROW_NUMBER for state in grouping.aggregation.states):
@@ -116,27 +124,27 @@ def aggregate_partition(
 def check_value_types(rows: pl.LazyFrame, aggregation: Aggregation) -> None:
     """Raise DataError if a function is not defined for the type of the values of a column."""
     schema = rows.collect_schema()
-    for out in aggregation.outputs:
-        kind = schema[out.column]
+    for output in aggregation.outputs:
+        kind = schema[output.column]
         is_number = kind.is_numeric() or kind in (pl.Boolean, pl.Null)
-        if out.function in ("min", "max") and kind.is_nested():
-            raise DataError(out.column, f"is of type {kind}, which has no {out.function}")
-        if out.function in NUMERIC_FUNCTIONS and not is_number:
-            if out.function == "sum" and isinstance(kind, pl.Duration):
+        if output.function in ("min", "max") and kind.is_nested():
+            raise DataError(output.column, f"is of type {kind}, which has no {output.function}")
+        if output.function in NUMERIC_FUNCTIONS and not is_number:
+            if output.function == "sum" and isinstance(kind, pl.Duration):
                 continue
-            first = rows.select(out.column).drop_nulls().head(1).collect()
+            first = rows.select(output.column).drop_nulls().head(1).collect()
             example = f", such as {first.item()!r:.60}" if first.height else ""
             type_name = "text" if kind == pl.String else str(kind).lower()
             raise DataError(
-                out.column,
-                f"holds {type_name}{example}; {out.function!r} needs numbers or booleans",
+                output.column,
+                f"holds {type_name}{example}; {output.function!r} needs numbers or booleans",
             )
 
 
 def merge_exchanged_tables(tables: list[pl.DataFrame], grouping: Grouping) -> pl.DataFrame:
     """Merge the received tables of an exchange, and replace complete sets by their sizes."""
     table = kernel.merge_partials(tables, grouping.keys, grouping.aggregation.states)
-    if grouping.keys != grouping.exact_keys:  # sets of bins are still merged to sets of windows
+    if grouping.keys != grouping.exact_keys:  # the sets of bins will be merged to sets of windows
         return table
     return kernel.count_finished_sets(table, grouping.aggregation.states, 0, [])
 
@@ -144,12 +152,13 @@ def merge_exchanged_tables(tables: list[pl.DataFrame], grouping: Grouping) -> pl
 def find_overlapping_ranges(
     partitions: Sequence[ScannablePartition], windows: TimeWindows
 ) -> list[list[TimeRange] | None]:
-    """Return, per partition, the time ranges of the others that may share windows with it.
+    """Return, for each partition, the time ranges of the others that may share windows with it.
 
-    None if a time range is unknown, or if more than ``_MAX_NEIGHBORS`` others may share windows.
+    None for all partitions if a time range is unknown; None for a partition if more than
+    ``_MAX_NEIGHBORS`` others may share windows with it.
     """
     ranges = [_get_time_range(partition, windows.time) for partition in partitions]
-    if any(each is None for each in ranges):
+    if any(time_range is None for time_range in ranges):
         return [None] * len(partitions)
     bounds = np.array(ranges, dtype="int64").reshape(-1, 2)
     distance = windows.max_width // 1000 + 1

@@ -61,7 +61,7 @@ class JoinedPartition:
     def urls(self) -> Any:
         """Files of both sides, for error messages."""
         partitions: Any = (self.left, *self.right)
-        return list(dict.fromkeys(url for each in partitions for url in each.urls))
+        return list(dict.fromkeys(url for partition in partitions for url in partition.urls))
 
     def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
         """Return the joined rows, in the order of the left side."""
@@ -115,8 +115,9 @@ def join(
     A right side of up to 250 MB (250·10^6 bytes) in memory is read by every task, and no rows are
     shuffled. (Dask itself decides by the numbers of partitions and would often shuffle both sides.)
     If the result is filtered and passed to other helpers of this module, they read only the needed
-    columns of both sides. The join shuffles both sides if the right side is larger, if the types of
-    keys differ, or if a side is not from :func:`read`.
+    columns of both sides. Both sides are shuffled if the right side is larger, if the types of
+    keys differ, or if a side is not from :func:`read`; a right side of one partition is not
+    shuffled, but joined to each partition of the left side.
 
     Parameters
     ----------
@@ -177,12 +178,11 @@ def join(
             faults += _find_key_type_faults(left._meta, right._meta, keys)
         if not faults:
             faults += _find_suffix_faults(left._meta, right._meta, keys, suffixes)
-    named = [*left.columns, *right.columns]
     sides = filter_pushdown.extract_filters(left.expr), filter_pushdown.extract_filters(right.expr)
-    # pandas joins columns whose names are patterns for Polars.
+    # The shuffle join is done by pandas, which does not interpret names such as "*" as patterns.
     if (
         None in sides
-        or any(escape(name) != name for name in named)
+        or any(escape(name) != name for name in [*left.columns, *right.columns])
         or not all(_is_comparable(left._meta[key].dtype, right._meta[key].dtype) for key in keys)
     ):
         return _join_by_shuffle(left, right, keys, how, suffixes)
@@ -213,17 +213,17 @@ def _join_by_shuffle(
 ) -> dd.DataFrame:
     """Join collections of any size and origin with a shuffle."""
     types = [(left[key].dtype, right[key].dtype) for key in keys]
-    kinds = [f"{key!r}: {one} and {other}" for key, (one, other) in zip(keys, types, strict=True)]
+    pairs = [f"{key!r}: {one} and {other}" for key, (one, other) in zip(keys, types, strict=True)]
     if not all(_is_same_type(*pair) for pair in types):
         # Dask's own merge has the same warning.
-        text = f"merge column data type mismatches: {', '.join(kinds)}; cast them to one type"
+        text = f"merge column data type mismatches: {', '.join(pairs)}; cast them to one type"
         warn_caller(text)
     try:
         return shuffle_join(left, right, keys, how, suffixes)
     except (TypeError, ValueError, NotImplementedError, pa.ArrowException) as error:
         advice = "convert the keys of both sides to one type, for example with astype(...)"
         raise RequestError(
-            [Fault("on", ", ".join(kinds), "types that pandas can join", advice)]
+            [Fault("on", ", ".join(pairs), "types that pandas can join", advice)]
         ) from error
 
 
@@ -238,13 +238,12 @@ def _as_side(df: Frame, side: str) -> dd.DataFrame:
 
 @contextmanager
 def _name_side_in_faults(side: str) -> Iterator[None]:
-    """Replace the argument ``df`` of faults by the name of the side."""
+    """Name the side in faults: in place of the argument ``df``, before other arguments."""
     try:
         yield
     except RequestError as error:
-        where = {"df": side}
         faults = [
-            replace(fault, where=where.get(fault.where, f"{side}, {fault.where}"))
+            replace(fault, where=side if fault.where == "df" else f"{side}, {fault.where}")
             for fault in error.faults
         ]
         raise RequestError(faults) from error.__cause__
@@ -292,7 +291,7 @@ def _find_suffix_faults(
 
 
 def _is_same_type(one: Any, other: Any) -> bool:
-    """Return whether two key types need no cast; all categories are compared by value."""
+    """Return whether two key types are the same, or both categories, which are joined by value."""
     categories = isinstance(one, pd.CategoricalDtype) and isinstance(other, pd.CategoricalDtype)
     return categories or bool(one == other)
 

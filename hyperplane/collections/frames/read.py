@@ -58,10 +58,10 @@ def read(
     filters : list of tuple, or list of list of tuple, optional
         Conditions on rows. All conditions of a list such as
         ``[("price", ">", 10), ("city", "in", ["Rome", "Oslo"])]`` must hold; of a list of lists,
-        one list must hold. Operators are ``==``, ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in``,
-        ``not in``, ``is null`` and ``not null``. Files and row groups are skipped by their
-        statistics, and other rows are filtered. As in ``pandas.read_parquet`` null satisfies
-        ``not in`` but no comparison, not even ``!=``.
+        all conditions of one list must hold. Operators are ``==``, ``!=``, ``<``, ``<=``, ``>``,
+        ``>=``, ``in``, ``not in``, ``is null`` and ``not null``. Files and row groups without
+        matching rows are skipped by their statistics; the rows of the others are filtered. As in
+        ``pandas.read_parquet`` null satisfies ``not in`` but no comparison, not even ``!=``.
     format : str, optional
         Name of the format of the files, such as ``"parquet"``; by default that of their suffix.
         A wrong name is an error that lists all.
@@ -73,8 +73,8 @@ def read(
         divided. Partitions are smaller, down to 10 MB, if threads of the cluster would be idle
         otherwise.
     schema : {"strict", "union"}
-        Whether files with different columns are an error, or missing columns are filled and
-        numbers and times widened.
+        Whether files with different columns are an error, or missing columns are filled with
+        missing values, and numbers and times are widened to a common type.
     decimals : {"float", "exact"}
         Read decimals as float64, or as Arrow decimals.
     on_error : {"raise", "skip"}
@@ -108,9 +108,9 @@ def read(
         With every error of the request: missing files, unknown columns, filters of the wrong type,
         files whose columns differ.
     ReadError
-        When files are damaged, at the call or when a partition is computed. It has ``url``.
+        If files are damaged, at the call or when a partition is computed. It has ``url``.
     MissingPackage
-        For Avro, when fastavro is not installed (extra ``avro``).
+        For Avro, if fastavro is not installed (extra ``avro``).
 
     Examples
     --------
@@ -148,7 +148,7 @@ def read(
     return make_collection(plan.parts, plan.like, "read")
 
 
-def _find_choice_faults(**given: Any) -> list[Fault]:
+def _find_choice_faults(**choices: Any) -> list[Fault]:
     allowed = {
         "schema": ("strict", "union"),
         "decimals": ("float", "exact"),
@@ -156,7 +156,7 @@ def _find_choice_faults(**given: Any) -> list[Fault]:
     }
     return [
         Fault(name, repr(value)[:80], " or ".join(map(repr, allowed[name])))
-        for name, value in given.items()
+        for name, value in choices.items()
         if not is_one_of(value, allowed[name])
     ]
 

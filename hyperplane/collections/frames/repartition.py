@@ -21,11 +21,11 @@ from hyperplane.core.units import format_bytes, whole_number
 from hyperplane.formats.parquet.pandas_index import check_index
 from hyperplane.formats.partition_sizes import parse_partition_size
 
-#: Fraction of a thread's memory: a task needs several times its partition, for the data as read, as
-#: pandas frame and as result.
+#: Maximum size of a partition as a fraction of a thread's memory: a task also holds the data as
+#: read, as a pandas frame and as its result.
 _SHARE_OF_THREAD = 0.1
 _DEFAULT_SIZE = 100 * 10**6
-#: A smaller size was probably meant as a number of partitions, or in another unit.
+#: Minimum size; a smaller one was probably meant as a number of partitions, or in another unit.
 _MIN_SIZE = 10_000
 #: Partitions that are computed if the size is not known otherwise.
 SAMPLED_PARTITIONS = 3
@@ -62,13 +62,13 @@ def repartition(
     Returns
     -------
     dask.dataframe.DataFrame
-        Lazy, with ``ceil(size * fraction / partition_size)`` partitions, and at least one per
-        thread of the cluster if each then has more than a tenth of ``partition_size``.
+        Lazy, with ``ceil(size * fraction / partition_size)`` partitions; with one per thread of the
+        cluster if that is more and each then has more than a tenth of ``partition_size``.
 
     Raises
     ------
     RequestError
-        When the size is neither known nor given, and for every invalid argument.
+        If the size is neither known nor given, and with every invalid argument.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def repartition(
             faults.append(_make_too_small_fault(partition_size, target_size, total, fraction))
         if total is None and not faults:
             total = estimate_size_from_sample(df)
-            fraction = 1.0  # the sample was filtered
+            fraction = 1.0  # the sample is measured after the filters
         if total is None and not faults:
             allowed = "the size of df in memory, which is not known for this collection"
             advice = "call df.persist() first, or pass for example data_size='20GB'"
@@ -163,16 +163,16 @@ def estimate_size_from_sample(df: Any) -> int | None:
     None unless each partition depends on one source partition: one partition of a shuffle would
     compute the whole collection.
     """
-    rowwise = (Blockwise, FromMap, FromPandas, ReadParquet)
-    if not all(isinstance(node, rowwise) for node in df.expr.walk()):
+    blockwise = (Blockwise, FromMap, FromPandas, ReadParquet)
+    if not all(isinstance(node, blockwise) for node in df.expr.walk()):
         return None
     count = df.npartitions
-    chosen = sorted(
+    numbers = sorted(
         {round(number) for number in np.linspace(0, count - 1, min(count, SAMPLED_PARTITIONS))}
     )
     meta = pd.Series([0], dtype="int64")
-    sizes = df.partitions[chosen].map_partitions(_measure_partition, meta=meta).compute()
-    return int(sizes.sum() * count // len(chosen))
+    sizes = df.partitions[numbers].map_partitions(_measure_partition, meta=meta).compute()
+    return int(sizes.sum() * count // len(numbers))
 
 
 def _measure_partition(part: pd.DataFrame) -> pd.Series[int]:

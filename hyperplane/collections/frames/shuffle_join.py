@@ -35,7 +35,7 @@ from hyperplane.formats.pandas_frames.lossless_dtypes import nullable_dtype
 _BUCKET = "__bucket__"
 #: Integers beyond this absolute value are not all exact as float64.
 _MAX_EXACT_FLOAT = 2**53
-#: Results of ``infer_dtype`` for columns that may hold booleans.
+#: Results of ``pandas.api.types.infer_dtype`` for columns that may have booleans.
 _MAY_HOLD_BOOLEANS = ("boolean", "mixed", "mixed-integer", "categorical")
 
 
@@ -49,13 +49,13 @@ def shuffle_join(
     into = max(left.npartitions, right.npartitions)
     if right.npartitions > 1:
         types = [side._meta.dtypes for side in (left, right)]
-        hashed = [key for key in keys if _is_hashed(*(each[key] for each in types))]
+        hashed = [key for key in keys if _is_hashed(*(dtypes[key] for dtypes in types))]
         left, right = (_shuffle_side(side, keys, hashed, into) for side in (left, right))
     else:
         left, right = (_cast_side(side, keys) for side in (left, right))
     declared = [side._meta.dtypes for side in (left, right)]
-    # Mismatches of other types than objects are reported by the warning of join().
-    objects = [key for key in keys if all(each[key] == np.dtype(object) for each in declared)]
+    # For other types the warning of join() reports a mismatch.
+    objects = [key for key in keys if all(dtypes[key] == np.dtype(object) for dtypes in declared)]
     merge = partial(
         _merge_partitions, keys=list(keys), how=how, suffixes=suffixes, widen=widen, objects=objects
     )
@@ -69,7 +69,7 @@ def _keep_unchanged(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _is_hashed(one: Any, other: Any) -> bool:
-    """Return whether equal values of two types have equal hashes; codes of categories do not."""
+    """Return whether equal values of two types have equal hashes; never if stored as codes."""
     if _is_coded_category(one) or _is_coded_category(other):
         return False
     return bool(one == other) or not (needs_declared_dtype(one) or needs_declared_dtype(other))
@@ -121,8 +121,8 @@ def _add_bucket(
 def cast_to_declared(frame: pd.DataFrame, like: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Cast a partition to the declared types, as Dask's shuffle does, but without loss.
 
-    A DataError is raised if a column is missing, a value changes by the cast, or a key is beyond
-    the integers that are exact in the declared type.
+    A DataError is raised if a column is missing or not unique, if the cast changes a value, or if a
+    key declared as float is an integer that a float may not represent.
     """
     name: Any
     for name in like.columns:
@@ -133,8 +133,8 @@ def cast_to_declared(frame: pd.DataFrame, like: pd.DataFrame, keys: Sequence[str
         values = result[name]
         is_category = isinstance(values.dtype, pd.CategoricalDtype)
         if declared == np.dtype(object) and (is_category or _is_beyond_floats(values)):
-            # With floats in another partition, the shuffle and pandas would convert integers to
-            # floats; Dask concatenates categories with categories only.
+            # Concatenated with floats of another partition, integers would become floats; Dask
+            # concatenates categories only with categories.
             result[name] = values.astype(object)
         if values.dtype == declared or declared == np.dtype(object):
             continue
@@ -168,8 +168,8 @@ def _cast_column(values: pd.Series[Any], declared: Any, name: str, is_key: bool)
         )
         if is_key and pd.api.types.is_float_dtype(declared):
             is_lost |= [
-                isinstance(one, int) and abs(one) >= _MAX_EXACT_FLOAT
-                for one in values[present].tolist()
+                isinstance(value, int) and abs(value) >= _MAX_EXACT_FLOAT
+                for value in values[present].tolist()
             ]
         if not is_lost.any() and converted.notna().equals(present):
             return converted
@@ -185,7 +185,7 @@ def _cast_column(values: pd.Series[Any], declared: Any, name: str, is_key: bool)
 
 
 def _is_equal(one: Any, other: Any) -> bool:
-    """Return whether two values are equal, where booleans do not equal numbers."""
+    """Return whether two values are equal; a boolean equals no number, a number no other value."""
     numbers = (bool, int, float)
     one = one.item() if isinstance(one, np.generic) and hasattr(one, "item") else one
     other = other.item() if isinstance(other, np.generic) and hasattr(other, "item") else other
@@ -217,25 +217,26 @@ def _merge_frames(
     left: pd.DataFrame, right: pd.DataFrame, keys: list[str], how: Any, suffixes: Any
 ) -> pd.DataFrame:
     """Join two frames with pandas, with keys cast to types that pandas compares exactly."""
-    one, other = (make_keys_comparable(side, keys) for side in (left, right))
+    left_rows, right_rows = (make_keys_comparable(side, keys) for side in (left, right))
     for key in keys:
-        left_key, right_key = (_decode_numeric_categories(side[key]) for side in (one, other))
-        comparable_keys = _unify_signs(left_key, right_key)
+        decoded = (_decode_numeric_categories(side[key]) for side in (left_rows, right_rows))
+        comparable_keys = _unify_signs(*decoded)
         if comparable_keys is not None:
-            one[key], other[key] = comparable_keys
-    result = one.merge(other, on=keys, how=how, suffixes=suffixes)
+            left_rows[key], right_rows[key] = comparable_keys
+    result = left_rows.merge(right_rows, on=keys, how=how, suffixes=suffixes)
     for key in keys:
         are_categories = [
-            isinstance(side[key].dtype, pd.CategoricalDtype) for side in (one, other, result)
+            isinstance(frame[key].dtype, pd.CategoricalDtype)
+            for frame in (left_rows, right_rows, result)
         ]
         if are_categories[2] and not all(are_categories):
-            # pandas joins categories with another type to values, except if there are no rows.
+            # A join of categories with another type returns values, except if there are no rows.
             result[key] = decode_categories(result[key]).set_axis(result.index)
         dtype = _decode_numeric_categories(left[key]).dtype
         is_half = _is_float16(dtype) and dtype == right[key].dtype
         numpy_dtype = _get_numpy_dtype(dtype)
         was_integer = numpy_dtype is not None and numpy_dtype.kind in "iu"
-        if is_half or (was_integer and one[key].dtype not in (dtype, left[key].dtype)):
+        if is_half or (was_integer and left_rows[key].dtype not in (dtype, left[key].dtype)):
             result[key] = cast_column(result[key], dtype)
     return result
 
@@ -293,9 +294,9 @@ def _unify_signs(
     compares keys of 64 bits as floats, in which 2**53 equals 2**53 + 1.
     """
     types = [_get_numpy_dtype(side.dtype) for side in (one, other)]
-    if None in types or {each.kind for each in types if each} != {"i", "u"}:
+    if None in types or {dtype.kind for dtype in types if dtype} != {"i", "u"}:
         return None
-    common = np.result_type(*(each for each in types if each))
+    common = np.result_type(*(dtype for dtype in types if dtype))
     if common.kind == "f":
         unsigned = one if types[0] and types[0].kind == "u" else other
         if bool((unsigned.dropna() > np.iinfo("int64").max).any()):
@@ -307,8 +308,8 @@ def _unify_signs(
 def _cast_unsigned(values: pd.Series[Any], common: np.dtype[Any]) -> pd.Series[Any]:
     """Cast unsigned integers to a common type; return other columns unchanged."""
     dtype: Any = values.dtype
-    own = _get_numpy_dtype(dtype)
-    if own is None or own.kind != "u":
+    numpy_dtype = _get_numpy_dtype(dtype)
+    if numpy_dtype is None or numpy_dtype.kind != "u":
         return values
     if isinstance(dtype, pd.ArrowDtype):
         return values.astype(pd.ArrowDtype(pa.from_numpy_dtype(common)))

@@ -49,7 +49,7 @@ class SortOrder:
     like: pd.DataFrame
     #: Columns, the most important first.
     by: tuple[str, ...]
-    #: One for each column.
+    #: Whether each column is sorted in descending order.
     descending: tuple[bool, ...]
     nulls_last: bool
     #: Number of partitions of the result.
@@ -69,7 +69,7 @@ def sort_values(
 
     Returns the rows of ``df.sort_values(by, ascending=ascending, kind="stable",
     ignore_index=True)`` of pandas, in the same order. Unlike Dask's own ``sort_values``, the call
-    computes nothing: a task samples the first column to choose the divisions.
+    computes nothing: the divisions are chosen by a task, from samples of the first column.
 
     Parameters
     ----------
@@ -151,8 +151,8 @@ def sort_values(
             for number, partition in enumerate(source.partitions)
         ]
         samples = task_graph.make_tasks("sort-sample", token, sample_partition, sample_arguments)
-        find = partial(_find_split_values, descending=descending[0], into=into)
-        (split_values,) = task_graph.make_tasks("sort-split-values", token, find, [[samples]])
+        choose = partial(_choose_split_values, descending=descending[0], into=into)
+        (split_values,) = task_graph.make_tasks("sort-split-values", token, choose, [[samples]])
     arguments = [
         [partition, number, source.where, order, split_values]
         for number, partition in enumerate(source.partitions)
@@ -179,7 +179,7 @@ def _are_directions(directions: Any, count: int) -> bool:
 def sample_partition(
     partition: Any, number: int, where: pl.Expr | None, like: pd.DataFrame
 ) -> tuple[pl.Series, int]:
-    """Sample the first sort column of a partition; also return its number of values."""
+    """Return a sample of the first sort column of a partition, and its number of values."""
     return _sample_values(
         open_partition(partition, like, where, ordered=list(like.columns)), like.columns[0]
     )
@@ -211,14 +211,14 @@ def _sample_values(frame: pl.LazyFrame, column: str) -> tuple[pl.Series, int]:
     """Return a random sample of the values of a column, and the number of values."""
     values = frame.select(column).collect().to_series().drop_nulls()
     if len(values) > _SAMPLE_SIZE:
-        # No slice, since adjacent values are often similar; a fixed seed, so that a task that is
-        # computed again returns the same values.
-        chosen = np.random.default_rng(0).integers(0, len(values), _SAMPLE_SIZE)
-        return values.gather(chosen), len(values)
+        # Random positions, since adjacent values are often similar; a fixed seed, so that a task
+        # that is computed again returns the same values.
+        positions = np.random.default_rng(0).integers(0, len(values), _SAMPLE_SIZE)
+        return values.gather(positions), len(values)
     return values, len(values)
 
 
-def _find_split_values(
+def _choose_split_values(
     samples: Sequence[tuple[pl.Series, int]], descending: bool, into: int
 ) -> pl.Series | None:
     """Return values that split the rows into ``into`` parts of similar size.
@@ -231,7 +231,7 @@ def _find_split_values(
         return None
     name = nonempty[0][0].name
     weights = np.concatenate(
-        [np.full(len(values), rows / len(values)) for values, rows in nonempty]
+        [np.full(len(values), count / len(values)) for values, count in nonempty]
     )
     table = concat_tables([pl.DataFrame({name: values}) for values, _ in nonempty], positions)
     table = table.rename({name: "value"}).with_columns(weight=pl.Series(weights))
@@ -249,7 +249,7 @@ def _split_by_values(
     descending: bool,
     nulls_last: bool,
 ) -> list[pl.DataFrame]:
-    """Split rows at the split values; the order of rows within each part is kept."""
+    """Split rows at the split values; rows of a part keep their order."""
     values = rows.get_column(column)
     if split_values is None:  # all values are missing
         return [rows, *[rows.clear()] * (into - 1)]

@@ -31,11 +31,11 @@ Frame = dd.DataFrame | str | PathLike[str] | Sequence[str]
 def as_collection(df: Frame) -> dd.DataFrame:
     """Return a Dask dataframe; URLs are read."""
     if isinstance(df, (str, PathLike)) or (isinstance(df, (list, tuple)) and df):
-        # With an explicit size, small files are joined.
+        # With an explicit partition size, small files are joined.
         return read(df, partition_size=DEFAULT_PARTITION_SIZE)
     if isinstance(df, dd.DataFrame):
         check_index(df, "df")
-        # Partitions in GPU memory (cuDF) are converted to pandas by Dask.
+        # Dask converts partitions in GPU memory (cuDF) to pandas.
         return df if isinstance(df._meta, pd.DataFrame) else df.to_backend("pandas")
     advice = "for a pandas frame write dask.dataframe.from_pandas(df, npartitions=...)"
     if isinstance(df, dd.Series):
@@ -50,7 +50,7 @@ class CollectionSource:
     #: Each a ScannablePartition, or the Delayed of a pandas frame.
     partitions: tuple[Any, ...]
     columns: tuple[str, ...]
-    #: The collection's filters if Polars applies them.
+    #: Filters of the collection that Polars applies; None if there are none or Dask applies them.
     where: pl.Expr | None
     #: Dask token of the rows and columns.
     token: str
@@ -93,8 +93,8 @@ def open_partition(
     """Return the rows of a partition as a lazy frame; called in a task.
 
     ``declared`` is empty, with the needed columns (escaped names) and their declared types. Values
-    of other types are kept, and the result has their type, except for the columns ``exact``, which
-    are cast because the plan depends on their type. Categories are an error in the columns
+    of other types are not cast, and the result has their type, except for the columns ``exact``,
+    which are cast because the plan depends on their type. Categories are an error in the columns
     ``ordered``, because their order may differ from that of the declared type. A DataError is also
     raised if a column is missing or its values cannot be converted.
     """
@@ -115,8 +115,8 @@ def open_partition(
     scanned: pl.LazyFrame = partition.scan(where)
     if names == list(declared.columns):
         return scanned.select(names)
-    chosen = scanned.select(selectors.by_name(*names))
-    return chosen.rename(dict(zip(names, declared.columns, strict=True)))
+    selected = scanned.select(selectors.by_name(*names))
+    return selected.rename(dict(zip(names, declared.columns, strict=True)))
 
 
 def _select_columns(partition: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
@@ -134,7 +134,7 @@ def cast_exactly(values: pd.Series[Any], declared: Any) -> pd.Series[Any]:
     """Cast times to the declared type.
 
     A DataError is raised if values are not times, if only they or only the declared type have a
-    time zone, or if a value changes by the cast.
+    time zone, or if the cast changes a value.
     """
     if values.dtype == declared or values.isna().all():
         return cast_column(values, declared)
@@ -148,10 +148,10 @@ def cast_exactly(values: pd.Series[Any], declared: Any) -> pd.Series[Any]:
         or not (cast_column(converted, values.dtype).dropna() == values.dropna()).all()
     ):
         present = values.dropna()
-        lost = present if converted is None else present[converted[present.index] != present]
+        changed = present if converted is None else present[converted[present.index] != present]
         raise DataError(
             str(values.name),
-            f"holds {lost.iloc[0]!r:.60} of type {values.dtype}, but the declared type is "
+            f"holds {changed.iloc[0]!r:.60} of type {values.dtype}, but the declared type is "
             f"{declared}; convert all partitions to it, for example with "
             f"astype({str(declared)!r})",
         )

@@ -1,4 +1,4 @@
-"""Conversion of errors of pandas, Polars and Arrow to errors that name column and partition."""
+"""Conversion of errors of pandas, Polars and Arrow to errors that name a column and a partition."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _LIBRARY_ERRORS = (
     TypeError,
     ValueError,
 )
-_SHOWN = 200
+#: Maximum characters of a library's error in a message.
+_MAX_SHOWN = 200
 #: Arrow's message about a pandas column that it cannot convert; the name of an index is None.
 _CONVERSION = re.compile(r"Conversion failed for column (.+?) with type ")
 _INDEX = "index"
@@ -41,14 +42,14 @@ def run_task(
     function: Callable[..., T],
     *arguments: Any,
     partitions: Sequence[tuple[int, int]] | None = None,
-    **named: Any,
+    **keywords: Any,
 ) -> T:
     """Call the function of a task and convert errors of libraries to a :class:`DataError`.
 
     ``partitions`` has the first and last partition of each table of the arguments, for messages.
     """
     try:
-        return function(*arguments, **named)
+        return function(*arguments, **keywords)
     except TypeConflict as error:
         if partitions is None:
             raise
@@ -56,21 +57,21 @@ def run_task(
     except HyperplaneError:
         raise
     except _LIBRARY_ERRORS as error:
-        _raise_data_error(error, _find_column(error, [*arguments, *named.values()]))
+        _raise_data_error(error, _find_column(error, [*arguments, *keywords.values()]))
 
 
 def run_in_partition(
     function: Callable[..., T],
     *arguments: Any,
     partition_info: Mapping[str, Any] | None = None,
-    **named: Any,
+    **keywords: Any,
 ) -> T:
     """Call a function of ``map_partitions`` and add the partition to its errors.
 
     Dask passes no ``partition_info`` when it infers the type of a result.
     """
     try:
-        return run_task(function, *arguments, **named)
+        return run_task(function, *arguments, **keywords)
     except DataError as error:
         if not partition_info:
             raise
@@ -78,7 +79,10 @@ def run_in_partition(
 
 
 def name_partition_in_errors(function: Callable[..., T]) -> Callable[..., T]:
-    """Decorate a function of a partition and its number: errors name partition or file."""
+    """Decorate a function whose first arguments are a partition and its number.
+
+    Its errors name the partition, or the file if the partition is scanned from files.
+    """
 
     @wraps(function)
     def task(partition: Any, number: int, *arguments: Any) -> T:
@@ -127,15 +131,15 @@ def _add_partition(error: DataError, number: int) -> DataError:
 
 def _raise_data_error(error: BaseException, column: str) -> NoReturn:
     """Raise a DataError for an error of a library; HyperplaneError if no column is known."""
-    first = (str(error).splitlines() or [""])[0][:_SHOWN]
-    why = f"({type(error).__name__}: {first})"
+    first_line = (str(error).splitlines() or [""])[0][:_MAX_SHOWN]
+    reason = f"({type(error).__name__}: {first_line})"
     if not column:  # no argument of the task is a table
-        raise HyperplaneError(f"a task failed {why}") from error
-    raise DataError(column, f"has values that cannot be processed {why}") from error
+        raise HyperplaneError(f"a task failed {reason}") from error
+    raise DataError(column, f"has values that cannot be processed {reason}") from error
 
 
 def _find_column(error: BaseException, arguments: Sequence[Any]) -> str:
-    """Return the column that caused an error; all columns of the task if it is not known."""
+    """Return the column that caused an error; all columns of the task if that is not known."""
     tables = list(_iterate_tables(arguments))
     names = [unescape(str(name)) for table in tables for name in _list_columns(table)]
     message = str(error)
@@ -184,11 +188,11 @@ def _find_conflicting_columns(tables: Sequence[Any]) -> list[str]:
 
 def _find_unconvertible_column(frame: pd.DataFrame) -> str | None:
     """Return the first column or index level that cannot be converted to Polars."""
-    levels = [frame.index.get_level_values(level) for level in range(frame.index.nlevels)]
+    levels = [frame.index.get_level_values(number) for number in range(frame.index.nlevels)]
     columns: list[tuple[Any, Any]] = [
         (name, frame.iloc[:, number]) for number, name in enumerate(frame.columns)
     ]
-    columns += [(_INDEX if one.name is None else one.name, one) for one in levels]
+    columns += [(_INDEX if level.name is None else level.name, level) for level in levels]
     for name, values in columns:
         try:
             from_pandas(pd.DataFrame({"column": values.array}))

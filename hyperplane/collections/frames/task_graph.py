@@ -1,4 +1,4 @@
-"""Dask tasks of a helper: one per partition, then a tree reduction or an exchange by key."""
+"""Dask tasks of a helper: one per partition, then a tree reduction or an exchange."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ FAN_IN = 16
 #: Maximum tables of an exchange, which has a task for each pair of table and receiver. If there are
 #: more, groups of them are joined first.
 _MAX_SENDERS = 128
-#: Maximum partitions whose rows one receiver of an exchange holds, and the bytes of each.
+#: Maximum number of input partitions for each receiver of an exchange.
 _MAX_PARTITIONS_PER_RECEIVER = 8
+#: Assumed bytes of an input partition.
 _PARTITION_BYTES = 100_000_000
 #: Receivers per thread if most rows are exchanged.
 _RECEIVERS_PER_THREAD = 4
@@ -46,9 +47,9 @@ def make_tasks(
 ) -> list[Delayed]:
     """Return one task for each list of arguments; keys begin with the name of the step.
 
-    An argument may be a task, a list of tasks or any other value. For error messages a
-    task belongs to the partitions of its tables; if it has none, to the partition with the position
-    of the task.
+    An argument may be a task, a list of tasks or any other value. For error messages the graph
+    records the partitions of each task: those of its tables, or the partition whose number is the
+    position of the task if it has no tables.
     """
     shared_graph = _get_shared_graph(argument_lists)
     delayed = []
@@ -125,9 +126,10 @@ def gather_by_key(
     split: Callable[[Any], list[Any]],
     combine: Callable[[list[Any]], Any],
 ) -> list[list[Delayed]]:
-    """Return the tables of each of ``into`` results, in the order of the rows.
+    """Return the tables of each of ``into`` receivers, in the order of the partitions.
 
-    ``split`` splits a table by key into ``into`` pieces, and ``combine`` combines tables to one.
+    ``split`` splits a table by key into ``into`` pieces, and ``combine`` combines several tables to
+    one. Each receiver has up to ``FAN_IN`` tables if there is only one, else a piece per table.
     """
     if into == 1:
         return [reduce_tree(f"{name}-merge", token, combine, tables)]
@@ -169,7 +171,7 @@ def exchange(
         make_tasks(f"{name}-piece-{number}", token, _take_piece, [[table, i] for i in range(into)])
         for number, table in enumerate(split_tables)
     ]
-    return [list(pieces_of) for pieces_of in zip(*pieces, strict=True)]
+    return [list(pieces_of_receiver) for pieces_of_receiver in zip(*pieces, strict=True)]
 
 
 def _join_split_tables(
@@ -182,8 +184,8 @@ def _join_split_tables(
 def choose_receiver_count(partitions: int) -> int:
     """Return the number of receivers of an exchange of small partial tables.
 
-    At least one per worker process, because Polars uses all threads of its process, and so many
-    that the data of one receiver fits into its memory.
+    One per worker process, because Polars uses all threads of its process, but not more than there
+    are partitions; more if the data of one receiver would not fit into its memory otherwise.
     """
     return max(
         min(partitions, count_processes()), -(-partitions // _count_partitions_per_receiver())
@@ -193,8 +195,8 @@ def choose_receiver_count(partitions: int) -> int:
 def choose_row_receiver_count(partitions: int) -> int:
     """Return the number of receivers of an exchange of most rows.
 
-    Several per thread: tables that fit into the processor's cache were combined in half the time
-    and half the memory.
+    Four per thread, but at most four per partition: tables that fit into the processor's cache were
+    combined in half the time and half the memory. More if :func:`choose_receiver_count` needs more.
     """
     return max(
         min(partitions * _RECEIVERS_PER_THREAD, count_threads() * _RECEIVERS_PER_THREAD),
@@ -203,7 +205,7 @@ def choose_row_receiver_count(partitions: int) -> int:
 
 
 def _count_partitions_per_receiver() -> int:
-    """Return the number of partitions whose rows fit into a receiver, besides its result."""
+    """Return the number of partitions whose rows fit into the memory of a receiver."""
     share = get_memory_per_thread()
     return (
         _MAX_PARTITIONS_PER_RECEIVER

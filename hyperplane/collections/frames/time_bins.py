@@ -1,9 +1,9 @@
-"""Time bins: intervals that each lie within one window, for any start of the windows.
+"""Time bins: intervals that each lie within one window, wherever the windows begin.
 
 The edges of pandas' windows depend on the first time of the whole data: windows of ``7h`` begin at
-the midnight before that time. A task sees only the rows of its partition, so it groups by bins,
-which do not depend on other rows. The last task assigns bins to windows with pandas, when the first
-time is known. For common widths (a day, an hour, 15 minutes) a bin is a window.
+the midnight before that time. A task has only the rows of its partition, so it groups by bins,
+which do not depend on other rows. The last task, which knows the first time, assigns bins to
+windows with pandas. For common widths (a day, an hour, 15 minutes) a bin is a window.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ _RENAMED_ALIASES = {
     **{"w": "W", "wk": "W", "week": "W", "weeks": "W", "m": "min", "month": "MS", "months": "MS"},
     **{"quarter": "QS", "quarters": "QS", "year": "YS", "years": "YS"},
 }
-#: Unambiguous words for widths; not weeks and longer units, which can begin on several days.
+#: Unambiguous words for widths. Words for weeks and longer units are not among them: such windows
+#: could begin on several days.
 _WIDTH_WORDS = {
     **{"d": "D", "day": "D", "days": "D", "hr": "h", "hrs": "h", "hour": "h", "hours": "h"},
     **dict.fromkeys(("min", "mins", "minute", "minutes"), "min"),
@@ -54,6 +55,7 @@ _WIDTH_WORDS = {
     **{"nanosecond": "ns", "nanoseconds": "ns"},
 }
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+#: Times with which pandas tries a frequency.
 _EXAMPLE = pd.DatetimeIndex(["2024-01-01 00:00", "2024-01-01 01:00"])
 
 
@@ -71,7 +73,7 @@ class TimeWindows:
     #: Nanoseconds of a bin.
     bin_width: int
     #: Whether each bin is a whole window. Otherwise instants on the edge between two bins form a
-    #: separate bin, because only pandas assigns them to a window.
+    #: separate bin, because the closed side decides to which window they belong.
     exact: bool
     #: Time zone whose calendar days are the bins; None if bins are counted in UTC.
     zone: str | None
@@ -83,10 +85,10 @@ class TimeWindows:
     keeps_instants: bool = False
 
     def grouper(self) -> pd.Grouper:
-        """Return the grouper of pandas for these windows; days as hours if that is the same."""
+        """Return the grouper of pandas for these windows; days become hours if that is equal."""
         every, offset = self.every, _parse_offset(self.every)
         if isinstance(offset, pd.offsets.Day) and not self.keeps_instants:
-            # For days closed on the right pandas 3.0 would begin with an additional, empty window.
+            # With days closed on the right, pandas 3.0 begins with an additional, empty window.
             every = f"{offset.n * DAY // _HOUR}h"
         return pd.Grouper(freq=every, closed=self.closed, label=self.label)
 
@@ -177,7 +179,7 @@ def normalize_width(every: Any) -> Any:
 
 def _parse_offset(every: Any) -> Any:
     """Return the offset of pandas for a width; None if the width is not supported."""
-    # The time that pandas takes is quadratic in the length of the text.
+    # pandas parses the text in quadratic time.
     if isinstance(every, str) and len(every) > _MAX_LENGTH:
         return None
     try:
@@ -188,7 +190,7 @@ def _parse_offset(every: Any) -> Any:
         return None
     if offset is None or offset.n <= 0:
         return None
-    if _get_fixed_width(offset) is None:  # calendar offsets: business hours would divide days
+    if _get_fixed_width(offset) is None:  # a calendar offset that may divide days: business hours
         steps = pd.date_range("2023-12-31", periods=30, freq=offset)
         return offset if (steps == steps.normalize()).all() else None
     return offset

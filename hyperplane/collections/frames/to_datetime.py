@@ -22,8 +22,10 @@ from hyperplane.core.errors import DataError, Fault
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats.pandas_frames.convert import decode_categories
 
+#: Time units, the coarsest first.
 _UNITS = ("s", "ms", "us", "ns")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+#: Maximum number of values in an error.
 _MAX_SHOWN = 5
 #: A UTC offset after a time of day; without a time of day, "-2026" is the year of a date.
 _OFFSET = r"(?:\d:\d\d(?:[.,]\d+)?|T\d{4,6}(?:[.,]\d+)?)\s*(?:Z|[+-]\d\d:?(?:\d\d)?)$"
@@ -60,8 +62,8 @@ def to_datetime(
     column : str
         The column to convert. It keeps its name and position.
     format : str, optional
-        As for ``strptime``, such as ``"%d.%m.%Y %H:%M"``. All values must have this format. It is
-        several times faster than parsing without a format.
+        As for ``strptime``, such as ``"%d.%m.%Y %H:%M"``. All values must have this format.
+        Parsing with a format is several times faster.
     errors : {"raise", "coerce"}
         Raise an error for values that are not times, or make them missing.
     utc : bool
@@ -134,10 +136,13 @@ def to_datetime(
             return times_source  # readers of files guarantee the declared types
         meta = _dates_to_times(times_source._meta[column].iloc[:0])
         meta = convert_to_utc(meta) if utc else meta
-        keep = partial(run_in_partition, normalize_times, column=column, utc=utc, like=meta.dtype)
-        times = times_source[column].map_partitions(keep, meta=meta, enforce_metadata=False)
+        normalize = partial(
+            run_in_partition, normalize_times, column=column, utc=utc, like=meta.dtype
+        )
+        times = times_source[column].map_partitions(normalize, meta=meta, enforce_metadata=False)
         return _assign_column(df, column, times)
     parse = partial(
+        run_in_partition,
         parse_partition,
         column=column,
         time_format=format,
@@ -151,8 +156,7 @@ def to_datetime(
         dtype=f"datetime64[{result_unit}, UTC]" if utc else f"datetime64[{result_unit}]",
         name=column,
     )
-    run = partial(run_in_partition, parse)
-    times = df[column].map_partitions(run, meta=meta, enforce_metadata=False)
+    times = df[column].map_partitions(parse, meta=meta, enforce_metadata=False)
     return _assign_column(df, column, times)
 
 
@@ -164,11 +168,11 @@ def _assign_column(df: dd.DataFrame, column: str, values: dd.Series) -> dd.DataF
 def _find_type_faults(
     dtype: Any, column: str, time_format: str | None, unit: str | None
 ) -> list[Fault]:
-    number = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
-    if number and unit is None and time_format is None:
+    is_number = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
+    if is_number and unit is None and time_format is None:
         allowed = f"one of {', '.join(_UNITS)} for numbers: {column!r} is of type {dtype}"
         return [Fault("unit", "None", allowed)]
-    if not number and unit is not None:
+    if not is_number and unit is not None:
         return [Fault("unit", repr(unit), f"None: {column!r} is of type {dtype}, not a number")]
     if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
         return [Fault("column", f"{column!r} of type {dtype}", "text, numbers or times")]
@@ -181,7 +185,7 @@ def _get_result_unit(unit: str | None) -> str:
 
 
 def normalize_times(values: Any, column: str, utc: bool, like: Any) -> Any:
-    """Convert a partition of times to the declared type, or to a coarser or finer unit.
+    """Convert a partition of times to the declared type, in another unit if that loses digits.
 
     A DataError is raised if the values are not times, or if only they or only the declared type
     have a time zone.
@@ -203,37 +207,39 @@ def normalize_times(values: Any, column: str, utc: bool, like: Any) -> Any:
     values = _dates_to_times(values)
     if utc:
         return _convert_unit(convert_to_utc(values), like)
-    own_zone, declared_zone = values.dt.tz, pd.Series(dtype=like).dt.tz
-    if (own_zone is None) != (declared_zone is None):
-        held = "without a time zone" if own_zone is None else f"in {own_zone}"
-        declared = "has no time zone" if declared_zone is None else f"is in {declared_zone}"
+    zone, declared_zone = values.dt.tz, pd.Series(dtype=like).dt.tz
+    if (zone is None) != (declared_zone is None):
+        zone_text = "without a time zone" if zone is None else f"in {zone}"
+        declared_text = "has no time zone" if declared_zone is None else f"is in {declared_zone}"
         raise DataError(
             column,
-            f"holds times {held}, such as {values.dropna().iloc[0]!s:.60}, but the declared type "
-            f"{declared}; write utc=True for times in UTC",
+            f"holds times {zone_text}, such as {values.dropna().iloc[0]!s:.60}, but the declared "
+            f"type {declared_text}; write utc=True for times in UTC",
         )
-    in_zone = own_zone is None or str(own_zone) == str(declared_zone)
-    return _convert_unit(values if in_zone else values.dt.tz_convert(declared_zone), like)
+    in_declared_zone = zone is None or str(zone) == str(declared_zone)
+    return _convert_unit(values if in_declared_zone else values.dt.tz_convert(declared_zone), like)
 
 
 def _convert_unit(times: Any, like: Any) -> Any:
     """Convert times to a type, in the coarsest unit that keeps every digit.
 
-    The unit is never finer than that of the times: finer units have a smaller range, and pandas
-    concatenates partitions in the finest unit.
+    The units tried are the declared one, microseconds and that of the times, but none that is
+    coarser than the declared one or finer than that of the times: finer units have a smaller range,
+    and pandas concatenates partitions in the finest unit.
     """
     if times.dtype == like:
         return times
-    own, unit = times.dt.unit, pd.Series(dtype=like).dt.unit
-    units = [each for each in _UNITS if each in (own, unit, "us")]
-    for each in units[units.index(min(own, unit, key=_UNITS.index)) : units.index(own)]:
+    finest, declared_unit = times.dt.unit, pd.Series(dtype=like).dt.unit
+    units = [unit for unit in _UNITS if unit in (finest, declared_unit, "us")]
+    coarsest = min(finest, declared_unit, key=_UNITS.index)
+    for unit in units[units.index(coarsest) : units.index(finest)]:
         try:
-            converted = cast_column(times, _replace_unit(like, each))
+            converted = cast_column(times, _replace_unit(like, unit))
         except pa.ArrowException:  # Arrow refuses to truncate
             continue
         if cast_column(converted, times.dtype).equals(times):
             return converted
-    return cast_column(times, _replace_unit(like, own))
+    return cast_column(times, _replace_unit(like, finest))
 
 
 def _replace_unit(dtype: Any, unit: str) -> str:
@@ -362,21 +368,21 @@ def _parse_text(
                 "write utc=True to get times of UTC",
             )
     convert: Any = pd.to_datetime
-    first = convert(text, format=time_format or "ISO8601", errors="coerce", utc=True)
+    times = convert(text, format=time_format or "ISO8601", errors="coerce", utc=True)
     if time_format is not None:
-        return first
-    unparsed = first.isna() & text.notna()
+        return times
+    unparsed = times.isna() & text.notna()
     if not unparsed.any():
-        return first
+        return times
     unparsed_text = text[unparsed]
     others = convert(unparsed_text, format="mixed", errors="coerce", utc=True, dayfirst=dayfirst)
     others[
-        _has_swapped_day_and_month(unparsed_text, dayfirst) | _has_month_after_12(unparsed_text)
+        _has_swapped_day_and_month(unparsed_text, dayfirst) | _has_month_above_12(unparsed_text)
     ] = pd.NaT
     # In nanoseconds the range of years would be too small for some values.
-    first = first.dt.as_unit("us")
-    first[unparsed] = others.dt.as_unit("us")
-    return first
+    times = times.dt.as_unit("us")
+    times[unparsed] = others.dt.as_unit("us")
+    return times
 
 
 def _has_swapped_day_and_month(text: pd.Series[Any], dayfirst: bool) -> pd.Series[Any]:
@@ -385,6 +391,6 @@ def _has_swapped_day_and_month(text: pd.Series[Any], dayfirst: bool) -> pd.Serie
     return pd.to_numeric(numbers["second" if dayfirst else "first"]) > 12
 
 
-def _has_month_after_12(text: pd.Series[Any]) -> pd.Series[Any]:
-    """Return a mask of texts that have a number above 12 in place of the month after a year."""
+def _has_month_above_12(text: pd.Series[Any]) -> pd.Series[Any]:
+    """Return a mask of texts in which a number above 12 follows the year, in place of the month."""
     return pd.to_numeric(text.astype(object).str.extract(_YEAR_FIRST)["month"]) > 12

@@ -42,7 +42,7 @@ from hyperplane.formats.pandas_frames.convert import to_pandas
 
 @dataclass(frozen=True)
 class Ranking:
-    """Groups, order and number of the rows to keep; column names are escaped."""
+    """Groups, order and number of the rows to return; column names are escaped."""
 
     like: pd.DataFrame
     by: tuple[str, ...]
@@ -69,7 +69,7 @@ def top_n_per_group(
 
     Returns the rows of ``df.sort_values(column, ascending=False, kind="stable").groupby(by)
     .head(n)`` of pandas: earlier rows come first among equal values, and rows with a missing value
-    last. It replaces ``groupby(by).apply(lambda group: group.nlargest(n, column))``.
+    come last. It replaces ``groupby(by).apply(lambda group: group.nlargest(n, column))``.
 
     Parameters
     ----------
@@ -123,14 +123,14 @@ def top_n_per_group(
         if has_column(like, column) and column in [key for key in keys if isinstance(key, str)]:
             faults.append(Fault("column", repr(column), "a column that is not in by"))
         if has_column(like, column) and isinstance(like[column].dtype, pd.CategoricalDtype):
-            kind = f"{column!r} of type category"
+            given = f"{column!r} of type category"
             advice = f"replace it by its codes, df[{column!r}].cat.codes"
             allowed = "a column of numbers, times or text"
-            faults.append(Fault("column", kind, allowed, advice))
-    named = escape_columns(like.iloc[:0])
+            faults.append(Fault("column", given, allowed, advice))
+    like = escape_columns(like.iloc[:0])
     keys = escape_all(keys)
-    ranking = Ranking(named, tuple(keys), escape(column), min(n, _MAX_ROWS), not ascending)
-    source = select_source(df, list(like.columns))
+    ranking = Ranking(like, tuple(keys), escape(column), min(n, _MAX_ROWS), not ascending)
+    source = select_source(df, list(df._meta.columns))
     token = tokenize(source.token, ranking, split_out)
     arguments = [
         [partition, number, source.where, ranking]
@@ -144,7 +144,7 @@ def top_n_per_group(
     results = task_graph.make_tasks(
         "top-n", token, finish, [[received] for received in received_tables]
     )
-    return build_collection(results, named.reset_index(drop=True), "top-n")
+    return build_collection(results, like.reset_index(drop=True), "top-n")
 
 
 @name_partition_in_errors

@@ -38,9 +38,10 @@ def window_agg(
 
     The result equals that of pandas, including empty windows, time zones with daylight saving time,
     missing times and missing values. By default windows are closed on the right and labeled by
-    their right edge. The pandas default is the left for hours, days and starts of months, quarters
-    and years (``"MS"``, ``"QS"``, ``"YS"``): rows of March get the label April 1 here, and March 1
-    with ``closed=None, label=None``. With ``by`` the result is that of
+    their right edge. pandas closes and labels them on the left by default if the width is in hours,
+    in days, or in months, quarters and years that are named by their first day (``"MS"``, ``"QS"``,
+    ``"YS"``): rows of March get the label April 1 here, and March 1 with ``closed=None,
+    label=None``. With ``by`` the result is that of
     ``groupby([*by, pd.Grouper(...)])``, which has no empty windows.
 
     Parameters
@@ -63,8 +64,8 @@ def window_agg(
         The closed side of a window, and the edge that is its label. None is the pandas default
         for the frequency.
     split_out : int
-        Number of partitions of the result; more than one requires ``by``, for too many groups for
-        one partition. Groups are then sorted within each partition only.
+        Number of partitions of the result; use more than one, which requires ``by``, if there are
+        too many groups for one partition. Groups are then sorted within each partition only.
 
     Returns
     -------
@@ -82,9 +83,10 @@ def window_agg(
     Notes
     -----
     Each task reads only the needed columns and returns one row per window, with the distinct values
-    for ``nunique`` and all values for ``median``. These values are exchanged between workers; those
-    of ``nunique`` only for windows that may have rows in several partitions by the statistics of
-    the files. :func:`group_agg` names the source of the formula for ``std`` and ``var``.
+    for ``nunique`` and all values for ``median``. These values are exchanged between workers. If
+    the files have statistics of the times, distinct values are exchanged only for windows that may
+    have rows in several partitions. :func:`group_agg` names the source of the formula for ``std``
+    and ``var``.
 
     Examples
     --------
@@ -108,7 +110,8 @@ def window_agg(
         with faults.collect():
             time_windows = parse_windows(like, time, every, closed, label)
         with faults.collect():
-            # pandas sorts by time without keys; with keys the rows keep their order.
+            # Without keys pandas sorts rows by time; with keys the rows keep their order, for which
+            # windows of several bins need the row number.
             order_column = None if not faults and time_windows.exact else ROW_NUMBER
             aggregation = parse_agg(like, agg, order=order_column if keys else time)
     used = list(dict.fromkeys([time, *keys, *aggregation.columns]))

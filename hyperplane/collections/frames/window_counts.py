@@ -54,13 +54,13 @@ from hyperplane.formats.pandas_frames.column_names import (
 )
 from hyperplane.formats.pandas_frames.object_columns import has_integers_and_floats
 
-#: Kinds of numbers whose equal values would have different column names: x_1, x_1.0, x_True.
+#: Kinds of numbers; equal values of different kinds would be different columns: x_1, x_1.0, x_True.
 _NUMBER_KINDS: dict[str, Callable[[pl.DataType], bool]] = {
     "integers": lambda kind: kind.is_integer(),
     "floats": lambda kind: kind.is_float(),
     "booleans": lambda kind: kind == pl.Boolean,
 }
-#: Reason why a column of objects with several of these kinds is refused.
+#: End of the error for a column of objects with several of these kinds.
 _TWO_NAMES = (
     "; equal values such as 1 and 1.0 would be two columns; convert the column to one type, for "
     "example with astype('float64')"
@@ -194,7 +194,7 @@ def window_counts(
     merge = partial(_merge_tables, keys=spec.keys, targets=spec.targets)
     merged = task_graph.reduce_tree("window-counts-merge", token, merge, tables)
     [result] = task_graph.make_tasks("window-counts", token, pivot_windows, [[merged, spec]])
-    if any(each.known is None for each in count_targets):
+    if any(count_target.known is None for count_target in count_targets):
         return result
     return build_collection([result], _build_empty_result(spec), "window-counts")
 
@@ -224,7 +224,7 @@ def pivot_windows(tables: list[list[pl.DataFrame]], spec: WindowCountSpec) -> pd
     merged = _merge_tables(tables, spec.keys, spec.targets)
     numbers, labels = assign_windows(merged[0], spec.windows, spec.like)
     merged = [table.join(numbers, on=BIN, how="left") for table in merged]
-    # Tables also count missing values, so the table of any target has all keys.
+    # The tables also count missing values, so the table of each target has all keys.
     rows = select_result_rows(merged[0], spec.by, labels)
     names: list[str] = []
     blocks: list[Any] = []
@@ -255,21 +255,21 @@ def _build_empty_result(spec: WindowCountSpec) -> pd.DataFrame:
 def _merge_tables(
     tables: list[list[pl.DataFrame]], keys: list[str], targets: Sequence[CountTarget]
 ) -> list[pl.DataFrame]:
-    """Merge the counts of several tasks; raise TypeConflict for several kinds of numbers."""
+    """Merge the counts of several tasks; raise TypeConflict for numbers of several kinds."""
     merged = []
     for target_tables, target in zip(zip(*tables, strict=True), targets, strict=True):
-        first: dict[str, int] = {}
-        for number, table in enumerate(target_tables):
+        positions: dict[str, int] = {}  # of the first table with values of each kind
+        for position, table in enumerate(target_tables):
             for kind, is_kind in _NUMBER_KINDS.items():
                 if is_kind(table.schema[target.name]) and table.get_column(target.name).count():
-                    first.setdefault(kind, number)
-        if pd.api.types.is_numeric_dtype(target.like.dtype) and "booleans" not in first:
-            first.clear()  # integers and floats of a numeric column are counted as floats
-        if len(first) > 1 and target.known is None:
-            # Report booleans first: integers and floats alone may be allowed.
-            kinds = sorted(first, key=lambda kind: (kind != "booleans", first[kind]))[:2]
-            one, other = sorted(kinds, key=first.__getitem__)
+                    positions.setdefault(kind, position)
+        if pd.api.types.is_numeric_dtype(target.like.dtype) and "booleans" not in positions:
+            positions.clear()  # integers and floats of a numeric column are counted as floats
+        if len(positions) > 1 and target.known is None:
+            # Booleans are one of the two reported kinds: integers and floats alone may be allowed.
+            kinds = sorted(positions, key=lambda kind: (kind != "booleans", positions[kind]))[:2]
+            one, other = sorted(kinds, key=positions.__getitem__)
             texts = (f"holds {one}", f" and {other}", _TWO_NAMES)
-            raise TypeConflict(unescape(target.name), texts, (first[one], first[other]))
+            raise TypeConflict(unescape(target.name), texts, (positions[one], positions[other]))
         merged.append(kernel.merge_counts(list(target_tables), keys, target.name))
     return merged

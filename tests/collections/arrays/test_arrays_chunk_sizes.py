@@ -32,14 +32,14 @@ AXES = st.lists(
 )
 
 
-def fault(call, *args, **options):
+def fault_of(call, *args, **options):
     with pytest.raises(RequestError) as caught:
         call(*args, **options)
-    [found] = caught.value.faults
-    return found
+    [fault] = caught.value.faults
+    return fault
 
 
-class TestProposed:
+class TestProposeChunks:
     @given(AXES, st.integers(1, 10**6))
     def test_chunks_fit_and_keep_whole_axes_and_stored_chunks(self, axes, elements):
         shape, units, whole = zip(*axes, strict=True)
@@ -69,41 +69,41 @@ class TestProposed:
         ("whole", "expected"),
         [("time", (3650, 1, 1)), (["y", "x"], (1, 720, 1440))],
     )
-    def test_access_patterns_by_name(self, whole, expected):
+    def test_whole_dimensions_are_named(self, whole, expected):
         array = xr.DataArray(da.zeros((3650, 720, 1440)), dims=["time", "y", "x"])
-        found = propose_chunks(array, whole=whole, memory="50MB")
+        proposal = propose_chunks(array, whole=whole, memory="50MB")
         for name, size in zip(array.dims, expected, strict=True):
-            assert found[name] >= size
-            assert size == 1 or found[name] == size
-        assert math.prod(found.values()) * 8 <= 50e6
-        assert array.chunk(found).chunks is not None
+            assert proposal[name] >= size
+            assert size == 1 or proposal[name] == size
+        assert math.prod(proposal.values()) * 8 <= 50e6
+        assert array.chunk(proposal).chunks is not None
 
     def test_stored_chunks_are_kept_whole(self, tmp_path):
         url = write(month(0, days=60).chunk(time=7), tmp_path / "a.zarr")
         data = open_zarr_many(url)
-        found = propose_chunks(data["rain"], memory=7 * 12 * 8 * 3 + 50)
-        assert found["time"] % 7 == 0
-        assert found["time"] > 7
+        chunks = propose_chunks(data["rain"], memory=7 * 12 * 8 * 3 + 50)
+        assert chunks["time"] % 7 == 0
+        assert chunks["time"] > 7
         array = zarr.open_array(f"{url}/rain", mode="r")
-        assert propose_chunks(array, memory=7 * 12 * 8 * 3 + 50) == tuple(found.values())
+        assert propose_chunks(array, memory=7 * 12 * 8 * 3 + 50) == tuple(chunks.values())
 
-    def test_arrays_of_all_kinds(self):
+    def test_all_kinds_of_arrays_have_the_chunks_of_their_shape(self):
         expected = propose_chunks((1000, 1000), dtype="f8", memory="1MB")
         assert propose_chunks(np.zeros((1000, 1000)), memory="1MB") == expected
         assert propose_chunks(da.zeros((1000, 1000)), memory=10**6) == expected
         assert propose_chunks((1000, 0), dtype="f8") == (1000, 1)
 
-    def test_faults(self):
-        assert fault(propose_chunks, (5, 5)).where == "array"
-        assert fault(propose_chunks, "abc", dtype="f8").where == "array"
-        assert fault(propose_chunks, (5, -1), dtype="f8").where == "array"
-        assert fault(propose_chunks, (5, 5), dtype="nothing").where == "dtype"
-        assert fault(propose_chunks, (5, 5), dtype="f8", memory="much").where == "memory"
-        assert fault(propose_chunks, (5, 5), dtype="f8", memory=0).where == "memory"
-        assert fault(propose_chunks, (5, 5), dtype="f8", whole=2).where == "whole"
+    def test_invalid_arguments_are_faults(self):
+        assert fault_of(propose_chunks, (5, 5)).where == "array"
+        assert fault_of(propose_chunks, "abc", dtype="f8").where == "array"
+        assert fault_of(propose_chunks, (5, -1), dtype="f8").where == "array"
+        assert fault_of(propose_chunks, (5, 5), dtype="nothing").where == "dtype"
+        assert fault_of(propose_chunks, (5, 5), dtype="f8", memory="much").where == "memory"
+        assert fault_of(propose_chunks, (5, 5), dtype="f8", memory=0).where == "memory"
+        assert fault_of(propose_chunks, (5, 5), dtype="f8", whole=2).where == "whole"
         array = xr.DataArray(np.zeros((5, 5)), dims=["y", "x"])
-        assert fault(propose_chunks, array, whole=0).allowed == "one or more of y, x"
-        too_small = fault(propose_chunks, (500, 500), dtype="f8", whole=0, memory="1kB")
+        assert fault_of(propose_chunks, array, whole=0).allowed == "one or more of y, x"
+        too_small = fault_of(propose_chunks, (500, 500), dtype="f8", whole=0, memory="1kB")
         assert too_small.allowed.startswith("at least 4 kB")
 
 
@@ -185,19 +185,19 @@ class TestRechunk:
 
     def test_an_impossible_rechunk_names_the_required_memory(self):
         maps = da.zeros((100, 100, 100), chunks=(1, 100, 100))
-        found = fault(rechunk, maps, (100, 100, 100), memory="1MB")
-        assert "80 kB" in found.asked
-        assert "8 MB" in found.asked
-        assert "16.08 MB" in found.advice
-        found = fault(rechunk, maps, (100, 10, 10), memory="250kB")
-        assert "start a cluster" in found.advice
+        fault = fault_of(rechunk, maps, (100, 100, 100), memory="1MB")
+        assert "80 kB" in fault.asked
+        assert "8 MB" in fault.asked
+        assert "16.08 MB" in fault.advice
+        fault = fault_of(rechunk, maps, (100, 10, 10), memory="250kB")
+        assert "start a cluster" in fault.advice
 
-    def test_faults(self):
+    def test_invalid_arguments_are_faults(self):
         array = da.zeros((10, 10), chunks=5)
-        assert fault(rechunk, np.zeros(3), 2).where == "array"
-        assert fault(rechunk, array, (3,)).where == "chunks"
-        assert fault(rechunk, array, 5, memory="?").where == "memory"
-        assert fault(rechunk, array[array[:, 0] > 0], (2, 2)).where == "array"
+        assert fault_of(rechunk, np.zeros(3), 2).where == "array"
+        assert fault_of(rechunk, array, (3,)).where == "chunks"
+        assert fault_of(rechunk, array, 5, memory="?").where == "memory"
+        assert fault_of(rechunk, array[array[:, 0] > 0], (2, 2)).where == "array"
         labelled = xr.DataArray(array, dims=["y", "x"])
-        assert fault(rechunk, labelled, {"z": 2}).allowed.endswith("y, x")
-        assert fault(rechunk, labelled, (2, 2)).where == "chunks"
+        assert fault_of(rechunk, labelled, {"z": 2}).allowed.endswith("y, x")
+        assert fault_of(rechunk, labelled, (2, 2)).where == "chunks"

@@ -16,14 +16,14 @@ from hyperplane.array import open_zarr_many
 from hyperplane.errors import HyperplaneError, RequestError
 
 
-def faults(*args, **options):
+def faults_of(*args, **options):
     with pytest.raises(RequestError) as caught:
         open_zarr_many(*args, **options)
     return caught.value.faults
 
 
 def test_all_wrong_arguments_are_reported_together():
-    found = faults(
+    faults = faults_of(
         "x.zarr",
         combine="glue",
         compat="maybe",
@@ -31,14 +31,14 @@ def test_all_wrong_arguments_are_reported_together():
         combine_attrs="some",
         decode_tims=False,
     )
-    assert [one.where for one in found] == [
+    assert [fault.where for fault in faults] == [
         "combine",
         "compat",
         "combine_attrs",
         "join",
         "decode_tims",
     ]
-    assert "decode_times" in found[-1].allowed
+    assert "decode_times" in faults[-1].allowed
 
 
 @pytest.mark.parametrize(
@@ -52,29 +52,29 @@ def test_all_wrong_arguments_are_reported_together():
     ],
 )
 def test_wrong_dimensions_are_faults(options, allowed):
-    [fault] = faults(["x.zarr"], **options)
+    [fault] = faults_of(["x.zarr"], **options)
     assert fault.where == "concat_dim"
     assert allowed in fault.allowed
 
 
 @pytest.mark.parametrize("urls", ["", None, 5, [], [""], [None], {"a": 1}])
 def test_urls_of_a_wrong_type_are_faults(urls):
-    [fault] = faults(urls)
+    [fault] = faults_of(urls)
     assert fault.where.startswith("urls")
 
 
 @pytest.mark.parametrize("urls", ["a.zarr", [], [["a"], "b"], [["a"], [["b"]]]])
 def test_irregular_nested_lists_are_faults(urls):
-    assert faults(urls, combine="nested", concat_dim=["x", "y"])[0].where == "urls"
+    assert faults_of(urls, combine="nested", concat_dim=["x", "y"])[0].where == "urls"
 
 
 def test_a_glob_without_matches_is_a_fault(tmp_path):
-    [fault] = faults(str(tmp_path / "*.zarr"))
+    [fault] = faults_of(str(tmp_path / "*.zarr"))
     assert "none were found" in fault.allowed
 
 
 def test_an_unknown_protocol_is_a_fault():
-    [fault] = faults(["nowhere://a.zarr"])
+    [fault] = faults_of(["nowhere://a.zarr"])
     assert fault.where == "urls[0]"
     assert "nowhere" in fault.allowed
 
@@ -89,21 +89,21 @@ def test_all_broken_stores_are_reported_together(tmp_path):
     empty.mkdir()
     array = write(month(3), tmp_path / "array.zarr") + "/rain"
     missing = str(tmp_path / "missing.zarr")
-    found = faults([good, no_json, short, str(empty), array, missing])
-    assert [one.where for one in found] == [f"urls[{n}]" for n in (1, 2, 3, 4, 5)]
-    assert [one.asked for one in found] == [
-        repr(str(one)) for one in (no_json, short, empty, array, missing)
+    faults = faults_of([good, no_json, short, str(empty), array, missing])
+    assert [fault.where for fault in faults] == [f"urls[{n}]" for n in (1, 2, 3, 4, 5)]
+    assert [fault.asked for fault in faults] == [
+        repr(str(url)) for url in (no_json, short, empty, array, missing)
     ]
-    assert "JSON" in found[0].advice
-    assert "no Zarr group exists there" in found[2].advice
-    assert "no Zarr group exists there" in found[4].advice
+    assert "JSON" in faults[0].advice
+    assert "no Zarr group exists there" in faults[2].advice
+    assert "no Zarr group exists there" in faults[4].advice
 
 
 def test_a_missing_group_and_an_array_are_faults(tmp_path):
     url = write(month(0), tmp_path / "a.zarr")
-    [fault] = faults(url, group="deep")
+    [fault] = faults_of(url, group="deep")
     assert fault.advice == "it has no group 'deep'"
-    [fault] = faults(url, group="rain")
+    [fault] = faults_of(url, group="rain")
     assert "'rain' is an array" in fault.advice
 
 
@@ -111,10 +111,10 @@ def test_conflicting_values_name_both_stores(tmp_path):
     parts = [month(0), month(0), month(0)]
     parts[2] = parts[2].assign(rain=parts[2].rain + 1, lat=parts[2].lat + 1)
     urls = [write(part, tmp_path / f"{n}.zarr") for n, part in enumerate(parts)]
-    found = faults(urls)
-    assert {one.where for one in found} == {"variable 'rain'", "variable 'lat'"}
-    assert all(urls[0] in one.asked and urls[2] in one.asked for one in found)
-    assert all(urls[1] not in one.asked for one in found)
+    faults = faults_of(urls)
+    assert {fault.where for fault in faults} == {"variable 'rain'", "variable 'lat'"}
+    assert all(urls[0] in fault.asked and urls[2] in fault.asked for fault in faults)
+    assert all(urls[1] not in fault.asked for fault in faults)
     ours = open_zarr_many(urls, compat="override")
     xr.testing.assert_identical(ours.compute(), month(0))
 
@@ -123,7 +123,7 @@ def test_conflicting_static_values_in_a_concatenation_name_both_stores(tmp_path)
     parts = [month(0), month(1)]
     parts[1] = parts[1].assign_coords(lat=parts[1].lat + 1)
     urls = [write(part, tmp_path / f"{n}.zarr") for n, part in enumerate(parts)]
-    [fault] = faults(urls, combine="concat", concat_dim="time", compat="equals")
+    [fault] = faults_of(urls, combine="concat", concat_dim="time", compat="equals")
     assert fault.where == "variable 'lat'"
     assert urls[0] in fault.asked
     assert urls[1] in fault.asked
@@ -136,7 +136,7 @@ def test_conflicting_attributes_name_both_stores_and_values(tmp_path):
     parts[2]["rain"].attrs["units"] = "inch"
     urls = [write(part, tmp_path / f"{n}.zarr") for n, part in enumerate(parts)]
     for options in ({}, {"combine": "concat", "concat_dim": "time"}, {"combine": "by_coords"}):
-        title, units = faults(urls, **options)
+        title, units = faults_of(urls, **options)
         assert title.where == "attribute 'title' of the data set"
         assert title.asked == f"'weather' in {urls[0]!r}, 'climate' in {urls[2]!r}"
         assert units.where == "attribute 'units' of variable 'rain'"
@@ -148,7 +148,7 @@ def test_conflicting_attributes_name_both_stores_and_values(tmp_path):
 
 def test_different_indexes_with_join_exact_are_a_fault(tmp_path):
     urls = [write(month(n), tmp_path / f"{n}.zarr") for n in range(2)]
-    [fault] = faults(urls, join="exact")
+    [fault] = faults_of(urls, join="exact")
     assert fault.where == "index 'time'"
     assert urls[1] in fault.allowed
 
@@ -156,7 +156,7 @@ def test_different_indexes_with_join_exact_are_a_fault(tmp_path):
 def test_a_coordinate_missing_in_some_stores_is_a_fault(tmp_path):
     parts = [month(0).assign_coords(hour=("time", np.arange(6))), month(1)]
     urls = [write(part, tmp_path / f"{n}.zarr") for n, part in enumerate(parts)]
-    [fault] = faults(urls, combine="concat", concat_dim="time")
+    [fault] = faults_of(urls, combine="concat", concat_dim="time")
     assert fault.where == "variable 'hour'"
     assert fault.asked == f"in {urls[0]!r}, not in {urls[1]!r}"
 
@@ -164,26 +164,26 @@ def test_a_coordinate_missing_in_some_stores_is_a_fault(tmp_path):
 def test_different_sizes_are_a_fault(tmp_path):
     parts = [xr.Dataset({"a": ("x", np.arange(size))}) for size in (2, 3)]
     urls = [write(part, tmp_path / f"{n}.zarr") for n, part in enumerate(parts)]
-    [fault] = faults(urls)
+    [fault] = faults_of(urls)
     assert fault.where == "variable 'a'"
     assert f"{{'x': 3}} in {urls[1]!r}" in fault.asked
 
 
-def test_no_secret_is_shown(tmp_path, monkeypatch):
+def test_faults_contain_no_secret(tmp_path, monkeypatch):
     async def refuse(self, path, *args, **kwargs):
         raise PermissionError("the key s3cr3t-key is refused for " + path)
 
     monkeypatch.setattr(Watched, "_cat_file", refuse)
-    found = faults(
+    faults = faults_of(
         ["watched://me:passw0rd@place/a.zarr"], storage_options={"auth": {"key": "s3cr3t-key"}}
     )
-    text = str(found[0])
+    text = str(faults[0])
     assert "PermissionError" in text
     assert "s3cr3t-key" not in text
     assert "passw0rd" not in text
 
 
-class TestMemory:
+class TestMemoryStores:
     @pytest.fixture(autouse=True)
     def stores(self):
         self.urls = [write(month(n), f"memory://months/{n}.zarr") for n in range(2)]
@@ -196,9 +196,9 @@ class TestMemory:
 
     def test_memory_stores_are_refused_for_other_processes(self):
         with dask.config.set(scheduler="processes"):
-            found = faults(self.urls)
-            assert [one.where for one in found] == ["urls[0]", "urls[1]"]
-            assert "other processes" in found[0].allowed
+            faults = faults_of(self.urls)
+            assert [fault.where for fault in faults] == ["urls[0]", "urls[1]"]
+            assert "other processes" in faults[0].allowed
             loaded = open_zarr_many(self.urls, load=True)
         assert loaded.sizes["time"] == 12
 
@@ -213,7 +213,7 @@ class TestMemory:
 
 
 @pytest.mark.cluster
-def test_on_a_cluster(tmp_path):
+def test_workers_read_stores_and_refuse_memory_stores(tmp_path):
     urls = [write(month(n), tmp_path / f"{n}.zarr", 3) for n in range(3)]
     inside = [write(month(n), f"memory://cluster/{n}.zarr") for n in range(2)]
     before = open_zarr_many(inside)
@@ -232,7 +232,7 @@ def test_on_a_cluster(tmp_path):
         )
         xr.testing.assert_equal(ours.compute(), expected)
         xr.testing.assert_equal(open_zarr_many(urls).compute(), expected)
-        assert "other processes" in faults(inside)[0].allowed
+        assert "other processes" in faults_of(inside)[0].allowed
         with pytest.raises(HyperplaneError, match="other processes"):
             before["rain"].mean().compute()
     fsspec.filesystem("memory").store.clear()

@@ -33,7 +33,7 @@ def test_concat_equals_xarray(months):
     xr.testing.assert_identical(ours.compute(), theirs.compute())
 
 
-def test_variables_stay_in_order(tmp_path):
+def test_variables_have_the_order_of_xarray(tmp_path):
     urls = [write(month(n, ["z", "a", "m"]), tmp_path / f"{n}.zarr") for n in range(3)]
     theirs = xr.concat(one_by_one(urls), "time", **ALONG)
     ours = open_zarr_many(urls, combine="concat", concat_dim="time")
@@ -65,7 +65,7 @@ def test_merge_of_overlapping_stores_fills_missing_values(tmp_path):
     xr.testing.assert_identical(ours.compute(), xr.merge(one_by_one(urls), **MERGED).compute())
 
 
-def test_concat_along_a_new_dimension(tmp_path):
+def test_concat_along_a_new_dimension_equals_xarray(tmp_path):
     urls = [write(month(0) * (n + 1.0), tmp_path / f"{n}.zarr") for n in range(3)]
     for dim in ("run", pd.Index(["a", "b", "c"], name="run")):
         ours = open_zarr_many(urls, combine="concat", concat_dim=dim)
@@ -74,7 +74,7 @@ def test_concat_along_a_new_dimension(tmp_path):
         xr.testing.assert_identical(ours.isel(run=1).compute(), theirs.isel(run=1).compute())
 
 
-def test_a_grid_of_stores(tmp_path):
+def test_a_grid_of_stores_is_combined_to_the_whole(tmp_path):
     whole = month(0)
     tree = [
         [write(whole.isel(x=slice(x, x + 2), y=[y]), tmp_path / f"{x}{y}.zarr") for y in range(3)]
@@ -87,7 +87,7 @@ def test_a_grid_of_stores(tmp_path):
     xr.testing.assert_identical(open_zarr_many(flat).compute(), whole)
 
 
-def test_groups_and_options_of_xarray(tmp_path):
+def test_groups_and_options_of_xarray_are_passed_on(tmp_path):
     for n in range(2):
         write(month(n), tmp_path / f"{n}.zarr", 3, False, group="deep/down")
     urls = [str(tmp_path / f"{n}.zarr") for n in range(2)]
@@ -166,7 +166,7 @@ def test_small_neighbors_are_read_by_one_task(months):
         {"x": slice(None, None, -1)},
     ],
 )
-def test_slices_of_a_concatenated_array(months, key):
+def test_slices_of_a_concatenated_array_equal_xarray(months, key):
     ours = open_zarr_many(months, combine="concat", concat_dim="time").isel(key)
     theirs = xr.concat(one_by_one(months), "time", **ALONG).isel(key)
     xr.testing.assert_identical(ours.compute(), theirs.compute())
@@ -221,7 +221,7 @@ def test_integers_with_missing_values_after_a_merge_are_not_packed(tmp_path):
     xr.testing.assert_identical(again.compute(), ours.compute())
 
 
-def test_threads_scheduler_and_sync_give_the_same(months):
+def test_the_threaded_and_the_synchronous_scheduler_agree(months):
     ours = open_zarr_many(months)
     with dask.config.set(scheduler="sync"):
         one = ours.compute()

@@ -20,7 +20,7 @@ from hyperplane.errors import RequestError
 pytestmark = pytest.mark.slow
 
 NUMBERS = ["i2", "i4", "i8", "u1", "f4", "f8", "bool", "M8[ns]", "m8[ns]", "c16"]
-TEXTS = ["U3", "O"]  # xarray cannot extend those of Zarr 2 with missing ones
+TEXTS = ["U3", "O"]  # xarray cannot add missing values to those of Zarr 2
 ATTRS = st.dictionaries(
     st.sampled_from(["title", "units_of", "n"]),
     st.one_of(st.integers(0, 2), st.sampled_from(["a", "b"])),
@@ -44,10 +44,10 @@ def values(rng, kind, shape):
         return np.datetime64("2020-01-01", "ns") + whole.astype("m8[D]").astype("m8[ns]")
     if kind == "m8[ns]":
         return whole.astype("m8[h]").astype("m8[ns]")
-    found = whole.astype(kind)
-    if found.dtype.kind == "f":
-        found[rng.random(shape) < 0.2] = np.nan
-    return found
+    array = whole.astype(kind)
+    if array.dtype.kind == "f":
+        array[rng.random(shape) < 0.2] = np.nan
+    return array
 
 
 @st.composite
@@ -67,7 +67,7 @@ def parts(draw, dim="t"):
     whole = pd.date_range("2020-01-01", periods=40) if coordinate == "M8[ns]" else np.arange(40)
     if coordinate == "U3":
         whole = np.array([f"{n:03d}" for n in whole])
-    found, start = [], 0
+    datasets, start = [], 0
     for _ in range(count):
         length = draw(st.integers(1, 4))
         labels = whole[start : start + length]
@@ -78,7 +78,7 @@ def parts(draw, dim="t"):
         if static:
             coords["area"] = (("y", "x"), common)
         coords["scalar"] = 1 if same_values else draw(st.sampled_from([1, 2]))
-        one = xr.Dataset(
+        dataset = xr.Dataset(
             {
                 f"v{n}": (
                     (dim, "x") if n % 2 else (dim,),
@@ -91,17 +91,17 @@ def parts(draw, dim="t"):
         )
         if static:
             seed = 1 if same_values else draw(st.sampled_from([1, 2]))
-            one["mask"] = ("x", values(np.random.default_rng(seed), "f4", 3))
-            one["mask"].attrs = attrs if same_attrs else draw(ATTRS)
-        found.append(one)
-    return found
+            dataset["mask"] = ("x", values(np.random.default_rng(seed), "f4", 3))
+            dataset["mask"].attrs = attrs if same_attrs else draw(ATTRS)
+        datasets.append(dataset)
+    return datasets
 
 
 def outcome(make):
     """Return a loaded data set, or None if an error was raised."""
     try:
         return make().compute()
-    except (RequestError, ValueError, TypeError):  # texts that xarray cannot extend
+    except (RequestError, ValueError, TypeError):  # texts to which xarray cannot add missing values
         return None
 
 
@@ -182,10 +182,10 @@ def test_concat(datasets, forms, compat, combine_attrs, dim):
 
 
 def test_empty_durations_keep_the_unit_of_the_stores(tmp_path):
-    def made(first):
+    def dataset(first):
         hours = np.arange(3).astype("timedelta64[h]").astype("timedelta64[ns]")
         return xr.Dataset({"v": ("t", hours)}, coords={"t": np.arange(first, first + 3)})
 
-    urls = [write(made(n), tmp_path / f"{n}.zarr", 2, False) for n in (0, 3)]
+    urls = [write(dataset(n), tmp_path / f"{n}.zarr", 2, False) for n in (0, 3)]
     merged = open_zarr_many(urls, decode_timedelta=True, join="inner")
     assert (merged.v.dtype, merged.v.size) == (np.dtype("timedelta64[ns]"), 0)

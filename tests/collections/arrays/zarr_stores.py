@@ -77,8 +77,8 @@ class Watched(AsyncFileSystem):
         return {"name": str(path), "size": size, "type": kind}
 
     async def _ls(self, path, detail=True, **kwargs):
-        found = sorted(Path(self._strip_protocol(path)).iterdir())
-        entries = [await self._info(str(one)) for one in found]
+        children = sorted(Path(self._strip_protocol(path)).iterdir())
+        entries = [await self._info(str(child)) for child in children]
         return entries if detail else [entry["name"] for entry in entries]
 
 

@@ -81,10 +81,13 @@ def test_arrow_and_python_count_the_same_bad_lines(tmp_path):
 def test_bad_lines_of_several_files_name_their_files(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.jsonl").write_text(content(2, 1))
-    found = bad_records(select(read_records(str(tmp_path / "*.jsonl")), {"n": 1})).compute(
+    bad_lines = bad_records(select(read_records(str(tmp_path / "*.jsonl")), {"n": 1})).compute(
         scheduler="sync"
     )
-    assert [(bad["file"][-7:], bad["line"]) for bad in found] == [("a.jsonl", 3), ("b.jsonl", 3)]
+    assert [(bad["file"][-7:], bad["line"]) for bad in bad_lines] == [
+        ("a.jsonl", 3),
+        ("b.jsonl", 3),
+    ]
 
 
 def test_only_bags_of_files_have_bad_records():

@@ -20,7 +20,7 @@ from hyperplane.errors import BadLines, BadLinesWarning
 
 
 @pytest.mark.cluster
-def test_all_helpers_on_a_cluster(tmp_path):
+def test_helpers_on_a_cluster_return_all_records_and_warn_the_client(tmp_path):
     lines = [json.dumps({"n": n, "type": "ab"[n % 2], "user": {"id": n % 3}}) for n in range(900)]
     lines.insert(500, "oops")
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
@@ -30,26 +30,28 @@ def test_all_helpers_on_a_cluster(tmp_path):
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            on_workers(tmp_path / "a.jsonl", lines, caught)
+            check_helpers(tmp_path / "a.jsonl", lines, caught)
     finally:
         client.close()
         cluster.close()
-    said = re.compile(r"1 of \d+ lines left out of .*a.jsonl; the first is .*: 'oops'")
-    assert all(said.match(str(warning.message)) for warning in ours(caught))
-    assert {warning.category for warning in ours(caught)} == {BadLinesWarning}
+    warning_text = re.compile(r"1 of \d+ lines left out of .*a.jsonl; the first is .*: 'oops'")
+    assert all(
+        warning_text.match(str(warning.message)) for warning in drop_resource_warnings(caught)
+    )
+    assert {warning.category for warning in drop_resource_warnings(caught)} == {BadLinesWarning}
 
 
-def ours(caught):
+def drop_resource_warnings(caught):
     """Return the warnings except those about garbage of earlier tests."""
     return [warning for warning in caught if warning.category is not ResourceWarning]
 
 
-def on_workers(file, lines, caught):
+def check_helpers(file, lines, caught):
     bag = read_records(file, blocksize="10kB")
     assert count_by(bag, "type").compute() == [("a", 450), ("b", 450)]
     # Warnings of workers are events, which may arrive after the result.
     deadline = time.monotonic() + 250
-    while not ours(caught):
+    while not drop_resource_warnings(caught):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     clean = select(bag, {"type": "a"})

@@ -46,9 +46,9 @@ def test_all_absent_fields_are_reported_together():
 
 @pytest.mark.parametrize("name", ["note", "tags", "user.name", "user"])
 def test_a_field_of_one_record_is_accepted(name):
-    made = to_dataframe(bag(), fields=[name])
-    assert made.columns.to_list() == [name]
-    assert len(made.compute(scheduler="sync")) == 3
+    result = to_dataframe(bag(), fields=[name])
+    assert result.columns.to_list() == [name]
+    assert len(result.compute(scheduler="sync")) == 3
 
 
 def test_a_rare_field_is_accepted_if_fields_and_types_name_it():
@@ -68,6 +68,6 @@ def test_flatten_must_be_a_boolean(flag):
 
 def test_a_misspelled_name_of_a_lazy_helper_gives_none():
     assert count_by(bag(), "idd").compute(scheduler="sync") == [(None, 3)]
-    made = select(bag(), fields=["idd"]).compute(scheduler="sync")
-    assert made == [{"idd": None}] * 3
+    result = select(bag(), fields=["idd"]).compute(scheduler="sync")
+    assert result == [{"idd": None}] * 3
     assert select(bag(), {"idd": 1}).compute(scheduler="sync") == []

@@ -137,11 +137,11 @@ def test_a_folder_lists_all_its_files_in_natural_order(tmp_path):
         file.parent.mkdir(exist_ok=True)
         data = json.dumps({"name": name}).encode()
         file.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
-    found = read_records(tmp_path).pluck("name").compute(scheduler="sync")
-    assert found == ["2024/a.jsonl", "part-2.jsonl.gz", "part-10.jsonl"]
+    names = read_records(tmp_path).pluck("name").compute(scheduler="sync")
+    assert names == ["2024/a.jsonl", "part-2.jsonl.gz", "part-10.jsonl"]
 
 
-def test_a_store_without_file_sizes(monkeypatch):
+def test_a_file_of_unknown_size_is_one_partition(monkeypatch):
     url = write(b'{"n": 1}\n' * 100)
     store, whole = fsspec.filesystem("memory"), MemoryFileSystem.info
     monkeypatch.setattr(

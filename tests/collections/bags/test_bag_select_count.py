@@ -59,9 +59,9 @@ def partitioned(records, count):
     return db.Bag(graph, "p", count), [r for i in range(count) for r in records[i::count]]
 
 
-def exact(found):
+def exact(values):
     """Return values with their types, so that 1, 1.0 and True differ."""
-    return json.dumps(found)
+    return json.dumps(values)
 
 
 def counts_of(records, key):
@@ -114,7 +114,7 @@ def test_files_in_chunks_of_any_size(records, repeats, where, key, step):
         assert exact(of_kept.compute(scheduler="sync")) == exact(counts_of(kept, key))
 
 
-def test_functions_as_where_and_key():
+def test_where_and_key_may_be_functions():
     bag = db.from_sequence(range(20), npartitions=3)
     assert select(bag, lambda n: n > 17).compute(scheduler="sync") == [18, 19]
     assert count_by(bag, lambda n: n % 3 == 0).compute(scheduler="sync") == [(False, 13), (True, 7)]
@@ -129,7 +129,7 @@ def test_sets_and_lists_are_alternatives_and_null_differs_from_missing():
     assert select(bag, {"n": [[1]]}).compute(scheduler="sync") == [{"n": [1]}]
 
 
-def test_conditions_on_a_field_and_on_a_nested_field():
+def test_conditions_on_a_field_and_on_its_nested_field_match_no_record():
     bag = read([{"user": "x"}] * 3 + [{"user": {"id": 1}}])
     assert select(bag, {"user.id": 1, "user": "x"}).compute(scheduler="sync") == []
     assert select(bag, {"user": "x", "user.id": 1}).compute(scheduler="sync") == []
@@ -193,7 +193,7 @@ def test_plain_values_are_counted_without_python(monkeypatch, values):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({}, "where and fields"),
         ({"where": 5}, "a function of a record"),
@@ -205,8 +205,8 @@ def test_plain_values_are_counted_without_python(monkeypatch, values):
         ({"where": 5, "fields": 5}, "2 faults"),
     ],
 )
-def test_wrong_arguments_are_reported(arguments, said):
-    with pytest.raises(RequestError, match=said):
+def test_wrong_arguments_are_reported(arguments, message):
+    with pytest.raises(RequestError, match=message):
         select(db.from_sequence([{}]), **arguments)
 
 

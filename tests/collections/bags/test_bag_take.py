@@ -112,7 +112,7 @@ def test_wrong_numbers_are_reported(n):
         take([1], n)
 
 
-def test_processes(tmp_path):
+def test_take_runs_with_a_process_scheduler(tmp_path):
     import dask
 
     bag = db.from_sequence(range(10), npartitions=5)

@@ -167,13 +167,13 @@ def test_mixed_types_in_the_sample_are_refused_all_at_once():
 def test_values_of_columns_of_type_string_become_text():
     values = [5, "5", True, 1.5, [1, "ä"], {"a": None}, None]
     bag = db.from_sequence([{"v": value} for value in values])
-    made = to_dataframe(bag, types={"v": str}).compute(scheduler="sync")
+    result = to_dataframe(bag, types={"v": str}).compute(scheduler="sync")
     texts = ["5", "5", "true", "1.5", '[1, "\\u00e4"]', '{"a": null}']
-    assert made.v.tolist()[:-1] == texts
-    assert made.v.isna().tolist() == [False] * 6 + [True]
+    assert result.v.tolist()[:-1] == texts
+    assert result.v.isna().tolist() == [False] * 6 + [True]
 
 
-def test_nested_fields_by_path_and_flattened(tmp_path):
+def test_nested_fields_are_columns_by_path_or_if_flattened(tmp_path):
     records = [{"user": {"id": 1, "at": {"x": 2}}, "tags": ["a"], "m": {}}, {"user": None}]
     bag = read_records(file_of(tmp_path, records))
     flat = to_dataframe(bag, flatten=True)
@@ -193,9 +193,9 @@ def test_arrow_parses_the_files_also_after_select(tmp_path, monkeypatch):
     )
     frame = to_dataframe(bag)
     monkeypatch.setattr("hyperplane.collections.bags.partition_frames.parse_lines", None)
-    made = frame.compute(scheduler="sync")
-    assert made.n.tolist() == list(range(1, 100, 2))
-    assert made.id.tolist() == [f"u{n}" for n in range(1, 100, 2)]
+    result = frame.compute(scheduler="sync")
+    assert result.n.tolist() == list(range(1, 100, 2))
+    assert result.id.tolist() == [f"u{n}" for n in range(1, 100, 2)]
 
 
 def test_only_the_requested_columns_are_parsed(tmp_path, monkeypatch):
@@ -220,7 +220,7 @@ def test_bags_without_records_need_their_types(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"types": {"a": "complex"}}, "types\\['a'\\] = 'complex': expected int64"),
         ({"types": 5}, "a mapping of column names to types"),
@@ -229,8 +229,8 @@ def test_bags_without_records_need_their_types(tmp_path):
         ({"fields": "a", "types": 5, "sample": None}, "3 faults"),
     ],
 )
-def test_wrong_arguments_are_reported(arguments, said):
-    with pytest.raises(RequestError, match=said):
+def test_wrong_arguments_are_reported(arguments, message):
+    with pytest.raises(RequestError, match=message):
         to_dataframe(db.from_sequence([{"a": 1}]), **arguments)
 
 

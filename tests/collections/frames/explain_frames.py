@@ -51,14 +51,14 @@ def explain_lazily(*collections):
 
 def find_only(kind, *collections):
     """Assert that there is exactly one finding, of this kind, and return it."""
-    found = explain_lazily(*collections)
-    assert found.kinds == (kind,), str(found)
-    return found.findings[0]
+    explanation = explain_lazily(*collections)
+    assert explanation.kinds == (kind,), str(explanation)
+    return explanation.findings[0]
 
 
 def expect_no_finding(*collections):
     """Assert that there are no findings and no notes."""
-    found = explain_lazily(*collections)
-    assert found.kinds == (), str(found)
-    assert found.notes == ()
-    assert str(found).startswith("nothing expensive found: ")
+    explanation = explain_lazily(*collections)
+    assert explanation.kinds == (), str(explanation)
+    assert explanation.notes == ()
+    assert str(explanation).startswith("nothing expensive found: ")

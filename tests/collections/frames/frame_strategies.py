@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -159,7 +160,7 @@ def times(draw, rows, every, zones=tuple(ZONES), units=tuple(UNITS)):
 
 @st.composite
 def frames(draw, every=None, kinds=tuple(KINDS), keys=0, values=1, most=40, **of_times):
-    """Draw a frame with columns time, k0, k1, ..., v0, v1, ...; also return the kinds."""
+    """Draw a frame with the columns time (if ``every`` is set), k0, k1, ..., v0, v1, ..."""
     rows = draw(st.one_of(st.integers(0, 3), st.integers(0, most)))
     columns = {} if every is None else {"time": draw(times(rows, every, **of_times))}
     for number in range(keys):
@@ -185,7 +186,7 @@ def cut(frame, places):
 
 
 class Files:
-    """Temporary folders with Parquet files."""
+    """Writer of Parquet files in temporary folders, which are deleted when it is closed."""
 
     def __init__(self):
         self.root = Path(tempfile.mkdtemp(prefix="hp-"))
@@ -205,6 +206,21 @@ class Files:
 
     def close(self):
         shutil.rmtree(self.root)
+
+
+@contextmanager
+def open_files(keep_objects=False):
+    """Yield a :class:`Files`; meanwhile Dask computes in this thread.
+
+    With ``keep_objects`` Dask does not convert columns of objects to text.
+    """
+    config = {"scheduler": "sync"} | ({"dataframe.convert-string": False} if keep_objects else {})
+    files = Files()
+    try:
+        with dask.config.set(config):
+            yield files
+    finally:
+        files.close()
 
 
 @st.composite
@@ -244,8 +260,8 @@ def functions_of(dtype):
 @st.composite
 def aggregations(draw, frame):
     """Draw an ``agg`` argument for the columns v0, v1, ..."""
-    made = {}
+    agg = {}
     for name in [name for name in frame.columns if name[0] == "v"]:
         some = st.sampled_from(functions_of(frame[name].dtype))
-        made[name] = draw(st.one_of(some, st.lists(some, min_size=1, max_size=3, unique=True)))
-    return made
+        agg[name] = draw(st.one_of(some, st.lists(some, min_size=1, max_size=3, unique=True)))
+    return agg

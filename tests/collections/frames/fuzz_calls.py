@@ -92,8 +92,8 @@ class Tally:
 
     def check(self, drawn) -> None:
         """Make the drawn calls, compare the results, and count."""
-        case, made = drawn
-        for call in made:
+        case, drawn_calls = drawn
+        for call in drawn_calls:
             try:
                 outcome = self.helpers[call.helper].check(case, call.arguments, call.plain)
             except BaseException as error:
@@ -112,7 +112,7 @@ class Tally:
             lines.append(f"{name}: " + ", ".join(shown))
         return "calls (of these on wrong declared types): " + "; ".join(lines)
 
-    def enough(self) -> None:
+    def assert_enough_calls(self) -> None:
         """Fail if fewer calls were compared than required for this file."""
         sys.stdout.write(f"{self}\n")
         compared = {key: count for key, count in self.counts.items() if key[1] == COMPARED}

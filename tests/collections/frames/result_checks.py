@@ -65,12 +65,12 @@ def run_dask(case, call):
             return None
 
 
-def same_types(made, other, agree, documented=()):
+def same_types(result, other, agree, documented=()):
     """Assert that types equal those of another result, if that has the right values.
 
     Parameters
     ----------
-    made, other : pandas.DataFrame
+    result, other : pandas.DataFrame
         The result of a helper, and that of plain Dask or pandas, which may be None.
     agree : callable
         Raises an AssertionError if the values of the other result are wrong.
@@ -83,14 +83,14 @@ def same_types(made, other, agree, documented=()):
         agree()
     except AssertionError:
         return
-    for name in made.columns:
-        dtype, other_dtype = made[name].dtype, other[name].dtype
+    for name in result.columns:
+        dtype, other_dtype = result[name].dtype, other[name].dtype
         # pandas may infer strings from objects; the values themselves are compared elsewhere.
         if name not in documented and object not in (dtype, other_dtype):
             assert dtype == other_dtype, (name, dtype, other_dtype)
-    if isinstance(made.index, pd.RangeIndex):
+    if isinstance(result.index, pd.RangeIndex):
         return
-    levels = [frame.index.to_frame().dtypes.to_list() for frame in (made, other)]
+    levels = [frame.index.to_frame().dtypes.to_list() for frame in (result, other)]
     for dtype, other_dtype in zip(*levels, strict=True):
         kinds = (pd.CategoricalDtype, pd.SparseDtype)  # whose values may differ in type
         categories = any(isinstance(kind, kinds) for kind in (dtype, other_dtype))
@@ -104,7 +104,7 @@ def same_types(made, other, agree, documented=()):
             assert dtype == other_dtype, ("index", dtype, other_dtype)
 
 
-def near(one, other, scale=0.0, rtol=1e-9):
+def is_near(one, other, scale=0.0, rtol=1e-9):
     """Return whether two values are equal, floats up to their last digits."""
     numbers = (int, float, Decimal)
     # The sum of objects has the type of the first; the sum of one boolean is that boolean.
@@ -114,23 +114,23 @@ def near(one, other, scale=0.0, rtol=1e-9):
     if isinstance(one, numbers) and isinstance(other, numbers):
         if isinstance(one, int) and isinstance(other, int):
             return one == other
-        cut = 0.0  # pandas truncates the mean of decimals to their scale
+        truncation = 0.0  # pandas truncates the mean of decimals to their scale
         if isinstance(one, float) and isinstance(other, Decimal) and other.is_finite():
-            cut = 10.0 ** int(other.as_tuple().exponent)
-        return math.isclose(one, other, rel_tol=rtol, abs_tol=max(rtol * scale, cut))
+            truncation = 10.0 ** int(other.as_tuple().exponent)
+        return math.isclose(one, other, rel_tol=rtol, abs_tol=max(rtol * scale, truncation))
     # For pandas the sum of a group of only missing durations in an object column is a number.
     return one == other or (one == ("span", 0) and type(other) is int and other == 0)
 
 
 def kind_of(value):
     """Return a value with its kind, so that 1, 1.0 and Decimal(1) differ."""
-    made = normal(value)
+    value = normal(value)
     kinds = {int: "whole", float: "float", Decimal: "decimal"}
-    return (kinds[type(made)], made) if type(made) in kinds else made
+    return (kinds[type(value)], value) if type(value) in kinds else value
 
 
-def kinds_kept(case):
-    """Return how to compare rows: with their kinds, unless kinds change as documented."""
+def choose_row_form(case):
+    """Return the function by which values are compared: with kinds, unless these may change."""
     mixed = any(
         dtype == np.dtype(object) and has_integers_and_floats(case.whole[name])
         for name, dtype in case.whole.dtypes.items()
@@ -157,10 +157,10 @@ def count_rows(rows):
     return Counter(map(_hashable, rows))
 
 
-def same_rows(made, want, form=normal):
+def same_rows(result, want, form=normal):
     """Assert that two frames have the same rows, in any order."""
-    assert list(made.columns) == list(want.columns)
-    assert count_rows(rows_of(made, form)) == count_rows(rows_of(want, form))
+    assert list(result.columns) == list(want.columns)
+    assert count_rows(rows_of(result, form)) == count_rows(rows_of(want, form))
 
 
 def index_rows(index):
@@ -172,24 +172,29 @@ def index_rows(index):
     ]
 
 
-def same_groups(made, want, inexact, scale=0.0, rtol=1e-9, ordered=True):
+def same_groups(result, want, inexact, scale=0.0, rtol=1e-9, ordered=True):
     """Assert that two grouped results have the same groups, in order, with the same values."""
-    assert list(made.columns) == list(want.columns)
-    assert list(made.index.names) == list(want.index.names)
-    keys, wanted = index_rows(made.index), index_rows(want.index)
+    assert list(result.columns) == list(want.columns)
+    assert list(result.index.names) == list(want.index.names)
+    keys, wanted = index_rows(result.index), index_rows(want.index)
     if ordered:
         assert keys == wanted
     rows, other_rows = (
-        dict(zip(keys, rows_of(made), strict=True)),
+        dict(zip(keys, rows_of(result), strict=True)),
         dict(zip(wanted, rows_of(want), strict=True)),
     )
     assert rows.keys() == other_rows.keys()
     for key, row in rows.items():
-        for name, one, other in zip(made.columns, row, other_rows[key], strict=True):
+        for name, one, other in zip(result.columns, row, other_rows[key], strict=True):
             exact = name not in inexact
             # pandas converts objects to floats, which loses digits.
             exact = exact and not (isinstance(one, int) and isinstance(other, float))
-            assert one == other if exact else near(one, other, scale, rtol), (key, name, one, other)
+            assert one == other if exact else is_near(one, other, scale, rtol), (
+                key,
+                name,
+                one,
+                other,
+            )
 
 
 def largest(frame):

@@ -62,79 +62,79 @@ def events(client, tmp_path_factory):
 AGG = {"user": "nunique", "value": ["median", "mean", "first"], "row": "last"}
 
 
-def test_window_agg_with_an_exchange(events):
+def test_windows_with_an_exchange_equal_pandas(events):
     df, frame = events
     pandas_results.same_frame(
         window_agg(df, "time", "1h", AGG).compute(),
         pandas_results.window_agg(frame, "time", "1h", AGG),
     )
-    made = window_agg(df, "time", "7h", AGG, "kind", split_out=3).compute()
+    result = window_agg(df, "time", "7h", AGG, "kind", split_out=3).compute()
     pandas_results.same_frame(
-        made.sort_index(), pandas_results.window_agg(frame, "time", "7h", AGG, ["kind"])
+        result.sort_index(), pandas_results.window_agg(frame, "time", "7h", AGG, ["kind"])
     )
 
 
-def test_pandas_partitions(events):
+def test_windows_of_partitions_computed_by_dask_equal_pandas(events):
     df, frame = events
     doubled = df.assign(value=df.value * 2)
-    made = window_agg(doubled, "time", "1h", AGG, "kind").compute()
+    result = window_agg(doubled, "time", "1h", AGG, "kind").compute()
     want = pandas_results.window_agg(
         frame.assign(value=frame.value * 2), "time", "1h", AGG, ["kind"]
     )
-    pandas_results.same_frame(made, want)
+    pandas_results.same_frame(result, want)
 
 
-def test_counts(events):
+def test_counts_in_windows_equal_pandas(events):
     df, frame = events
-    made = window_counts(df, "time", "1h", "kind").compute()
-    pandas_results.same_frame(made, pandas_results.window_counts(frame, "time", "1h", ["kind"]))
+    result = window_counts(df, "time", "1h", "kind").compute()
+    pandas_results.same_frame(result, pandas_results.window_counts(frame, "time", "1h", ["kind"]))
 
 
 @pytest.mark.parametrize("into", [1, 5])
-def test_groups(events, into):
+def test_groups_of_filtered_rows_equal_pandas(events, into):
     df, frame = events
     agg = {"value": ["median", "std"], "kind": "nunique"}
-    made = group_agg(df[df.row > 500], "user", agg, split_out=into).compute().sort_index()
-    pandas_results.same_frame(made, pandas_results.group_agg(frame[frame.row > 500], "user", agg))
+    result = group_agg(df[df.row > 500], "user", agg, split_out=into).compute().sort_index()
+    pandas_results.same_frame(result, pandas_results.group_agg(frame[frame.row > 500], "user", agg))
 
 
 @pytest.mark.parametrize("into", [None, 1, 5])
-def test_duplicates(events, into):
+def test_distinct_rows_equal_pandas(events, into):
     df, frame = events
     for keep in ("first", "last"):
-        made = drop_duplicates(df, "user", keep=keep, split_out=into).compute()
+        result = drop_duplicates(df, "user", keep=keep, split_out=into).compute()
         want = frame.drop_duplicates("user", keep=keep)
-        assert pandas_results.rows_of(made) == pandas_results.rows_of(want)
+        assert pandas_results.rows_of(result) == pandas_results.rows_of(want)
 
 
 @pytest.mark.parametrize("into", [1, 5])
-def test_top_rows_of_each_group(events, into):
+def test_top_rows_of_each_group_equal_pandas(events, into):
     df, frame = events
-    made = top_n_per_group(df, "user", "value", 2, split_out=into).compute()
-    made = made.sort_values(["user", "value"], ascending=[True, False], ignore_index=True)
-    pandas_results.same_frame(made, pandas_results.top_n(frame, ["user"], "value", 2))
+    result = top_n_per_group(df, "user", "value", 2, split_out=into).compute()
+    result = result.sort_values(["user", "value"], ascending=[True, False], ignore_index=True)
+    pandas_results.same_frame(result, pandas_results.top_n(frame, ["user"], "value", 2))
 
 
-def test_a_join(events, tmp_path):
+def test_a_join_with_a_file_equals_pandas(events, tmp_path):
     df, frame = events
     kinds = pd.DataFrame({"kind": ["buy", "view", "view"], "weight": [2, 1, 3]})
     kinds.to_parquet(tmp_path / "kinds.parquet")
-    made = join(df, str(tmp_path / "kinds.parquet"), "kind", "left")
+    joined = join(df, str(tmp_path / "kinds.parquet"), "kind", "left")
     agg = {"weight": ["sum", "nunique"]}
     want = pandas_results.group_agg(frame.merge(kinds, on="kind", how="left"), "user", agg)
-    result = group_agg(made, "user", agg).compute()
+    result = group_agg(joined, "user", agg).compute()
     pandas_results.same_frame(result.astype("float64"), want.astype("float64"))
 
 
 def test_results_can_be_persisted_and_used_again(events, client):
     df, frame = events
-    made = client.persist(drop_duplicates(df[["user", "kind"]], split_out=4))
-    wait(made)
-    counts = group_agg(made, "kind", {"user": "count"}).compute()
+    result = client.persist(drop_duplicates(df[["user", "kind"]], split_out=4))
+    wait(result)
+    counts = group_agg(result, "kind", {"user": "count"}).compute()
     want = frame[["user", "kind"]].drop_duplicates()
     pandas_results.same_frame(counts, pandas_results.group_agg(want, "kind", {"user": "count"}))
-    smaller = repartition(made, "1MB")  # its size is known now
-    assert smaller.npartitions <= made.npartitions
+    smaller = repartition(result, "1MB")  # its size is known now
+    assert smaller.npartitions <= result.npartitions
     assert len(smaller) == len(want)
 
 
@@ -160,7 +160,7 @@ def test_tables_are_moved_between_processes_and_spilled(client):
 
     assert client.run(to_disk_and_back, workers=[one]) == {one: True}
     # Last: Dask may keep either copy of a table that two workers have.
-    moved = client.submit(lambda found: found, table, workers=other, pure=False).result()
+    moved = client.submit(lambda received: received, table, workers=other, pure=False).result()
     assert moved.equals(one_table(5))
 
 

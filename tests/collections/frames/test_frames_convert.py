@@ -32,7 +32,7 @@ def test_a_column_is_restored_unchanged(data, kind):
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kathmandu", "+02:00", "-03:30"])
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_instants_and_zones_are_kept(zone, unit):
+def test_instants_and_zones_are_restored(zone, unit):
     times = pd.to_datetime(["2024-03-31 00:59:59", None, "1901-01-01"], format="ISO8601")
     frame = pd.DataFrame({"t": times.as_unit(unit).tz_localize("UTC").tz_convert(zone)})
     back = to_pandas(from_pandas(frame), frame)
@@ -80,10 +80,10 @@ def test_objects_keep_their_type(values):
 
 
 def test_integers_with_missing_values_become_floats_as_in_pandas():
-    made = column_to_pandas(pl.Series([1, None], dtype=pl.Int64), np.dtype("int64"))
-    assert made.dtype == "float64"
-    made = column_to_pandas(pl.Series([2**60 + 1, None], dtype=pl.Int64), pd.Int64Dtype())
-    assert made[0] == 2**60 + 1
+    result = column_to_pandas(pl.Series([1, None], dtype=pl.Int64), np.dtype("int64"))
+    assert result.dtype == "float64"
+    result = column_to_pandas(pl.Series([2**60 + 1, None], dtype=pl.Int64), pd.Int64Dtype())
+    assert result[0] == 2**60 + 1
 
 
 def test_mixed_values_are_an_error_with_two_examples():

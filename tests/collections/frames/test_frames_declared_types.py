@@ -57,22 +57,22 @@ ROWS = pd.DataFrame(
 def coerced(request, tmp_path):
     """A column that Dask declares as integers, with partitions of floats."""
     ROWS.to_parquet(tmp_path / "m.parquet")
-    made = {
+    df = {
         "read": lambda: read(tmp_path / "m.parquet"),
         "read_parquet": lambda: dd.read_parquet(tmp_path / "m.parquet"),
         "from_pandas": lambda: dd.from_pandas(ROWS, npartitions=2),
         "from_map": lambda: parts(ROWS[:2], ROWS[2:]),
     }[request.param]()
-    made["p"] = dd.to_numeric(made["p"], errors="coerce")
-    assert "int" in str(made.dtypes["p"]).lower()
-    return made
+    df["p"] = dd.to_numeric(df["p"], errors="coerce")
+    assert "int" in str(df.dtypes["p"]).lower()
+    return df
 
 
-def test_floats_declared_as_integers_are_kept(coerced):
-    made = group_agg(coerced, "k", {"p": ["sum", "min", "max", "first"]}).compute()
-    assert made.to_numpy().tolist() == [[3.55, 1.55, 2.0, 1.55], [2.25, 2.25, 2.25, 2.25]]
-    made = window_agg(coerced, "t", "1D", {"p": "max"}, label="left").compute()
-    assert made["p"].dropna().to_list() == [1.55, 2.25] or made["p"].to_list() == [2.25]
+def test_floats_declared_as_integers_stay_floats(coerced):
+    result = group_agg(coerced, "k", {"p": ["sum", "min", "max", "first"]}).compute()
+    assert result.to_numpy().tolist() == [[3.55, 1.55, 2.0, 1.55], [2.25, 2.25, 2.25, 2.25]]
+    result = window_agg(coerced, "t", "1D", {"p": "max"}, label="left").compute()
+    assert result["p"].dropna().to_list() == [1.55, 2.25] or result["p"].to_list() == [2.25]
     assert top_n_per_group(coerced, "k", "p", 1).compute()["p"].to_list() == [2.0, 2.25]
     assert value_counts(coerced, "p").compute().to_dict() == {1.55: 1, 2.0: 1, 2.25: 1}
     assert sort_values(coerced, "p").compute()["p"].to_list()[:3] == [1.55, 2.0, 2.25]
@@ -89,7 +89,7 @@ def test_an_unrepresentable_value_is_named_with_column_and_partition():
     with pytest.raises(DataError, match=r"column 'v': holds text, such as 'many'.*partition 1"):
         group_agg(df, "k", {"v": "sum"}).compute()
     message = r"column 'v': holds int64 in partition 0 and text in partition 1, such as 'many'"
-    for made in (
+    for result in (
         sort_values(df, "v"),
         sort_values(df, "v", split_out=1),
         drop_duplicates(df),
@@ -100,7 +100,7 @@ def test_an_unrepresentable_value_is_named_with_column_and_partition():
         top_n_per_group(df, "k", "v", 1),
     ):
         with pytest.raises(DataError, match=message):
-            made.compute()
+            result.compute()
 
 
 def test_type_conflicts_name_both_partitions():
@@ -164,8 +164,8 @@ def test_categories_with_text_in_a_column_declared_as_objects_join(name):
     df = parts(*frames, meta=frames[0].iloc[:0].astype(object))
     other = pd.DataFrame({"k": ["a", "c"], "w": [1, 2]}).astype({"k": object})
     for right in (parts(other), parts(other.iloc[:0], other.iloc[:0], meta=other.iloc[:0])):
-        made = join(df, right, "k", how="left").compute()
-        assert sorted(made["v"]) == ["a", "a", "b", "b"]
+        result = join(df, right, "k", how="left").compute()
+        assert sorted(result["v"]) == ["a", "a", "b", "b"]
     assert sorted(join(parts(other), df, "k").compute()["v"]) == ["a", "a"]
 
 
@@ -174,8 +174,8 @@ def test_integers_declared_as_objects_keep_their_digits_in_a_join(kind):
     digits, other = 2**53 + 1, pd.DataFrame({"k": [1]})
     frames = [pd.DataFrame({"k": [1], "v": v}) for v in (pd.array([digits], dtype=kind), [0.5])]
     df = parts(*frames, meta=frames[0].iloc[:0].astype({"v": object}))
-    for made in (join(df, parts(other), "k"), join(parts(other), df, "k")):
-        assert sorted(made.compute()["v"].tolist()) == [0.5, digits]
+    for result in (join(df, parts(other), "k"), join(parts(other), df, "k")):
+        assert sorted(result.compute()["v"].tolist()) == [0.5, digits]
     same = parts(frames[0][["v"]], meta=df._meta[["v"]])
     assert join(df, same, "v", how="left").compute()["v"].tolist() == [digits, 0.5]
 
@@ -221,7 +221,7 @@ def test_numbers_without_a_common_type_are_an_error():
         value_counts(df, "v").compute()
 
 
-def test_finer_units_of_later_partitions_are_kept():
+def test_times_of_later_partitions_keep_their_finer_unit():
     times = [pd.Series(pd.to_datetime([1500]).as_unit("ns")), pd.Series([pd.Timestamp("2024")])]
     df = parts(
         *(
@@ -241,34 +241,34 @@ def test_zoned_times_with_a_naive_meta_are_refused():
 
 
 @pytest.mark.parametrize("name", ["*", "^x$", "^.*$", ""])
-def test_names_that_are_patterns_in_polars(name):
+def test_columns_may_have_names_that_are_patterns_in_polars(name):
     frame = pd.DataFrame({name: [2, 1, 2], "x": [1, 2, 3], "t": pd.date_range("2024", periods=3)})
     df = dd.from_pandas(frame, npartitions=2)
     assert sort_values(df, name).compute()["x"].to_list() == [2, 1, 3]
     assert sorted(drop_duplicates(df, name).compute()["x"]) == [1, 2]
-    made = group_agg(df, name, {"x": "sum"}).compute()
-    assert made.index.name == name
-    assert made["x"].to_list() == [2, 4]
+    result = group_agg(df, name, {"x": "sum"}).compute()
+    assert result.index.name == name
+    assert result["x"].to_list() == [2, 4]
     assert group_agg(df, "x", {name: ["max"]}).compute().columns.to_list() == [(name, "max")]
     assert top_n_per_group(df, "x", name, 1).compute()[name].to_list() == [2, 1, 2]
     assert value_counts(df, name).compute().to_dict() == {2: 2, 1: 1}
     counted = window_counts(df, "t", "1D", name).compute()
     assert counted.columns.to_list() == [f"{name}_1", f"{name}_2"]
-    made = window_agg(df, "t", "2D", {name: "sum"}).compute()
-    assert made[name].sum() == 5
+    result = window_agg(df, "t", "2D", {name: "sum"}).compute()
+    assert result[name].sum() == 5
     assert len(join(df, df[[name]], name).compute()) == 5
 
 
 def test_periods_have_min_and_max():
     frame = pd.DataFrame({"k": [1, 2], "p": pd.period_range("2024-01", periods=2, freq="M")})
-    made = group_agg(dd.from_pandas(frame, npartitions=2), "k", {"p": ["min", "max"]}).compute()
-    pd.testing.assert_frame_equal(made, frame.groupby("k").agg({"p": ["min", "max"]}))
+    result = group_agg(dd.from_pandas(frame, npartitions=2), "k", {"p": ["min", "max"]}).compute()
+    pd.testing.assert_frame_equal(result, frame.groupby("k").agg({"p": ["min", "max"]}))
 
 
-def test_the_median_of_infinite_numbers():
+def test_the_median_of_infinite_numbers_is_infinite():
     frame = pd.DataFrame({"k": [1, 1, 2], "v": [-np.inf, -np.inf, np.inf]})
-    made = group_agg(dd.from_pandas(frame, npartitions=2), "k", {"v": "median"}).compute()
-    assert made["v"].to_list() == [-np.inf, np.inf]
+    result = group_agg(dd.from_pandas(frame, npartitions=2), "k", {"v": "median"}).compute()
+    assert result["v"].to_list() == [-np.inf, np.inf]
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -281,8 +281,8 @@ def test_categories_that_do_not_occur_are_counted(known):
 
 def test_bins_of_cut_are_counted():
     frame = pd.DataFrame({"v": pd.cut(pd.Series([1, 2, 2]), [0, 1, 2, 3])})
-    made = value_counts(dd.from_pandas(frame, npartitions=2), "v").compute()
-    assert made.to_dict() == frame["v"].value_counts().to_dict()
+    result = value_counts(dd.from_pandas(frame, npartitions=2), "v").compute()
+    assert result.to_dict() == frame["v"].value_counts().to_dict()
 
 
 @pytest.mark.parametrize("kind", ["float16", pd.SparseDtype("int64")])
@@ -294,13 +294,13 @@ def test_short_floats_and_sparse_columns_are_counted(kind):
     }
 
 
-def test_joins_of_nullable_booleans_and_of_unknown_categories():
+def test_nullable_booleans_and_unknown_categories_are_joined():
     kind = pd.ArrowDtype(pa.bool_())
     left = pd.DataFrame({"k": pd.array([True, None, False, True], dtype=kind), "a": range(4)})
     right = pd.DataFrame({"k": pd.array([True, False, None], dtype=kind), "b": range(3)})
     sides = dd.from_pandas(left, npartitions=3), dd.from_pandas(right, npartitions=2)
-    made = join(*sides, "k").compute()
-    assert sorted(zip(made["a"], made["b"], strict=True)) == [(0, 0), (1, 2), (2, 1), (3, 0)]
+    result = join(*sides, "k").compute()
+    assert sorted(zip(result["a"], result["b"], strict=True)) == [(0, 0), (1, 2), (2, 1), (3, 0)]
     letters = pd.DataFrame({"k": pd.Series(list("abab"), dtype="category"), "a": range(4)})
     known = dd.from_pandas(letters, npartitions=2)
     unknown = known.assign(k=known["k"].cat.as_unknown()).rename(columns={"a": "b"})
@@ -310,8 +310,8 @@ def test_joins_of_nullable_booleans_and_of_unknown_categories():
 def test_a_left_join_keeps_digits_with_missing_values():
     left = dd.from_pandas(pd.DataFrame({"k": range(8)}), npartitions=4)
     right = dd.from_pandas(pd.DataFrame({"k": [1, 2], "n": [2**53 + 1, 5]}), npartitions=2)
-    made = join(left, right, "k", "left").compute()
-    assert made.dropna().set_index("k")["n"].to_dict() == {1: 2**53 + 1, 2: 5}
+    result = join(left, right, "k", "left").compute()
+    assert result.dropna().set_index("k")["n"].to_dict() == {1: 2**53 + 1, 2: 5}
 
 
 def test_objects_of_integers_and_floats_are_refused_as_targets():
@@ -323,17 +323,17 @@ def test_objects_of_integers_and_floats_are_refused_as_targets():
 
 
 @pytest.mark.parametrize("zone", ["+05:45", "-03:30"])
-def test_zones_with_unusual_offsets(zone):
+def test_times_of_unusual_offsets_keep_their_type(zone):
     kind = pd.ArrowDtype(pa.timestamp("us", zone))
     for dtype in (f"datetime64[us, {zone}]", kind):
         times = pd.Series(pd.date_range("2024", periods=2, tz="UTC")).astype(dtype)
-        made = group_agg(
+        result = group_agg(
             dd.from_pandas(pd.DataFrame({"k": 1, "t": times}), npartitions=2), "k", {"t": "max"}
         )
-        assert made.compute()["t"].dtype == times.dtype
+        assert result.compute()["t"].dtype == times.dtype
 
 
-def test_signed_zeros_with_categories():
+def test_signed_zeros_with_categories_are_groups():
     kind = pd.ArrowDtype(pa.float32())
     frame = pd.DataFrame(
         {
@@ -342,8 +342,8 @@ def test_signed_zeros_with_categories():
             "v": [1, 2],
         }
     )
-    made = group_agg(dd.from_pandas(frame, npartitions=2), ["k", "c"], {"v": "sum"}).compute()
-    assert made["v"].to_list() == [1, 2]
+    result = group_agg(dd.from_pandas(frame, npartitions=2), ["k", "c"], {"v": "sum"}).compute()
+    assert result["v"].to_list() == [1, 2]
 
 
 @pytest.mark.parametrize("kind", [pa.time64("us"), pa.date32(), pa.binary()])
@@ -351,8 +351,8 @@ def test_numbers_and_text_do_not_become_times_or_bytes(kind):
     for value in (2, "a"):
         values = pd.Series([value, value], dtype=object)
         df = parts(pd.DataFrame({"v": values}), meta=pd.DataFrame({"v": []}, dtype=arrow(kind)))
-        made = value_counts(df, "v").compute()
-        assert made.to_dict() == {value: 2}
+        result = value_counts(df, "v").compute()
+        assert result.to_dict() == {value: 2}
         assert drop_duplicates(df, "v").compute()["v"].to_list() == [value]
 
 
@@ -365,13 +365,13 @@ def test_categories_that_are_declared_with_numbers_name_the_column():
 
 
 @pytest.mark.parametrize("kind", ["float64", "Float64", pd.ArrowDtype(pa.float64())])
-def test_signed_zeros_in_two_windows(kind):
+def test_signed_zeros_in_two_windows_have_one_label(kind):
     times = pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-02"])
     frame = pd.DataFrame({"t": times, "k": pd.array([0.0, -0.0, 1.5], dtype=kind), "v": 1})
     df = dd.from_pandas(frame, npartitions=1)
-    made = window_agg(df, "t", "1D", {"v": "sum"}, "k", closed="left", label="left").compute()
-    assert made.index.get_level_values("k").to_list() == [0.0, 0.0, 1.5]
-    assert len(made.index.levels[0]) == 2
+    result = window_agg(df, "t", "1D", {"v": "sum"}, "k", closed="left", label="left").compute()
+    assert result.index.get_level_values("k").to_list() == [0.0, 0.0, 1.5]
+    assert len(result.index.levels[0]) == 2
 
 
 @pytest.mark.parametrize(
@@ -386,13 +386,13 @@ def test_signed_zeros_in_two_windows(kind):
 def test_categories_of_any_kind_are_counted_in_windows(values):
     frame = pd.DataFrame({"t": pd.date_range("2024", periods=3), "c": values})
     df = dd.from_pandas(frame, npartitions=2)
-    made = window_counts(df, "t", "3D", "c", closed="left", label="left").compute()
+    result = window_counts(df, "t", "3D", "c", closed="left", label="left").compute()
     want = pd.get_dummies(frame, columns=["c"]).groupby(pd.Grouper(key="t", freq="3D")).sum()
-    assert made.to_numpy().tolist() == want.to_numpy().tolist()
-    assert list(made.columns) == list(want.columns)
+    assert result.to_numpy().tolist() == want.to_numpy().tolist()
+    assert list(result.columns) == list(want.columns)
     some = list(values.cat.categories[2:])
-    made = window_counts(df, "t", "3D", "c", closed="left", label="left", categories=some)
-    assert made.compute().to_numpy().tolist() == want.iloc[:, 2:].to_numpy().tolist()
+    result = window_counts(df, "t", "3D", "c", closed="left", label="left", categories=some)
+    assert result.compute().to_numpy().tolist() == want.iloc[:, 2:].to_numpy().tolist()
 
 
 @pytest.mark.parametrize("form", ["%Y-%m-%d %H:%M%z", "%Y-%m-%d %Z"])
@@ -405,11 +405,11 @@ def test_a_format_with_a_zone_needs_utc(form):
 def test_times_out_of_bounds_are_missing_when_coerced():
     texts = ["9999-12-31 23:59:59", "2026-01-31T10:00:00.123456789", "01/02/2026", "never"]
     df = dd.from_pandas(pd.DataFrame({"at": texts}), npartitions=1)
-    made = to_datetime(df, "at", errors="coerce").compute()["at"]
-    assert made.isna().to_list() == [False, False, False, True]
+    result = to_datetime(df, "at", errors="coerce").compute()["at"]
+    assert result.isna().to_list() == [False, False, False, True]
     numbers = dd.from_pandas(pd.DataFrame({"at": [1e17, np.inf]}), npartitions=1)
-    made = to_datetime(numbers, "at", errors="coerce", unit="us").compute()["at"]
-    assert made.isna().to_list() == [False, True]
+    result = to_datetime(numbers, "at", errors="coerce", unit="us").compute()["at"]
+    assert result.isna().to_list() == [False, True]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "Float64", pd.ArrowDtype(pa.float64())])
@@ -417,16 +417,18 @@ def test_times_out_of_bounds_are_missing_when_coerced():
 def test_a_fraction_does_not_make_another_number_a_missing_time(dtype, unit):
     values = pd.array([1.5, 1e15, None, 0.5], dtype=dtype)
     df = parts(pd.DataFrame({"at": values}, index=[0, 0, 1, 1]))
-    made = to_datetime(df, "at", errors="coerce", unit=unit).compute()["at"].reset_index(drop=True)
+    result = (
+        to_datetime(df, "at", errors="coerce", unit=unit).compute()["at"].reset_index(drop=True)
+    )
     alone = pd.to_datetime(1e15, unit=unit, errors="coerce")
     if unit == "s":  # beyond the times of microseconds; pandas 3.0 has one of seconds
         alone = pd.NaT
-    assert made.isna().to_list() == [False, alone is pd.NaT, True, False]
-    assert made[1] is pd.NaT or made[1] == alone
-    assert made[0] == pd.Timestamp(1.5, unit=unit).floor("ns" if unit == "ns" else "us")
+    assert result.isna().to_list() == [False, alone is pd.NaT, True, False]
+    assert result[1] is pd.NaT or result[1] == alone
+    assert result[0] == pd.Timestamp(1.5, unit=unit).floor("ns" if unit == "ns" else "us")
 
 
-def test_top_rows_by_arrow_float16():
+def test_arrow_float16_ranks_and_groups_top_rows():
     half = pd.ArrowDtype(pa.float16())
     frame = pd.DataFrame({"k": [1, 1, 2], "v": pd.array([1.5, 2.5, None], dtype=half)})
     df = dd.from_pandas(frame, npartitions=2)
@@ -439,11 +441,11 @@ def test_top_rows_by_arrow_float16():
 def test_arrow_float16_values_are_unchanged():
     half = pd.ArrowDtype(pa.float16())
     frame = pd.DataFrame({"k": [1, 1, 2, 2], "v": pd.array([1.5, 2.5, None, None], dtype=half)})
-    made = group_agg(
+    result = group_agg(
         dd.from_pandas(frame, npartitions=2), "k", {"v": ["first", "last", "min", "max"]}
     )
-    assert set(made.dtypes) == set(made.compute().dtypes) == {half}
-    assert made.compute().loc[1].to_list() == [1.5, 2.5, 1.5, 2.5]
+    assert set(result.dtypes) == set(result.compute().dtypes) == {half}
+    assert result.compute().loc[1].to_list() == [1.5, 2.5, 1.5, 2.5]
 
 
 def test_dates_of_milliseconds_stay_dates():
@@ -452,9 +454,9 @@ def test_dates_of_milliseconds_stay_dates():
     frame = pd.DataFrame({"k": [1, 1, 2], "v": pd.Series(days, dtype=kind)})
     frame["t"] = pd.Timestamp("2024-01-01")
     df = dd.from_pandas(frame, npartitions=2)
-    made = group_agg(df, "k", {"v": ["min", "last"]}).compute()
-    assert set(made.dtypes) == {kind}
-    assert made.to_numpy().tolist() == [[days[0]] * 2, [days[2]] * 2]
+    result = group_agg(df, "k", {"v": ["min", "last"]}).compute()
+    assert set(result.dtypes) == {kind}
+    assert result.to_numpy().tolist() == [[days[0]] * 2, [days[2]] * 2]
     assert sort_values(df, "v").compute()["v"].to_list() == [days[2], days[0], pd.NA]
     assert value_counts(df, "v").compute().index.dtype == kind
     names = window_counts(df, "t", "1D", "v").compute().columns.to_list()
@@ -468,16 +470,16 @@ def test_dates_of_milliseconds_stay_dates():
 def test_arrow_dictionaries_are_keys_of_top_rows():
     kind = arrow(pa.dictionary(pa.int32(), pa.string()))
     frame = pd.DataFrame({"k": pd.Series(list("baba"), dtype=kind), "v": [1, 2, 3, 4]})
-    made = top_n_per_group(dd.from_pandas(frame, npartitions=2), "k", "v", 1).compute()
-    assert (made["k"].dtype, made["v"].to_list()) == (kind, [4, 3])
+    result = top_n_per_group(dd.from_pandas(frame, npartitions=2), "k", "v", 1).compute()
+    assert (result["k"].dtype, result["v"].to_list()) == (kind, [4, 3])
 
 
 def test_counts_of_sparse_values_have_a_dense_index():
     frame = pd.DataFrame({"v": pd.arrays.SparseArray([0, 2, 0])})
-    made = value_counts(dd.from_pandas(frame, npartitions=2), "v")
+    result = value_counts(dd.from_pandas(frame, npartitions=2), "v")
     want = frame["v"].value_counts()
-    assert made._meta.index.dtype == want.index.dtype == np.dtype("int64")
-    pd.testing.assert_series_equal(made.compute(), want)
+    assert result._meta.index.dtype == want.index.dtype == np.dtype("int64")
+    pd.testing.assert_series_equal(result.compute(), want)
 
 
 def test_distinct_integers_keep_their_digits_with_missing_ones():
@@ -485,9 +487,9 @@ def test_distinct_integers_keep_their_digits_with_missing_ones():
     missing = pd.DataFrame({"v": pd.array([None, None], dtype="Int64")})
     df = parts(missing, large, meta=pd.DataFrame({"v": pd.Series(dtype="int64")}))
     for split in (1, 3):
-        made = drop_duplicates(df, split_out=split).compute()["v"]
-        assert made.dropna().to_list() == [2**53 + 1]
-        assert made.isna().sum() == 1
+        result = drop_duplicates(df, split_out=split).compute()["v"]
+        assert result.dropna().to_list() == [2**53 + 1]
+        assert result.isna().sum() == 1
 
 
 @pytest.mark.parametrize("kind", ["float64", "Float64", pd.ArrowDtype(pa.float64())])
@@ -496,8 +498,8 @@ def test_integers_declared_as_floats_keep_their_digits(kind):
         pd.DataFrame({"v": pd.array([None, 2**53 + 1], dtype="Int64")}),
         meta=pd.DataFrame({"v": pd.Series([], dtype=kind)}),
     )
-    for made in (sort_values(df, "v", split_out=3), drop_duplicates(df, split_out=3)):
-        assert made.compute()["v"].dropna().to_list() == [2**53 + 1]
+    for result in (sort_values(df, "v", split_out=3), drop_duplicates(df, split_out=3)):
+        assert result.compute()["v"].dropna().to_list() == [2**53 + 1]
 
 
 SIGNED = ["int64", "Int64", arrow(pa.int64())]
@@ -511,8 +513,8 @@ UNSIGNED = ["uint64", "UInt64", arrow(pa.uint64())]
 def test_integers_declared_with_another_sign_keep_their_digits(declared, held, number):
     rows = pd.DataFrame({"v": pd.Series([None, number], dtype=held)})
     df = parts(rows, meta=pd.DataFrame({"v": pd.Series([], dtype=declared)}))
-    for made in (sort_values(df, "v", split_out=3), drop_duplicates(df, split_out=3)):
-        assert made.compute()["v"].dropna().to_list() == [number]
+    for result in (sort_values(df, "v", split_out=3), drop_duplicates(df, split_out=3)):
+        assert result.compute()["v"].dropna().to_list() == [number]
 
 
 @pytest.mark.parametrize("declared", ["timedelta64[ms]", "datetime64[us]", "bool", "float32"])
@@ -524,16 +526,16 @@ def test_missing_integers_do_not_round_integers_of_other_partitions(declared):
         meta=pd.DataFrame({"v": pd.Series([], dtype=declared)}),
     )
     for split in (1, 2, 3):
-        for made in (sort_values(df, "v", split_out=split), drop_duplicates(df, split_out=split)):
-            assert sorted(made.compute()["v"].dropna()) == [0, 2**63 + 5]
+        for result in (sort_values(df, "v", split_out=split), drop_duplicates(df, split_out=split)):
+            assert sorted(result.compute()["v"].dropna()) == [0, 2**63 + 5]
 
 
 def test_groups_in_several_partitions_keep_digits_with_missing_values():
     keys = list(range(8))
     rows = pd.DataFrame({"k": keys, "v": pd.array([2**53 + 1, None] * 4, dtype="Int64")})
     df = parts(rows, meta=pd.DataFrame({"k": [0], "v": [0]}).iloc[:0])
-    made = group_agg(df, "k", {"v": "first"}, split_out=3).compute()["v"].sort_index()
-    assert made.dropna().to_list() == [2**53 + 1] * 4
+    result = group_agg(df, "k", {"v": "first"}, split_out=3).compute()["v"].sort_index()
+    assert result.dropna().to_list() == [2**53 + 1] * 4
 
 
 def test_a_polars_panic_becomes_a_data_error():
@@ -544,7 +546,7 @@ def test_a_polars_panic_becomes_a_data_error():
         run_task(panics, pd.DataFrame({"a": [1]}))
 
 
-def test_columns_in_another_order_and_missing_ones():
+def test_the_order_of_columns_may_differ_and_a_missing_one_is_named():
     frame = pd.DataFrame({"a": [1, 2], "b": [3, 4]})
     df = parts(frame, frame[["b", "a"]])
     assert sorted(drop_duplicates(df, "a").compute()["b"]) == [3, 4]
@@ -586,8 +588,8 @@ def test_booleans_are_not_counted_as_numbers(order, declared):
     with pytest.raises(DataError, match=r"column 'c': holds .*boolean.*convert "):
         window_counts(df.assign(n=1), "t", "1D", "n", by="c").compute()
     empty = parts(frames[1], frames[0].iloc[:0], meta=frames[declared].iloc[:0])
-    made = window_counts(empty, "t", "1D", "c").compute()
-    assert made.columns.to_list() == ["c_1", "c_2"]
+    result = window_counts(empty, "t", "1D", "c").compute()
+    assert result.columns.to_list() == ["c_1", "c_2"]
 
 
 @pytest.mark.parametrize("turn", [1, -1])
@@ -595,8 +597,8 @@ def test_booleans_without_numbers_are_counted(turn):
     times = pd.date_range("2026", periods=2)
     truth = pd.DataFrame({"t": times, "c": [True, False]})
     df = parts(*[truth, truth.iloc[:0].astype({"c": "int8"})][::turn], meta=truth.iloc[:0])
-    made = window_counts(df, "t", "1D", "c").compute()
-    assert made.columns.to_list() == ["c_False", "c_True"]
+    result = window_counts(df, "t", "1D", "c").compute()
+    assert result.columns.to_list() == ["c_False", "c_True"]
     assert sort_values(df, "t").compute()["c"].dtype == "bool"
 
 
@@ -626,8 +628,8 @@ def test_booleans_do_not_become_numbers(values):
 def test_missing_values_declared_as_complex_numbers_are_missing(values):
     frame = pd.DataFrame({"k": [1, 2], "c": pd.Series(values, dtype=object)})
     df = parts(frame, meta=frame.iloc[:0].assign(c=pd.Series([], dtype="complex128")))
-    for made in (sort_values(df, "k", split_out=2), drop_duplicates(df, split_out=4)):
-        assert made.compute()["c"].dropna().to_list() == values[:1]
+    for result in (sort_values(df, "k", split_out=2), drop_duplicates(df, split_out=4)):
+        assert result.compute()["c"].dropna().to_list() == values[:1]
 
 
 @pytest.mark.parametrize("kind", [object, arrow(pa.date32())])
@@ -652,14 +654,14 @@ def test_booleans_declared_as_numbers_stay_booleans(kind, declared):
     values = [True, True] if kind == "bool" else [None, True]
     frame = pd.DataFrame({"k": [1, 2], "n": [1, 2], "c": pd.Series(values, dtype=kind)})
     df = parts(frame, frame.iloc[:0], meta=frame.iloc[:0].assign(c=pd.Series(dtype=declared)))
-    for made in (
+    for result in (
         sort_values(df, "k", split_out=3),
         drop_duplicates(df, split_out=3),
         top_n_per_group(df, "k", "n", 1, split_out=3),
         group_agg(df, "k", {"c": "first"}, split_out=3),
     ):
-        found = made.compute()["c"].dropna().to_list()
-        assert [str(value) for value in found] == ["True"] * (2 - values.count(None))
+        values_of_result = result.compute()["c"].dropna().to_list()
+        assert [str(value) for value in values_of_result] == ["True"] * (2 - values.count(None))
 
 
 @pytest.mark.parametrize("value", [True, "x", pd.Timestamp("2024-01-01", tz="UTC")])
@@ -670,8 +672,8 @@ def test_partitions_without_values_do_not_change_the_type(value, turn):
         for c in (pd.Series([float("nan")] * 2), pd.Series([value] * 2))
     )
     df = parts(*[missing, there][::turn], meta=there.iloc[:0])
-    found = sort_values(df, "k", ascending=False).compute()["c"].dropna()
-    assert found.to_list() == [value] * 2
+    values = sort_values(df, "k", ascending=False).compute()["c"].dropna()
+    assert values.to_list() == [value] * 2
     assert group_agg(df, "k", {"c": "first"}).compute()["c"].to_list() == [value] * 2
 
 
@@ -695,13 +697,13 @@ def test_times_out_of_range_of_a_unit_concatenate_with_empty_partitions(values, 
     frame = pd.DataFrame({"k": [0, 1], "v": times.astype(kind)})
     df = parts(frame, frame.iloc[:0], meta=frame.iloc[:0].astype({"v": declared}))
     expected = set(frame["v"].astype(object))
-    for made in (
+    for result in (
         drop_duplicates(df, split_out=3),
         sort_values(df, "v", split_out=3),
         top_n_per_group(df, "k", "v", 1, split_out=3),
         group_agg(df, "k", {"v": "max"}, split_out=3),
     ):
-        assert set(made.compute()["v"].astype(object)) == expected
+        assert set(result.compute()["v"].astype(object)) == expected
     assert set(group_agg(df, "v", {"k": "sum"}, split_out=3).compute().index) == expected
 
 
@@ -718,6 +720,6 @@ def test_booleans_with_missing_values_do_not_become_numbers(kind, function):
     in_groups = group_agg(df, "k", {"v": function}).compute()["v"]
     in_windows = window_agg(df, "t", "2h", {"v": function}).compute()["v"]
     with_keys = window_agg(df, "t", "12h", {"v": function}, by="k").compute()["v"]
-    for made, there in ((in_groups, [0]), (in_windows, [1, 2]), (with_keys, [1])):
-        assert made.notna().to_numpy().nonzero()[0].tolist() == there
-        assert all(value is True for value in made[made.notna()])
+    for result, there in ((in_groups, [0]), (in_windows, [1, 2]), (with_keys, [1])):
+        assert result.notna().to_numpy().nonzero()[0].tolist() == there
+        assert all(value is True for value in result[result.notna()])

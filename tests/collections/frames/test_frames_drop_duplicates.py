@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pandas_results
 import pytest
-from frame_strategies import KINDS, QUICK, Files, cut, frames, in_partitions
+from frame_strategies import KINDS, QUICK, cut, frames, in_partitions, open_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
@@ -23,10 +23,8 @@ KEEP = st.sampled_from(["first", "last"])
 
 @pytest.fixture(scope="module")
 def files():
-    made = Files()
-    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
-        yield made
-    made.close()
+    with open_files(keep_objects=True) as opened:
+        yield opened
 
 
 @settings(QUICK, max_examples=scaled(10, 50))
@@ -64,37 +62,37 @@ def test_missing_values_of_every_kind_equal_each_other(into):
             "z": pd.to_datetime([None, None, "2024-01-01", "2024-01-01"]),
         }
     )
-    made = drop_duplicates(cut(frame, [1, 3]), split_out=into).compute(scheduler="sync")
-    assert pandas_results.rows_of(made) == pandas_results.rows_of(frame.drop_duplicates())
-    assert len(made) == 2
+    result = drop_duplicates(cut(frame, [1, 3]), split_out=into).compute(scheduler="sync")
+    assert pandas_results.rows_of(result) == pandas_results.rows_of(frame.drop_duplicates())
+    assert len(result) == 2
 
 
 @pytest.mark.parametrize("into", [1, 3])
 def test_zeros_of_both_signs_are_equal(into):
     frame = pd.DataFrame({"x": [0.0, -0.0, 1.0, -0.0]})
-    made = drop_duplicates(cut(frame, [1, 3]), split_out=into).compute(scheduler="sync")
-    assert sorted(made.x) == [0.0, 1.0]
+    result = drop_duplicates(cut(frame, [1, 3]), split_out=into).compute(scheduler="sync")
+    assert sorted(result.x) == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("partitions", [1, 7, 40])
-def test_mostly_distinct_rows(partitions):
+def test_one_duplicate_among_distinct_rows_is_dropped(partitions):
     frame = pd.DataFrame({"x": np.arange(2000) % 1999, "row": np.arange(2000)})
     df = cut(frame, [2000 * n // partitions for n in range(1, partitions)])
     for keep, kept in (("first", 0), ("last", 1999)):
-        made = drop_duplicates(df, "x", keep=keep).compute(scheduler="sync")
-        assert sorted(made.x) == list(range(1999))
-        assert made.loc[made.x == 0, "row"].to_list() == [kept]
+        result = drop_duplicates(df, "x", keep=keep).compute(scheduler="sync")
+        assert sorted(result.x) == list(range(1999))
+        assert result.loc[result.x == 0, "row"].to_list() == [kept]
 
 
-def test_objects_keep_their_type():
+def test_date_objects_stay_dates():
     days = [datetime.date(2024, 1, 2), datetime.date(2024, 1, 1)] * 2
     frame = pd.DataFrame({"day": pd.Series(days, dtype=object)})
     with dask.config.set({"dataframe.convert-string": True}):
-        made = drop_duplicates(cut(frame, [1])).compute(scheduler="sync")
-    assert sorted(made.day) == sorted(set(days))
+        result = drop_duplicates(cut(frame, [1])).compute(scheduler="sync")
+    assert sorted(result.day) == sorted(set(days))
 
 
-def test_empty_and_single_row_frames():
+def test_frames_of_one_or_no_row_are_returned():
     empty = pd.DataFrame({"x": pd.Series(dtype="str")})
     assert len(drop_duplicates(cut(empty, [0, 0])).compute(scheduler="sync")) == 0
     one = pd.DataFrame({"x": ["a"]})

@@ -96,7 +96,7 @@ def test_no_partition_is_computed(name):
     assert dict(divisions_lru) == known
 
 
-def test_an_index_that_is_not_computed_yet_is_known_to_a_join():
+def test_a_join_on_an_index_that_is_not_computed_reports_only_set_index():
     other = indexed(3)[["kind"]].add_suffix("_r").expr
     join = Merge(log().set_index("user").expr, other, left_index=True, right_index=True)
     find_only("set_index", dd.DataFrame(join))
@@ -115,21 +115,21 @@ INDEXES = {
 @pytest.mark.parametrize("name", INDEXES)
 def test_unknown_divisions_compare_with_those_of_any_type(name, how):
     frame = pd.DataFrame({"key": INDEXES[name], "x": 1.0})
-    unseen = dd.from_pandas(frame, npartitions=4).set_index("key").expr
-    seen = dd.from_pandas(frame.set_index("key").add_suffix("_r"), npartitions=3).expr
-    for left, right in ((unseen, seen), (seen, unseen)):
+    uncomputed = dd.from_pandas(frame, npartitions=4).set_index("key").expr
+    computed = dd.from_pandas(frame.set_index("key").add_suffix("_r"), npartitions=3).expr
+    for left, right in ((uncomputed, computed), (computed, uncomputed)):
         join = Merge(left, right, how=how, left_index=True, right_index=True)
         find_only("set_index", dd.DataFrame(join))
-    find_only("set_index", dd.DataFrame(Repartition(unseen, new_partitions=7)))
-    find_only("set_index", dd.DataFrame(Repartition(unseen, new_partitions=2)))
+    find_only("set_index", dd.DataFrame(Repartition(uncomputed, new_partitions=7)))
+    find_only("set_index", dd.DataFrame(Repartition(uncomputed, new_partitions=2)))
 
 
 def test_divisions_computed_by_dask_are_used():
     frame = log().set_index("spent")
     assert frame.npartitions == 6  # Dask computes quantiles here and finds that rows are sorted
-    found = find_only("set_index", frame)
-    assert found.instead == "df = df.set_index('spent', sorted=True)"
-    assert "they were" in found.why
+    finding = find_only("set_index", frame)
+    assert finding.instead == "df = df.set_index('spent', sorted=True)"
+    assert "they were" in finding.why
 
 
 ARROW = {"filesystem": "arrow"}
@@ -143,16 +143,16 @@ def test_footers_are_read_without_dask(tmp_path, options):
     frame = dd.read_parquet(tmp_path, **options)
     expect_no_finding(frame.size)
     expect_no_finding(frame[frame.spent > 3].spent.sum())
-    found = find_only("sort_values", frame.sort_values("spent"))
-    assert "unknown" not in found.size
+    finding = find_only("sort_values", frame.sort_values("spent"))
+    assert "unknown" not in finding.size
 
 
 def test_a_source_whose_partitions_cannot_be_counted_is_noted(tmp_path):
     users().to_parquet(tmp_path / "log.parquet")
     frame = dd.read_parquet(tmp_path, filesystem="arrow", calculate_divisions=True)
-    found = explain_lazily(frame.spent.sum())  # there is no index for the statistics
-    assert found.partitions == 0
-    assert any("not counted, because of ValueError" in note for note in found.notes)
+    explanation = explain_lazily(frame.spent.sum())  # there is no index for the statistics
+    assert explanation.partitions == 0
+    assert any("not counted, because of ValueError" in note for note in explanation.notes)
 
 
 class Foreign(Blockwise):
@@ -170,9 +170,9 @@ class Foreign(Blockwise):
 
 def test_a_step_that_cannot_be_simplified_is_examined_as_written():
     step = Foreign(log().set_index("user").expr)
-    found = explain_lazily(dd.DataFrame(step)[["spent"]].assign(x=1))
-    assert found.kinds == ("set_index",)
-    assert found.notes == (
+    explanation = explain_lazily(dd.DataFrame(step)[["spent"]].assign(x=1))
+    assert explanation.kinds == ("set_index",)
+    assert explanation.notes == (
         "examined as written, without Dask's simplification, because of LookupError",
     )
 
@@ -191,10 +191,10 @@ class Puzzling(Blockwise):
 
 
 def test_a_step_whose_partitions_cannot_be_counted_is_noted():
-    found = explain_lazily(
+    explanation = explain_lazily(
         dd.DataFrame(Puzzling(log().expr)).merge(named(), on="user", npartitions=3)
     )
-    assert any("ZeroDivisionError" in note for note in found.notes)
+    assert any("ZeroDivisionError" in note for note in explanation.notes)
 
 
 def array_frame():
@@ -202,7 +202,7 @@ def array_frame():
     return data.to_dask_dataframe()
 
 
-UNSEEN = {
+OTHER_SOURCES = {
     "from_map": lambda: dd.from_map(lambda n: pd.DataFrame({"x": [n]}), [1, 2]),
     "from_map with columns": lambda: dd.from_map(
         lambda n, columns=None: pd.DataFrame({"x": [n], "y": [n]})[columns or ["x", "y"]], [1, 2]
@@ -237,6 +237,6 @@ UNSEEN = {
 }
 
 
-@pytest.mark.parametrize("name", UNSEEN)
+@pytest.mark.parametrize("name", OTHER_SOURCES)
 def test_other_sources_are_supported(name):
-    expect_no_finding(UNSEEN[name]())
+    expect_no_finding(OTHER_SOURCES[name]())

@@ -141,8 +141,8 @@ TWO = {
 def side(kind, suffix, parts):
     frame = users()
     by_user = frame.assign(key=frame.user).set_index("key").sort_index().add_suffix(suffix)
-    made = dd.from_pandas(by_user, npartitions=parts)
-    return made.clear_divisions() if kind == "unknown" else made
+    result = dd.from_pandas(by_user, npartitions=parts)
+    return result.clear_divisions() if kind == "unknown" else result
 
 
 @settings(max_examples=scaled(10, 40))

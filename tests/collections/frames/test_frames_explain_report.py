@@ -26,13 +26,13 @@ def test_the_text_ends_with_a_summary():
 
 def test_a_shared_step_and_source_are_counted_once():
     frame = log()
-    found = explain_lazily(frame.spent.sum(), frame.spent.max())
-    assert (found.steps, found.partitions) == (4, 6)
+    explanation = explain_lazily(frame.spent.sum(), frame.spent.max())
+    assert (explanation.steps, explanation.partitions) == (4, 6)
 
 
 def test_each_line_of_code_is_one_row():
-    found = explain_lazily(log().groupby("user").apply(first_row, meta=users().head(0)))
-    labels = [label.strip() for label, _ in found.rows()]
+    explanation = explain_lazily(log().groupby("user").apply(first_row, meta=users().head(0)))
+    labels = [label.strip() for label, _ in explanation.rows()]
     assert labels == ["groupby_apply", "why", "instead", "", "persist"]
 
 
@@ -41,24 +41,24 @@ def test_the_most_expensive_step_comes_first():
     both = dd.concat([small.sort_values("spent"), large.sort_values("spent")])
     unknown = large.map_partitions(lambda part: part).sort_values("user")
     loc = large.clear_divisions().loc[3:5]
-    found = explain_lazily(dd.concat([both, loc, unknown])).findings
-    assert [finding.kind for finding in found] == ["sort_values"] * 3 + ["loc_unknown"]
-    moved = [finding.moved for finding in found[:3]]
+    findings = explain_lazily(dd.concat([both, loc, unknown])).findings
+    assert [finding.kind for finding in findings] == ["sort_values"] * 3 + ["loc_unknown"]
+    moved = [finding.moved for finding in findings[:3]]
     assert moved[0] is None
     assert moved[1] > 40 * moved[2] > 0
 
 
 def test_names_of_columns_are_escaped():
     frame = dd.from_pandas(users().rename(columns={"user": NASTY}), npartitions=4)
-    found = explain_lazily(
+    explanation = explain_lazily(
         frame.set_index(NASTY), frame.merge(frame, on=NASTY), frame.groupby(NASTY).spent.nunique()
     )
-    page = found._repr_html_()
+    page = explanation._repr_html_()
     assert "<b>" not in page
     assert "&lt;b&gt;&amp;" in page
-    assert NASTY not in str(found)
-    assert "\x1b" not in str(found)
-    assert "\\n\\x1b[31m" in str(found)
+    assert NASTY not in str(explanation)
+    assert "\x1b" not in str(explanation)
+    assert "\\n\\x1b[31m" in str(explanation)
 
 
 def test_html_is_a_table_with_the_summary():
@@ -68,20 +68,20 @@ def test_html_is_a_table_with_the_summary():
     assert "1 finding: 2 steps, 6 partitions" in page
 
 
-def test_it_is_serialized_as_json_and_pickled():
-    found = explain_lazily(log().merge(named(), on="user"))
-    values = json.loads(json.dumps(found.to_dict()))
+def test_an_explanation_is_serialized_as_json_and_pickled():
+    explanation = explain_lazily(log().merge(named(), on="user"))
+    values = json.loads(json.dumps(explanation.to_dict()))
     assert values["findings"][0]["kind"] == "join"
     assert values["findings"][0]["moved"] > 0
     assert values["summary"] == "1 finding: 3 steps, 9 partitions"
-    assert pickle.loads(pickle.dumps(found)) == found
+    assert pickle.loads(pickle.dumps(explanation)) == explanation
 
 
-def test_it_is_frozen():
-    found = explain_lazily(log())
+def test_an_explanation_is_frozen():
+    explanation = explain_lazily(log())
     with pytest.raises(AttributeError):
-        found.steps = 3
-    assert isinstance(found, Explanation)
+        explanation.steps = 3
+    assert isinstance(explanation, Explanation)
     assert Finding("a", "b", "c", "d", "e").moved is None
 
 
@@ -104,6 +104,8 @@ def test_a_password_in_an_address_is_not_shown(tmp_path):
     folder.mkdir()
     users().to_parquet(folder / "log.parquet")
     frame = dd.read_parquet(folder / "log.parquet").repartition(npartitions=501)
-    found = explain_lazily(dd.read_parquet(folder / "log.parquet").sort_values("spent"), frame)
-    assert found.kinds
-    assert "secret" not in str(found)
+    explanation = explain_lazily(
+        dd.read_parquet(folder / "log.parquet").sort_values("spent"), frame
+    )
+    assert explanation.kinds
+    assert "secret" not in str(explanation)

@@ -34,19 +34,21 @@ def files(tmp_path_factory):
     return folder, frame
 
 
-def test_a_frame_in_memory():
+def test_the_size_of_a_frame_in_memory_is_measured():
     assert size(log()).total == pytest.approx(users().memory_usage(index=False, deep=True).sum())
     assert str(size(log().spent)) == "960 B"
     assert size(log()[log().spent > 3]).at_most
 
 
 @pytest.mark.parametrize("options", [{}, {"filesystem": "arrow"}])
-def test_files_are_as_large_as_in_memory(files, options):
+def test_the_size_of_files_is_their_size_in_memory(files, options):
     folder, frame = files
     read = dd.read_parquet(folder, **options)
-    found = size(read)
-    assert found.rows == len(frame)
-    assert found.total == pytest.approx(frame.memory_usage(index=False, deep=True).sum(), rel=0.3)
+    estimate = size(read)
+    assert estimate.rows == len(frame)
+    assert estimate.total == pytest.approx(
+        frame.memory_usage(index=False, deep=True).sum(), rel=0.3
+    )
     assert size(read[["user"]]).total == pytest.approx(8 * len(frame), rel=0.2)
     assert size(read.user).total == size(read[["user"]]).total
 
@@ -80,9 +82,9 @@ def test_sizes_after_a_filter_are_upper_bounds(files):
 def test_many_files_are_sampled(tmp_path):
     for part in range(70):
         users().to_parquet(tmp_path / f"{part}.parquet")
-    found = read_footers(make_lazy(dd.read_parquet(tmp_path).expr))
-    assert found.rows == 70 * 120
-    assert found.columns["user"] == pytest.approx(70 * 960, rel=0.2)
+    footers = read_footers(make_lazy(dd.read_parquet(tmp_path).expr))
+    assert footers.rows == 70 * 120
+    assert footers.columns["user"] == pytest.approx(70 * 960, rel=0.2)
 
 
 def test_a_reader_without_footers_has_no_known_size():
@@ -92,8 +94,8 @@ def test_a_reader_without_footers_has_no_known_size():
 def test_footers_show_that_there_are_many_groups(files):
     read = dd.read_parquet(files[0]).repartition(npartitions=4)
     for column in ("user", "name"):
-        found = find_only("split_out", read.groupby(column).few.sum())
-        assert f"{column!r} likely has very many distinct values" in found.why
+        finding = find_only("split_out", read.groupby(column).few.sum())
+        assert f"{column!r} likely has very many distinct values" in finding.why
     expect_no_finding(read.groupby("few").user.sum())
     expect_no_finding(read[read.few > 3].groupby("user").few.sum())
 
@@ -106,21 +108,21 @@ def test_files_of_few_values_or_rows_are_not_reported(tmp_path, rows):
     expect_no_finding(read.groupby("name").few.sum())
 
 
-def test_large_files_that_are_read_again(files, monkeypatch):
+def test_large_files_that_are_read_again_are_reported(files, monkeypatch):
     read = dd.read_parquet(files[0])
     pair = read.user.sum(), read.few.max()
     expect_no_finding(*pair)
     monkeypatch.setattr(repeated_work, "LARGE_SOURCE", 1_000_000)
-    found = find_only("read_again", *pair)
-    assert found.instead.startswith("df = dd.read_parquet(path, columns=['few', 'user'])")
+    finding = find_only("read_again", *pair)
+    assert finding.instead.startswith("df = dd.read_parquet(path, columns=['few', 'user'])")
     expect_no_finding(read.user.sum() + read.few.max())
 
 
 def test_small_files_are_detected_by_all_their_columns(files, monkeypatch):
     monkeypatch.setattr(partitioning, "MANY_PARTITIONS", 1)
-    found = find_only("many_small_partitions", dd.read_parquet(files[0]))
-    assert found.step == f"read_parquet({files[0].name!r})"
-    assert found.instead == "df = df.repartition(npartitions=1)"
+    finding = find_only("many_small_partitions", dd.read_parquet(files[0]))
+    assert finding.step == f"read_parquet({files[0].name!r})"
+    assert finding.instead == "df = df.repartition(npartitions=1)"
     # For few columns of large partitions Dask reads several partitions in one task.
     monkeypatch.setattr(partitioning, "SMALL_PARTITION", 2_000_000)
     expect_no_finding(dd.read_parquet(files[0])[["few"]])

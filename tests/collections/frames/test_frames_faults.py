@@ -133,10 +133,10 @@ def test_windows_finer_than_the_unit_of_times_are_reported(unit):
 def test_windows_of_one_time_unit(unit, every):
     ticks = pd.DatetimeIndex(np.array([0, 3, 4], dtype=f"datetime64[{unit}]"))
     frame = pd.DataFrame({"time": ticks, "n": 1})
-    made = hp.window_agg(dd.from_pandas(frame, npartitions=2), "time", every, {"n": "sum"})
+    result = hp.window_agg(dd.from_pandas(frame, npartitions=2), "time", every, {"n": "sum"})
     grouper = pd.Grouper(key="time", freq=every, closed="right", label="right")
     want = frame.groupby(grouper).agg({"n": "sum"})
-    pd.testing.assert_frame_equal(made.compute(), want)
+    pd.testing.assert_frame_equal(result.compute(), want)
 
 
 @pytest.mark.parametrize(

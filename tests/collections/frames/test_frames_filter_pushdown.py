@@ -5,12 +5,11 @@ from __future__ import annotations
 import operator
 from functools import reduce
 
-import dask
 import numpy as np
 import pandas as pd
 import pandas_results
 import pytest
-from frame_strategies import KINDS, QUICK, Files, column
+from frame_strategies import KINDS, QUICK, column, open_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
@@ -39,10 +38,8 @@ CONSTANTS = {
 
 @pytest.fixture(scope="module")
 def files():
-    made = Files()
-    with dask.config.set(scheduler="sync"):
-        yield made
-    made.close()
+    with open_files() as opened:
+        yield opened
 
 
 @st.composite
@@ -115,7 +112,7 @@ def table(files):
     return files.parquet(frame, [10, 20], 5)
 
 
-TAKEN = {
+TRANSLATED = {
     "comparison": lambda df: df[df.n >= 10],
     "text": lambda df: df[df.word == "a"],
     "time": lambda df: df[df.time < pd.Timestamp("2024-01-02")],
@@ -131,7 +128,7 @@ TAKEN = {
     "one after another": lambda df: (lambda kept: kept[kept.n < 30])(df[df.n > 3]),
     "nothing": lambda df: df,
 }
-LEFT = {
+NOT_TRANSLATED = {
     "not equal": lambda df: df[df.n != 10],
     "computed": lambda df: df[df.n + 1 > 10],
     "two columns": lambda df: df[df.n > df.x],
@@ -153,24 +150,24 @@ LEFT = {
 
 def check(df):
     agg = {"n": ["sum", "nunique"], "x": "median"}
-    made = group_agg(df, "word", agg).compute()
-    pandas_results.same_frame(made, pandas_results.group_agg(df.compute(), "word", agg))
+    result = group_agg(df, "word", agg).compute()
+    pandas_results.same_frame(result, pandas_results.group_agg(df.compute(), "word", agg))
     rows = drop_duplicates(df[["n", "word"]]).compute()
     assert pandas_results.rows_of(rows) == pandas_results.rows_of(
         df[["n", "word"]].compute().drop_duplicates()
     )
 
 
-@pytest.mark.parametrize("name", sorted(TAKEN))
-def test_filters_that_are_translated(files, name):
-    df = TAKEN[name](table(files))
+@pytest.mark.parametrize("name", sorted(TRANSLATED))
+def test_polars_applies_translated_filters(files, name):
+    df = TRANSLATED[name](table(files))
     assert select_source(df, ["n"]).scanned
     check(df)
 
 
-@pytest.mark.parametrize("name", sorted(LEFT))
-def test_filters_that_dask_applies(files, name):
-    df = LEFT[name](table(files))
+@pytest.mark.parametrize("name", sorted(NOT_TRANSLATED))
+def test_dask_applies_other_filters(files, name):
+    df = NOT_TRANSLATED[name](table(files))
     check(df)
     taken = select_source(df, ["n"])
     assert not taken.scanned
@@ -182,7 +179,7 @@ def test_a_condition_on_another_frame_is_not_translated(files):
     assert not select_source(one[two.n > 30], ["n"]).scanned  # Dask aligns the two by their index
 
 
-def test_a_condition_on_filtered_rows(files):
+def test_a_condition_on_filtered_rows_equals_pandas(files):
     df = table(files)
     kept = df[df.n > 3]
     check(kept[df.n < 30])

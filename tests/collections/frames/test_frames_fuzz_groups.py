@@ -38,8 +38,8 @@ def agg_arguments(draw, case):
 
 def check_agg(case, how, plain):
     by, spec = how["by"], how["agg"]
-    made = run_helper(case, lambda: group_agg(case.df, **how), ["'min'", "'max'"])
-    if made is None:
+    result = run_helper(case, lambda: group_agg(case.df, **how), ["'min'", "'max'"])
+    if result is None:
         return REFUSED
     whole = case.keyed(by)
     want = run_pandas(lambda: whole.groupby(by, observed=True).agg(spec))
@@ -49,12 +49,12 @@ def check_agg(case, how, plain):
     nested = isinstance(want.columns, pd.MultiIndex)
     inexact = [c for c in want.columns if (c[1] if nested else spec[c]) in INEXACT]
     loose = most * most + most, 1e-3 if short else 1e-9
-    same_groups(made, want, inexact, *loose, case.has_right_meta and how["split_out"] == 1)
+    same_groups(result, want, inexact, *loose, case.has_right_meta and how["split_out"] == 1)
     if plain:
         own = run_dask(case, lambda df: df.groupby(by, observed=True).agg(spec))
-        said = [c for c in made.columns if (c[1] if nested else spec[c]) in COMPUTED]
+        documented = [c for c in result.columns if (c[1] if nested else spec[c]) in COMPUTED]
         agree = lambda: same_groups(own, want, inexact, *loose, ordered=False)  # noqa: E731
-        same_types(made, own, agree, said)
+        same_types(result, own, agree, documented)
     return COMPARED
 
 
@@ -66,8 +66,8 @@ def counts_arguments(draw, case):
 
 def check_counts(case, how, plain):
     names, normalize = how["columns"], how["normalize"]
-    made = run_helper(case, lambda: value_counts(case.df, **how))
-    if made is None:
+    result = run_helper(case, lambda: value_counts(case.df, **how))
+    if result is None:
         return REFUSED
     counted = case.keyed(names)[names[0] if len(names) == 1 else names]
     want = run_pandas(lambda: counted.value_counts(normalize=normalize))
@@ -76,15 +76,15 @@ def check_counts(case, how, plain):
     keys = index_rows(want.index)
     if len(set(keys)) < len(keys):  # pandas counts equal lists separately
         return NO_REFERENCE
-    made, want = made.to_frame(), want.to_frame()
-    assert made.iloc[:, 0].dropna().is_monotonic_decreasing
+    result, want = result.to_frame(), want.to_frame()
+    assert result.iloc[:, 0].dropna().is_monotonic_decreasing
     # For differing categories and for combinations, only values that occur are counted.
     if not case.has_right_meta or len(names) > 1:
-        made, want = made[made.iloc[:, 0] > 0], want[want.iloc[:, 0] > 0]
-    same_groups(made, want, list(want.columns), ordered=False)
+        result, want = result[result.iloc[:, 0] > 0], want[want.iloc[:, 0] > 0]
+    same_groups(result, want, list(want.columns), ordered=False)
     if plain and len(names) == 1:
         own = run_dask(case, lambda df: df[names[0]].value_counts(normalize=normalize).to_frame())
-        same_types(made, own, lambda: same_groups(own, want, list(want.columns), ordered=False))
+        same_types(result, own, lambda: same_groups(own, want, list(want.columns), ordered=False))
     return COMPARED
 
 
@@ -104,7 +104,7 @@ def test_groups():
         tally.check(drawn)
 
     check()
-    tally.enough()
+    tally.assert_enough_calls()
 
 
 def test_all_files_together_compare_enough():

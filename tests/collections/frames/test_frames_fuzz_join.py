@@ -58,13 +58,13 @@ def sides(draw):
     # Most joins with wrongly declared keys are refused, so only a third of the cases have them.
     left = draw(cases(st.integers(1, 3), may_be_wrong=draw(st.integers(0, 2)) > 0))
     each = draw(sizes(most=6, parts=3))
-    made = []
+    drawn = []
     for column in left.columns[:2]:
         kinds = sorted(set(column.kinds)) if draw(st.integers(0, 3)) > 0 else None
         how = {"kinds": tuple(kinds), "may_be_wrong": False} if kinds else {}
-        made.append(draw(columns(column.name, each, **how)))
-    made.append(draw(columns("other", each, may_be_wrong=False)))
-    return Sides(left, Case(made, False, sum(each)))
+        drawn.append(draw(columns(column.name, each, **how)))
+    drawn.append(draw(columns("other", each, may_be_wrong=False)))
+    return Sides(left, Case(drawn, False, sum(each)))
 
 
 def arguments(draw, both):
@@ -88,8 +88,8 @@ def check_join(both, how, plain):
     left, right, keys = both.left, both.right, how["on"]
     taken = [*keys, "other"]
     alike = all(left.meta[key].dtype == right.meta[key].dtype for key in keys)
-    made = run_helper(both, lambda: join(left.df, right.df[taken], **how), [] if alike else [""])
-    if made is None:
+    result = run_helper(both, lambda: join(left.df, right.df[taken], **how), [] if alike else [""])
+    if result is None:
         return REFUSED
     # With unmatched rows pandas converts integers to floats and loses digits.
     other = right.whole[taken].astype(
@@ -111,11 +111,11 @@ def check_join(both, how, plain):
     want = run_pandas(lambda: rows.merge(other, **how))
     if want is None or any(digits_are_lost(left, right, key) for key in keys):
         return NO_REFERENCE
-    assert list(made.columns) == list(want.columns)
-    assert count_rows(rows_of(made)) == count_rows(rows_of(want))
+    assert list(result.columns) == list(want.columns)
+    assert count_rows(rows_of(result)) == count_rows(rows_of(want))
     if plain and alike and how["how"] == "inner":  # integers that may be missing are nullable
         own = run_dask(left, lambda df: df.merge(right.df[taken], on=keys))
-        same_types(made, own, lambda: same_rows(own, want))
+        same_types(result, own, lambda: same_rows(own, want))
     return COMPARED
 
 
@@ -132,4 +132,4 @@ def test_joined():
         tally.check(drawn)
 
     check()
-    tally.enough()
+    tally.assert_enough_calls()

@@ -8,7 +8,7 @@ from fuzz_calls import COMPARED, NO_REFERENCE, REFUSED, Helper, Tally, calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from result_checks import (
-    kinds_kept,
+    choose_row_form,
     rows_of,
     run_dask,
     run_helper,
@@ -40,8 +40,8 @@ def sort_arguments(draw, case):
 
 
 def check_sort(case, how, plain):
-    made = run_helper(case, lambda: sort_values(case.df, **how), ["of type category"])
-    if made is None:
+    result = run_helper(case, lambda: sort_values(case.df, **how), ["of type category"])
+    if result is None:
         return REFUSED
     whole = case.whole
     in_order = {name: how[name] for name in ("ascending", "na_position")}
@@ -53,13 +53,13 @@ def check_sort(case, how, plain):
             rows = rows.sort_values(name, kind="stable", **in_order)
         return rows
 
-    same_rows(made, whole, kinds_kept(case))
+    same_rows(result, whole, choose_row_form(case))
     if case.has_right_meta:
-        same_types(made, case.meta, lambda: None)
+        same_types(result, case.meta, lambda: None)
     want = run_pandas(one_by_one)
     if want is None:
         return NO_REFERENCE
-    assert rows_of(made) == rows_of(want)
+    assert rows_of(result) == rows_of(want)
     return COMPARED
 
 
@@ -75,8 +75,8 @@ def top_arguments(draw, case):
 
 
 def check_top(case, how, plain):
-    made = run_helper(case, lambda: top_n_per_group(case.df, **how), ["of type category"])
-    if made is None:
+    result = run_helper(case, lambda: top_n_per_group(case.df, **how), ["of type category"])
+    if result is None:
         return REFUSED
     by = how["by"]
     whole = case.keyed(by)
@@ -89,9 +89,9 @@ def check_top(case, how, plain):
     want = run_pandas(chosen)
     if want is None:
         return NO_REFERENCE
-    same_rows(made, want, kinds_kept(case))
+    same_rows(result, want, choose_row_form(case))
     if case.has_right_meta:
-        same_types(made, case.meta, lambda: None)
+        same_types(result, case.meta, lambda: None)
     if case.has_right_meta and how["split_out"] == 1:
 
         def in_groups():
@@ -101,7 +101,7 @@ def check_top(case, how, plain):
             return rows
 
         ordered = run_pandas(in_groups)
-        assert ordered is None or rows_of(made) == rows_of(ordered)
+        assert ordered is None or rows_of(result) == rows_of(ordered)
     return COMPARED
 
 
@@ -114,18 +114,18 @@ def distinct_arguments(draw, case):
 
 
 def check_distinct(case, how, plain):
-    made = run_helper(case, lambda: drop_duplicates(case.df, **how))
-    if made is None:
+    result = run_helper(case, lambda: drop_duplicates(case.df, **how))
+    if result is None:
         return REFUSED
     subset, keep = how["subset"], how["keep"]
     rows = case.keyed(subset or case.meta.columns)
     want = run_pandas(lambda: rows.drop_duplicates(subset, keep=keep))
     if want is None:
         return NO_REFERENCE
-    same_rows(made, want, kinds_kept(case))
+    same_rows(result, want, choose_row_form(case))
     if plain:
         own = run_dask(case, lambda df: df.drop_duplicates(subset, keep=keep))
-        same_types(made, own, lambda: same_rows(own, want))
+        same_types(result, own, lambda: same_rows(own, want))
     return COMPARED
 
 
@@ -146,4 +146,4 @@ def test_rows():
         tally.check(drawn)
 
     check()
-    tally.enough()
+    tally.assert_enough_calls()

@@ -69,10 +69,10 @@ def alone(value, how):
     if value is None or pd.isna(value):
         return None
     try:
-        made = pd.to_datetime(value, errors="coerce", **how)
+        result = pd.to_datetime(value, errors="coerce", **how)
     except PANDAS_ERRORS:
         return None
-    return None if made is pd.NaT else made
+    return None if result is pd.NaT else result
 
 
 def instant(value, *, round_to=1000):
@@ -94,11 +94,11 @@ def is_number(case):
 
 def other_order(text, dayfirst):
     """Return whether a date of three numbers has a day in the position of the month."""
-    found = re.search(r"(?<!\d)(\d+)([./ -])(\d+)\2(\d+)(?!\d)", text)
-    if not found:
+    match = re.search(r"(?<!\d)(\d+)([./ -])(\d+)\2(\d+)(?!\d)", text)
+    if not match:
         return False
-    first, second = int(found[1]), int(found[3])
-    return second > 12 if len(found[1]) == 4 or dayfirst else first > 12
+    first, second = int(match[1]), int(match[3])
+    return second > 12 if len(match[1]) == 4 or dayfirst else first > 12
 
 
 def times_arguments(draw, case):
@@ -116,10 +116,10 @@ def check_times(case, how, plain):
     # pandas cannot concatenate nanoseconds and times out of their range.
     if run_pandas(lambda: case.df.compute(scheduler="sync")) is None:
         return NO_REFERENCE
-    made = run_helper(case, lambda: to_datetime(case.df, "at", **how), ALLOWED)
-    if made is None:
+    result = run_helper(case, lambda: to_datetime(case.df, "at", **how), ALLOWED)
+    if result is None:
         return REFUSED
-    times = made["at"]
+    times = result["at"]
     if case.has_right_meta:
         assert times.dtype == to_datetime(case.df, "at", **how).dtypes["at"]
     assert len(times) == case.rows
@@ -158,10 +158,10 @@ def check_repartition(case, how, plain):
     one = run_pandas(lambda: case.df.repartition(npartitions=1).compute(scheduler="sync"))
     if want is None or one is None:
         return NO_REFERENCE
-    made = run_helper(case, lambda: repartition(case.df, **how))
-    if made is None:
+    result = run_helper(case, lambda: repartition(case.df, **how))
+    if result is None:
         return REFUSED
-    same_rows(made, want)
+    same_rows(result, want)
     return COMPARED
 
 
@@ -181,4 +181,4 @@ def test_times():
         tally.check(drawn)
 
     check()
-    tally.enough()
+    tally.assert_enough_calls()

@@ -91,9 +91,9 @@ def rows_in_declared_zone(case, keys):
     if not all(isinstance(value, pd.Timestamp) and value.tz is not None for value in known):
         return whole
     times = [pd.NaT if pd.isna(value) else value.tz_convert(zone) for value in values]
-    made = whole.copy()
-    made[time.name] = pd.Series(times, dtype=pd.DatetimeTZDtype("ns", zone))
-    return made
+    result = whole.copy()
+    result[time.name] = pd.Series(times, dtype=pd.DatetimeTZDtype("ns", zone))
+    return result
 
 
 def agg_arguments(draw, case):
@@ -102,22 +102,22 @@ def agg_arguments(draw, case):
     return {**window(draw, case), "agg": {names[0]: draw(some)}, "by": list(names[1:]) or None}
 
 
-def as_numbers(made, rows):
+def as_numbers(result, rows):
     """Return a result whose boolean columns are numbers.
 
     Where windows have no rows, pandas makes numbers of them, of those that are not nullable.
     """
-    made = made.copy()
-    for name in made.columns:
+    result = result.copy()
+    for name in result.columns:
         if pd.api.types.is_bool_dtype(rows[name].dtype):
-            values = made[name].astype(object)
-            made[name] = values.map(lambda v: float(v) if v in (0, 1) else v, na_action="ignore")
-    return made
+            values = result[name].astype(object)
+            result[name] = values.map(lambda v: float(v) if v in (0, 1) else v, na_action="ignore")
+    return result
 
 
 def check_agg(case, how, plain):
-    made = run_helper(case, lambda: window_agg(case.df, **how), ["'min'", "'max'"])
-    if made is None:
+    result = run_helper(case, lambda: window_agg(case.df, **how), ["'min'", "'max'"])
+    if result is None:
         return REFUSED
     spec, by = how["agg"], how["by"]
     whole = rows_in_declared_zone(case, by or [])
@@ -131,8 +131,8 @@ def check_agg(case, how, plain):
     inexact = [name for name in spec if spec[name] in INEXACT]
     loose = most * most + most, 1e-3 if short else 1e-9
     if not case.has_right_meta:
-        made, want = (as_numbers(frame, whole) for frame in (made, want))
-    same_groups(made, want, inexact, *loose, case.has_right_meta)
+        result, want = (as_numbers(frame, whole) for frame in (result, want))
+    same_groups(result, want, inexact, *loose, case.has_right_meta)
     if (
         plain
     ):  # compared with pandas: plain Dask has no windows with keys, and other sides of windows
@@ -140,7 +140,7 @@ def check_agg(case, how, plain):
         own = run_pandas(lambda: rows.groupby(keys, observed=True).agg(spec))
         own = None if own is None else named_index(own, by or [], how)
         agree = lambda: same_groups(own, want, inexact, *loose)  # noqa: E731
-        same_types(made, own, agree, [name for name in spec if spec[name] in COMPUTED])
+        same_types(result, own, agree, [name for name in spec if spec[name] in COMPUTED])
     return COMPARED
 
 
@@ -170,13 +170,13 @@ def value_named(target, name):
 
 def named_alike(target, counts):
     """Return the counts of values that occur."""
-    found = counts.loc[:, (counts != 0).any().to_numpy()]
-    return found.rename(columns=partial(value_named, target))
+    occurring = counts.loc[:, (counts != 0).any().to_numpy()]
+    return occurring.rename(columns=partial(value_named, target))
 
 
 def check_counts(case, how, plain):
-    made = run_helper(case, lambda: window_counts(case.df, **how), ["would name two columns"])
-    if made is None:
+    result = run_helper(case, lambda: window_counts(case.df, **how), ["would name two columns"])
+    if result is None:
         return REFUSED
     target, by = how["target"], how["by"] or []
     whole = rows_in_declared_zone(case, [*by, target])[[how["time"], *by, target]]
@@ -194,18 +194,18 @@ def check_counts(case, how, plain):
         return NO_REFERENCE
     want = named_index(want, by, how)
     if not column.has_right_meta:  # column names follow the types of partitions: 1 and 1.0
-        want, made = (named_alike(target, counts) for counts in (want, made))
+        want, result = (named_alike(target, counts) for counts in (want, result))
         if not want.columns.is_unique:
             return NO_REFERENCE
-        assert made.columns.is_unique
-        assert set(made.columns) == set(want.columns)
-        want = want[list(made.columns)]
+        assert result.columns.is_unique
+        assert set(result.columns) == set(want.columns)
+        want = want[list(result.columns)]
     # get_dummies names zero -0.0 if that occurs first.
-    assert list(made.columns) == [name.replace("_-0.0", "_0.0") for name in want.columns]
-    same_groups(made, want.set_axis(made.columns, axis=1), [], ordered=case.has_right_meta)
+    assert list(result.columns) == [name.replace("_-0.0", "_0.0") for name in want.columns]
+    same_groups(result, want.set_axis(result.columns, axis=1), [], ordered=case.has_right_meta)
     # For Arrow columns pandas returns NumPy counts if a time is missing, else Arrow counts.
     if case.has_right_meta and not isinstance(column.declared, pd.ArrowDtype):
-        same_types(made, want.set_axis(made.columns, axis=1), lambda: None)
+        same_types(result, want.set_axis(result.columns, axis=1), lambda: None)
     return COMPARED
 
 
@@ -225,4 +225,4 @@ def test_windows():
         tally.check(drawn)
 
     check()
-    tally.enough()
+    tally.assert_enough_calls()

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pandas_results
 import pytest
-from frame_strategies import QUICK, Files, aggregations, cut, frames, in_partitions
+from frame_strategies import QUICK, aggregations, cut, frames, in_partitions, open_files
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scale import scaled
@@ -20,10 +20,8 @@ from hyperplane.errors import DataError, RequestError
 
 @pytest.fixture(scope="module")
 def files():
-    made = Files()
-    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
-        yield made
-    made.close()
+    with open_files(keep_objects=True) as opened:
+        yield opened
 
 
 @settings(QUICK, max_examples=scaled(10, 40))
@@ -70,70 +68,74 @@ def sales():
 def test_a_column_may_be_key_and_value():
     df = cut(sales(), [2, 4])
     agg = {"city": ["count", "nunique"], "price": ["sum", "median"]}
-    made = group_agg(df, "city", agg).compute(scheduler="sync")
-    pandas_results.same_frame(made, pandas_results.group_agg(sales(), "city", agg))
+    result = group_agg(df, "city", agg).compute(scheduler="sync")
+    pandas_results.same_frame(result, pandas_results.group_agg(sales(), "city", agg))
 
 
 def test_functions_may_be_callables_of_these_names():
     df = cut(sales(), [2, 4])
-    made = group_agg(df, "city", {"buyer": [np.max, sum], "price": pd.Series.nunique})
-    assert list(made.columns) == [("buyer", "max"), ("buyer", "sum"), ("price", "nunique")]
-    assert made.compute(scheduler="sync").loc["Rome"].to_list() == [3, 5, 2]
+    result = group_agg(df, "city", {"buyer": [np.max, sum], "price": pd.Series.nunique})
+    assert list(result.columns) == [("buyer", "max"), ("buyer", "sum"), ("price", "nunique")]
+    assert result.compute(scheduler="sync").loc["Rome"].to_list() == [3, 5, 2]
 
 
 def test_negative_zero_and_zero_are_one_key():
     frame = pd.DataFrame({"k": [0.0, -0.0, 0.0], "v": [1, 2, 3]})
     for into in (1, 2):
-        made = group_agg(cut(frame, [1, 2]), "k", {"v": ["sum", "nunique"]}, split_out=into)
-        assert made.compute(scheduler="sync").to_numpy().tolist() == [[6, 3]]
+        result = group_agg(cut(frame, [1, 2]), "k", {"v": ["sum", "nunique"]}, split_out=into)
+        assert result.compute(scheduler="sync").to_numpy().tolist() == [[6, 3]]
 
 
 def test_zeros_of_both_signs_are_one_value():
     frame = pd.DataFrame({"k": [1, 1, 1], "v": [0.0, -0.0, 0.0]})
-    made = group_agg(cut(frame, [1, 2]), "k", {"v": "nunique"}).compute(scheduler="sync")
-    assert made.v.to_list() == [1]
+    result = group_agg(cut(frame, [1, 2]), "k", {"v": "nunique"}).compute(scheduler="sync")
+    assert result.v.to_list() == [1]
 
 
 def test_sums_far_from_zero_keep_their_digits():
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"k": np.arange(4000) % 3, "v": 1e9 + rng.normal(size=4000)})
     agg = {"v": ["var", "std", "mean", "median"]}
-    made = group_agg(cut(frame, range(100, 4000, 100)), "k", agg).compute(scheduler="sync")
+    result = group_agg(cut(frame, range(100, 4000, 100)), "k", agg).compute(scheduler="sync")
     want = pandas_results.group_agg(frame, "k", agg)
-    np.testing.assert_allclose(made, want, rtol=1e-6)
+    np.testing.assert_allclose(result, want, rtol=1e-6)
 
 
-def test_dates_as_objects_stay_dates():
+def test_keys_that_are_date_objects_stay_dates():
     dates = [datetime.date(2024, 1, 2), datetime.date(2024, 1, 1)] * 2
     frame = pd.DataFrame({"day": pd.Series(dates, dtype=object), "v": [1, 2, 3, 4]})
     with dask.config.set({"dataframe.convert-string": True}):
-        made = group_agg(cut(frame, [1]), "day", {"v": "sum"}).compute(scheduler="sync")
-    assert made.index.to_list() == sorted(set(dates))
+        result = group_agg(cut(frame, [1]), "day", {"v": "sum"}).compute(scheduler="sync")
+    assert result.index.to_list() == sorted(set(dates))
 
 
-def test_object_values_stay_objects():
+def test_values_that_are_date_objects_stay_dates():
     frame = pd.DataFrame({"k": [1], "v": pd.Series([datetime.date(2024, 1, 1)], dtype=object)})
     with dask.config.set({"dataframe.convert-string": True}):
-        made = group_agg(cut(frame, []), "k", {"v": "first"}).compute(scheduler="sync")
-    assert made.v.to_list() == [datetime.date(2024, 1, 1)]
+        result = group_agg(cut(frame, []), "k", {"v": "first"}).compute(scheduler="sync")
+    assert result.v.to_list() == [datetime.date(2024, 1, 1)]
 
 
-def test_many_groups_in_several_partitions():
+def test_a_result_in_several_partitions_equals_pandas():
     frame = pd.DataFrame({"k": np.arange(3000) % 997, "v": np.arange(3000)})
-    made = group_agg(cut(frame, range(100, 3000, 100)), "k", {"v": ["median", "sum"]}, split_out=5)
-    assert made.npartitions == 5
-    whole = made.compute(scheduler="sync")
+    result = group_agg(
+        cut(frame, range(100, 3000, 100)), "k", {"v": ["median", "sum"]}, split_out=5
+    )
+    assert result.npartitions == 5
+    whole = result.compute(scheduler="sync")
     assert whole.index.is_unique
     pandas_results.same_frame(
         whole.sort_index(), pandas_results.group_agg(frame, "k", {"v": ["median", "sum"]})
     )
 
 
-def test_fractions_of_values():
+def test_normalized_counts_are_fractions():
     frame = sales()
-    made = value_counts(cut(frame, [2]), "city", normalize=True).compute(scheduler="sync")
+    result = value_counts(cut(frame, [2]), "city", normalize=True).compute(scheduler="sync")
     want = frame.city.value_counts(normalize=True)
-    pd.testing.assert_series_equal(made, want.sort_index().sort_values(ascending=False), rtol=1e-12)
+    pd.testing.assert_series_equal(
+        result, want.sort_index().sort_values(ascending=False), rtol=1e-12
+    )
     nullable = cut(frame.astype({"buyer": "Int64"}), [2])
     assert value_counts(nullable, "buyer", normalize=True).dtype == "Float64"
 

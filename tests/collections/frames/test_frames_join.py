@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import datetime
 
-import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pandas_results
 import pyarrow as pa
 import pytest
-from frame_strategies import QUICK, Files, column, cut
+from frame_strategies import QUICK, column, cut, open_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
@@ -26,25 +25,23 @@ KEYS = ["int64", "str", "float32", "Int64", "boolean", "datetime", "zoned"]
 
 @pytest.fixture(scope="module")
 def files():
-    made = Files()
-    with dask.config.set(scheduler="sync"):
-        yield made
-    made.close()
+    with open_files() as opened:
+        yield opened
 
 
 @st.composite
 def sides(draw):
     """Draw two frames with one or two keys of equal kinds and another common column."""
     kinds = draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=2))
-    made = []
+    sides = []
     for side in ("left", "right"):
         rows = draw(st.integers(0, 12))
         columns = {f"k{n}": draw(column(kind, rows)) for n, kind in enumerate(kinds)}
         frame = pd.DataFrame(columns)
         frame["n"], frame[side] = np.arange(rows) * 10, np.arange(rows)
         frame["flag"] = np.arange(rows) % 2 == 0
-        made.append(frame)
-    return made[0], made[1], list(columns)
+        sides.append(frame)
+    return sides[0], sides[1], list(columns)
 
 
 @settings(QUICK, max_examples=scaled(12, 60))
@@ -85,51 +82,53 @@ def opened(files):
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])
-def test_filters_before_and_after(files, how):
+def test_filters_before_and_after_a_join_equal_pandas(files, how):
     one, two = opened(files)
-    made = join(one[one.delay > 2], two[two.name.isin(["American", "none", "2nd"])], "carrier", how)
-    made = made[made.delay <= 8]
+    result = join(
+        one[one.delay > 2], two[two.name.isin(["American", "none", "2nd"])], "carrier", how
+    )
+    result = result[result.delay <= 8]
     left, right = flights(), carriers()
     right = right[right.name.isin(["American", "none", "2nd"])]
     want = left[left.delay > 2].merge(right, on="carrier", how=how)
-    assert pandas_results.rows_of(made.compute()) == pandas_results.rows_of(want[want.delay <= 8])
+    assert pandas_results.rows_of(result.compute()) == pandas_results.rows_of(want[want.delay <= 8])
 
 
-def test_a_filter_on_a_column_of_the_right_side(files):
+def test_a_filter_on_a_column_of_the_right_side_equals_pandas(files):
     one, two = opened(files)
-    made = join(one, two, "carrier", "left")
+    result = join(one, two, "carrier", "left")
     want = flights().merge(carriers(), on="carrier", how="left")
     for keep in (lambda df: df.name.isna(), lambda df: df.name == "United"):
-        assert pandas_results.rows_of(made[keep(made)].compute()) == pandas_results.rows_of(
+        assert pandas_results.rows_of(result[keep(result)].compute()) == pandas_results.rows_of(
             want[keep(want)]
         )
 
 
-def test_a_chain_of_helpers_reads_with_polars(files):
+def test_helpers_after_a_join_equal_pandas(files):
     one, two = opened(files)
-    made = join(one, two, "carrier", suffixes=("_l", "_r"))
+    result = join(one, two, "carrier", suffixes=("_l", "_r"))
     want = flights().merge(carriers(), on="carrier")
     agg = {"delay": ["sum", "nunique"]}
-    windows = window_agg(made, "time", "1h", agg, "name").compute()
+    windows = window_agg(result, "time", "1h", agg, "name").compute()
     pandas_results.same_frame(windows, pandas_results.window_agg(want, "time", "1h", agg, ["name"]))
-    groups = group_agg(made[made.delay > 3], "name", agg).compute()
+    groups = group_agg(result[result.delay > 3], "name", agg).compute()
     pandas_results.same_frame(groups, pandas_results.group_agg(want[want.delay > 3], "name", agg))
-    names = drop_duplicates(made[["name"]]).compute()
+    names = drop_duplicates(result[["name"]]).compute()
     assert sorted(names.name) == ["2nd", "American", "United", "none"]
 
 
-def test_a_join_of_a_join(files):
+def test_a_join_of_a_join_equals_pandas(files):
     one, two = opened(files)
     places = pd.DataFrame({"name": ["American", "United"], "city": ["Dallas", "Chicago"]})
-    made = join(join(one, two, "carrier"), files.parquet(places, [], 5), "name", "left")
+    result = join(join(one, two, "carrier"), files.parquet(places, [], 5), "name", "left")
     want = flights().merge(carriers(), on="carrier").merge(places, on="name", how="left")
-    assert pandas_results.rows_of(made.compute()) == pandas_results.rows_of(want)
+    assert pandas_results.rows_of(result.compute()) == pandas_results.rows_of(want)
 
 
 def test_only_needed_columns_of_both_sides_are_scanned(files):
     one, two = opened(files)
-    made = join(one, two, "carrier")
-    read = select_source(made, ["delay", "name"])
+    result = join(one, two, "carrier")
+    read = select_source(result, ["delay", "name"])
     plan = read.partitions[0].scan().select("delay", "name").explain()
     assert "unused" not in plan
     assert "PROJECT 2/4" in plan  # carrier and delay of four columns
@@ -140,26 +139,26 @@ def test_columns_of_both_sides_get_suffixes(files):
     right = pd.DataFrame({"k": [2, 3], "v": [8, 9]})
     one, two = files.parquet(left, [], 5), files.parquet(right, [], 5)
     for suffixes in (("_x", "_y"), ("", "_right")):
-        made = join(one, two, "k", suffixes=suffixes)
+        result = join(one, two, "k", suffixes=suffixes)
         want = left.merge(right, on="k", suffixes=suffixes)
-        assert list(made.columns) == list(want.columns)
-        assert pandas_results.rows_of(made.compute()) == pandas_results.rows_of(want)
+        assert list(result.columns) == list(want.columns)
+        assert pandas_results.rows_of(result.compute()) == pandas_results.rows_of(want)
 
 
 def test_integers_that_may_be_missing_become_nullable(files):
     left = pd.DataFrame({"k": [1, 2]})
     right = pd.DataFrame({"k": [2], "n": [2**60 + 1], "yes": [True]})
-    made = join(files.parquet(left, [], 5), files.parquet(right, [], 5), "k", "left")
-    assert made.dtypes.astype(str).to_list() == ["int64", "Int64", "boolean"]
-    assert made.compute().n.to_list() == [pd.NA, 2**60 + 1]
+    result = join(files.parquet(left, [], 5), files.parquet(right, [], 5), "k", "left")
+    assert result.dtypes.astype(str).to_list() == ["int64", "Int64", "boolean"]
+    assert result.compute().n.to_list() == [pd.NA, 2**60 + 1]
 
 
 def test_keys_of_different_types_are_joined_by_a_shuffle(files):
     left = pd.DataFrame({"k": np.array([1, 2, 3], dtype="int64")})
     right = pd.DataFrame({"k": [2.0, 3.0], "n": [5, 6]})
     with pytest.warns(UserWarning, match="merge column data type mismatches"):  # like Dask
-        made = join(files.parquet(left, [], 5), files.parquet(right, [], 5), "k")
-    assert pandas_results.rows_of(made.compute()) == pandas_results.rows_of(
+        result = join(files.parquet(left, [], 5), files.parquet(right, [], 5), "k")
+    assert pandas_results.rows_of(result.compute()) == pandas_results.rows_of(
         left.merge(right, on="k")
     )
 
@@ -167,9 +166,9 @@ def test_keys_of_different_types_are_joined_by_a_shuffle(files):
 def test_nullable_and_other_keys_are_of_one_type(files):
     left = pd.DataFrame({"k": pd.array([1, None, 3], dtype="Int32")})
     right = pd.DataFrame({"k": np.array([3, 1], dtype="int32"), "n": [5, 6]})
-    made = join(files.parquet(left, [], 5), files.parquet(right, [], 5), "k", "left")
-    assert select_source(made, ["k", "n"]).scanned
-    assert pandas_results.rows_of(made.compute()) == pandas_results.rows_of(
+    result = join(files.parquet(left, [], 5), files.parquet(right, [], 5), "k", "left")
+    assert select_source(result, ["k", "n"]).scanned
+    assert pandas_results.rows_of(result.compute()) == pandas_results.rows_of(
         left.merge(right, on="k", how="left")
     )
 
@@ -180,17 +179,17 @@ def test_other_collections_are_joined_by_a_shuffle(files):
     of_pandas = cut(carriers().astype({"carrier": "str", "name": "str"}), [2])
     changed = one.assign(delay=one.delay + 0)
     for left, right in ((one, of_pandas), (changed, two)):
-        made = join(left, right, "carrier", "left")
-        assert not select_source(made, list(made.columns)).scanned
-        assert pandas_results.rows_of(made.compute()) == want
+        result = join(left, right, "carrier", "left")
+        assert not select_source(result, list(result.columns)).scanned
+        assert pandas_results.rows_of(result.compute()) == want
 
 
 def test_a_large_right_side_is_joined_by_a_shuffle(files, monkeypatch):
     one, two = opened(files)
     monkeypatch.setattr("hyperplane.collections.frames.join.MAX_SMALL_SIDE", 10)
-    made = join(one, two, "carrier")
-    assert not select_source(made, list(made.columns)).scanned
-    assert pandas_results.rows_of(made.compute()) == pandas_results.rows_of(
+    result = join(one, two, "carrier")
+    assert not select_source(result, list(result.columns)).scanned
+    assert pandas_results.rows_of(result.compute()) == pandas_results.rows_of(
         flights().merge(carriers(), on="carrier")
     )
 
@@ -209,9 +208,9 @@ def test_all_faults_are_reported_together(files):
 def test_urls_are_read(tmp_path):
     flights().to_parquet(tmp_path / "flights.parquet")
     carriers().to_parquet(tmp_path / "carriers.parquet")
-    made = join(str(tmp_path / "flights.parquet"), str(tmp_path / "carriers.parquet"), "carrier")
-    assert isinstance(made, dd.DataFrame)
-    assert len(made.compute()) == len(flights().merge(carriers(), on="carrier"))
+    result = join(str(tmp_path / "flights.parquet"), str(tmp_path / "carriers.parquet"), "carrier")
+    assert isinstance(result, dd.DataFrame)
+    assert len(result.compute()) == len(flights().merge(carriers(), on="carrier"))
 
 
 @pytest.mark.parametrize("kind", ["double[pyarrow]", "float[pyarrow]", "Float32", "float64"])
@@ -220,8 +219,8 @@ def test_zeros_of_both_signs_are_one_key(kind, missing):
     """pandas does not match zeros of Arrow floats if other rows come before them."""
     one = pd.DataFrame({"v": pd.array([None] * missing + [0.0], dtype=kind)})
     two = pd.DataFrame({"v": pd.array([-0.0], dtype=kind), "n": [1]})
-    made = join(dd.from_pandas(one, npartitions=1), dd.from_pandas(two, npartitions=1), "v")
-    (row,) = made.compute(scheduler="sync").itertuples(index=False)
+    result = join(dd.from_pandas(one, npartitions=1), dd.from_pandas(two, npartitions=1), "v")
+    (row,) = result.compute(scheduler="sync").itertuples(index=False)
     assert (float(row.v), row.n) == (0.0, 1)
 
 
@@ -235,9 +234,9 @@ def test_floats_are_keys_of_any_name_and_keep_their_type(name, kind, count):
     one = pd.DataFrame({name: pd.array([None, 0.0, 1.5], dtype=kind)})
     two = pd.DataFrame({name: pd.array([-0.0, 2.5], dtype=kind), "n": [1, 2]})
     sides = [dd.from_pandas(side, npartitions=count) for side in (one, two)]
-    made = join(*sides, name).compute(scheduler="sync")
-    assert made.dtypes.to_list() == [one.dtypes[name], two.dtypes["n"]]
-    assert pandas_results.rows_of(made) == pandas_results.rows_of(
+    result = join(*sides, name).compute(scheduler="sync")
+    assert result.dtypes.to_list() == [one.dtypes[name], two.dtypes["n"]]
+    assert pandas_results.rows_of(result) == pandas_results.rows_of(
         pd.DataFrame({name: [0.0], "n": [1]})
     )
 
@@ -252,19 +251,19 @@ def test_keys_whose_names_are_not_text_are_refused_with_their_side(name):
     for sides, where in (((odd, plain), ["left"]), ((plain, odd), ["right"])):
         with pytest.raises(RequestError) as caught:
             join(*sides, [name])
-        said = [fault for fault in caught.value.faults if fault.where in ("left", "right")]
-        assert [fault.where for fault in said] == where
-        assert repr(name) in said[0].asked
-        assert "strings" in said[0].allowed
+        side_faults = [fault for fault in caught.value.faults if fault.where in ("left", "right")]
+        assert [fault.where for fault in side_faults] == where
+        assert repr(name) in side_faults[0].asked
+        assert "strings" in side_faults[0].allowed
 
 
 @pytest.mark.parametrize("name", [1, ("a", 1)])
 def test_signed_zeros_are_equal_keys_in_columns_with_other_names_than_text(name):
     frame = pd.DataFrame({0: pd.array([-0.0, 1.5], dtype="float[pyarrow]")})
     frame.columns = pd.Index([name], tupleize_cols=False)
-    made = make_keys_comparable(frame, [name])
-    assert str(made.dtypes.iloc[0]) == "float[pyarrow]"
-    assert [str(value) for value in made.iloc[:, 0]] == ["0.0", "1.5"]
+    result = make_keys_comparable(frame, [name])
+    assert str(result.dtypes.iloc[0]) == "float[pyarrow]"
+    assert [str(value) for value in result.iloc[:, 0]] == ["0.0", "1.5"]
 
 
 @pytest.mark.parametrize("one", ["uint8", "UInt8", "uint8[pyarrow]"])
@@ -276,8 +275,8 @@ def test_signed_keys_do_not_match_shorter_unsigned_keys(one, other):
         sides = [dd.from_pandas(side, npartitions=count) for side in (left, right)]
         for how in ("inner", "left"):
             with pytest.warns(UserWarning, match="mismatches"):
-                made = join(*sides, "k", how).compute(scheduler="sync")
-            rows = [(int(k), int(n)) for k, n in zip(made["k"], made["n"], strict=True)]
+                result = join(*sides, "k", how).compute(scheduler="sync")
+            rows = [(int(k), int(n)) for k, n in zip(result["k"], result["n"], strict=True)]
             assert sorted(rows) == [(0, 5), (1, 6)]
 
 
@@ -301,10 +300,10 @@ def test_signed_and_unsigned_keys_of_64_bits_are_not_compared_as_floats(
         )
         for kind in types
     )
-    made = join(left, right.assign(y=1), "k", how=how).compute(scheduler="sync")
-    assert sorted(made.k.tolist()) == ([0] if how == "inner" else sorted(numbers[types[0]]))
-    assert made.k[made.y.notna()].tolist() == [0]
-    assert made.k.dtype == left.k.dtype
+    result = join(left, right.assign(y=1), "k", how=how).compute(scheduler="sync")
+    assert sorted(result.k.tolist()) == ([0] if how == "inner" else sorted(numbers[types[0]]))
+    assert result.k[result.y.notna()].tolist() == [0]
+    assert result.k.dtype == left.k.dtype
 
 
 MIXED = pd.Series(pd.Categorical(["a", 1, "b", None], ["a", 1, "b"]))
@@ -333,12 +332,12 @@ def test_categories_of_several_types_are_joined_with_equal_values(other, swapped
     )
     right["y"] = 1
 
-    made = join(spread(left, parts), spread(right, parts), "k").compute(scheduler="sync")
-    found, want = (
+    result = join(spread(left, parts), spread(right, parts), "k").compute(scheduler="sync")
+    keys, expected = (
         sorted("none" if pd.isna(key) else str(key) for key in frame.k)
-        for frame in (made, left.merge(right, on="k"))
+        for frame in (result, left.merge(right, on="k"))
     )
-    assert found == want
+    assert keys == expected
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -369,21 +368,21 @@ def test_categories_of_64_bits_of_both_signs_are_not_compared_as_floats(large, c
             pd.DataFrame({"k": pd.Categorical(values) if category else values})
             for values, category in zip(sides, coded, strict=True)
         )
-        made = join(spread(left, parts), spread(right, parts), "k").compute(scheduler="sync")
-        assert made.k.tolist() == [5]
+        result = join(spread(left, parts), spread(right, parts), "k").compute(scheduler="sync")
+        assert result.k.tolist() == [5]
 
 
 @pytest.mark.filterwarnings("ignore:merge column data type")
 @pytest.mark.parametrize("how", ["inner", "left"])
 @pytest.mark.parametrize("missing", ["Float32", "str", pd.ArrowDtype(pa.string())])
-def test_categories_with_keys_of_another_type_without_rows(how, missing):
+def test_categories_are_joined_as_values_also_without_rows(how, missing):
     words = pd.CategoricalDtype(["b", "a", "", "c", "d"])
     left = pd.DataFrame({"v": pd.Series(list("abcd") * 2 + [""], dtype=words), "x": range(9)})
     right = pd.DataFrame({"v": pd.Series([None], dtype=missing), "y": [1.0]})
     ours = dd.from_map(lambda n: left if n > 2 else left.iloc[:0], range(4), meta=left.iloc[:0])
     theirs = dd.from_map(lambda n: right if n else right.iloc[:0], [0, 1], meta=right.iloc[:0])
-    made = join(ours, theirs, on="v", how=how)
-    found = made.compute(scheduler="sync")
-    assert sorted(found["v"]) == (sorted(left["v"].astype(str)) if how == "left" else [])
-    parts = [part.compute(scheduler="sync")["v"].dtype for part in made.partitions]
+    result = join(ours, theirs, on="v", how=how)
+    computed = result.compute(scheduler="sync")
+    assert sorted(computed["v"]) == (sorted(left["v"].astype(str)) if how == "left" else [])
+    parts = [part.compute(scheduler="sync")["v"].dtype for part in result.partitions]
     assert not any(isinstance(dtype, pd.CategoricalDtype) for dtype in parts)

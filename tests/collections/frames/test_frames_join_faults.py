@@ -58,8 +58,8 @@ def test_keys_of_comparable_types_are_joined():
     whole, half = FLIGHTS[["flight", "delay"]], pd.DataFrame({"flight": [1.0, 2.0], "z": [1, 2]})
     sides = dd.from_pandas(whole, npartitions=2), dd.from_pandas(half, npartitions=1)
     with pytest.warns(UserWarning, match="type mismatches"):  # like Dask; the join continues
-        made = join(*sides, "flight").compute()
-    assert made.z.sort_values().to_list() == [1, 2]
+        result = join(*sides, "flight").compute()
+    assert result.z.sort_values().to_list() == [1, 2]
     objects = dd.from_pandas(NAMES.astype({"carrier": "category"}), npartitions=1)
     with pytest.warns(UserWarning, match="type mismatches"):
         assert len(join(flights(), objects, "carrier").compute()) == len(FLIGHTS)
@@ -78,8 +78,8 @@ def test_suffixes_must_make_names_unique():
     faults = faults_of(lambda: join(taken, flights(), "carrier"))
     assert "makes two columns 'delay_y'" in faults["suffixes"]
     some = flights()[["carrier", "delay"]]
-    made = join(some, some, "carrier", suffixes=("", "_r"))
-    assert made.compute().columns.to_list() == ["carrier", "delay", "delay_r"]
+    result = join(some, some, "carrier", suffixes=("", "_r"))
+    assert result.compute().columns.to_list() == ["carrier", "delay", "delay_r"]
 
 
 @pytest.mark.filterwarnings("ignore:.*type mismatches")
@@ -88,15 +88,15 @@ def test_integers_declared_as_floats_are_refused_as_keys_beyond_2_53(parts):
     """2**53 and 2**53 + 1 are the same float."""
 
     def side(number, declared):
-        made = pd.DataFrame({"id": [number], "x": [2**60]})
-        return dd.from_map(lambda _: made, range(parts), meta=declared, enforce_metadata=False)
+        result = pd.DataFrame({"id": [number], "x": [2**60]})
+        return dd.from_map(lambda _: result, range(parts), meta=declared, enforce_metadata=False)
 
     whole = pd.DataFrame({"id": pd.Series(dtype="int64"), "x": pd.Series(dtype="int64")})
     floats = whole.astype("float64")
-    made = join(side(2**53, floats), side(2**53 + 1, whole), "id", how="inner")
+    result = join(side(2**53, floats), side(2**53 + 1, whole), "id", how="inner")
     with pytest.raises(
         DataError, match=r"column 'id': holds .*9007199254740992.* declared type is float64"
     ):
-        made.compute(scheduler="sync")
+        result.compute(scheduler="sync")
     small = join(side(5, floats), side(5, whole), "id")  # other columns may have such values
     assert len(small.compute(scheduler="sync")) == parts**2

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dask
 import numpy as np
 import pandas as pd
 import pandas_results
 import polars as pl
 import pytest
 from dask.sizeof import sizeof
-from frame_strategies import QUICK, Files, times
+from frame_strategies import QUICK, open_files, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
@@ -27,10 +26,8 @@ EVERY = ["15min", "1h", "1D", "W"]
 
 @pytest.fixture(scope="module")
 def files():
-    made = Files()
-    with dask.config.set(scheduler="sync"):
-        yield made
-    made.close()
+    with open_files() as opened:
+        yield opened
 
 
 @settings(QUICK, max_examples=scaled(12, 60))
@@ -89,7 +86,7 @@ def test_all_windows_keep_their_values_in_unsorted_files(files):
         assert (table.get_column(state.name).list.len() > 0).mean() > 0.9
 
 
-def test_time_ranges_are_unknown_without_statistics(files):
+def test_one_partition_without_statistics_makes_all_time_ranges_unknown(files):
     df = log(files, np.arange(400))
     read = select_source(df, ["time", "user"])
     assert [

@@ -39,12 +39,12 @@ def letters():
 
 
 @pytest.mark.parametrize("split_out", [1, 2])
-def test_categories_that_dask_does_not_know_are_kept(letters, split_out):
-    made = group_agg(letters, "c", {"x": "sum"}, split_out=split_out).compute()
-    assert made["x"].to_dict() == {"a": 4, "b": 2, "c": 4}
+def test_categories_that_dask_does_not_know_are_groups(letters, split_out):
+    result = group_agg(letters, "c", {"x": "sum"}, split_out=split_out).compute()
+    assert result["x"].to_dict() == {"a": 4, "b": 2, "c": 4}
 
 
-def test_rows_keep_categories_that_dask_does_not_know(letters):
+def test_results_have_the_categories_that_dask_does_not_know(letters):
     assert sorted(drop_duplicates(letters, "c").compute()["c"]) == ["a", "b", "c"]
     assert top_n_per_group(letters, "c", "x", 1).compute()["c"].to_list() == ["a", "b", "c"]
     assert value_counts(letters, "c").compute().to_dict() == {"a": 2, "b": 1, "c": 1}
@@ -92,19 +92,19 @@ def test_functions_are_known_by_identity_not_by_name(letters, function):
         group_agg(letters, "c", {"x": function})
 
 
-def test_equivalent_functions_are_accepted(letters):
+def test_callables_of_python_numpy_and_pandas_are_accepted(letters):
     functions = [sum, np.mean, pd.Series.nunique, max]
-    made = group_agg(letters, "c", {"x": functions}).compute()
-    assert made.loc["a"].to_list() == [4, 2.0, 2, 3]
+    result = group_agg(letters, "c", {"x": functions}).compute()
+    assert result.loc["a"].to_list() == [4, 2.0, 2, 3]
 
 
 @pytest.mark.parametrize("function", ["sum", "min", "max", "count", "first", "nunique"])
-def test_exact_decimals(function):
+def test_decimals_are_aggregated_as_in_pandas(function):
     kind = pd.ArrowDtype(pa.decimal128(10, 2))
     values = pd.array([Decimal("1.25"), Decimal("2.50"), Decimal("3")], dtype=kind)
     frame = pd.DataFrame({"k": [1, 1, 2], "v": values})
-    made = group_agg(dd.from_pandas(frame, npartitions=2), "k", {"v": function}).compute()
-    pd.testing.assert_frame_equal(made, frame.groupby("k").agg({"v": function}))
+    result = group_agg(dd.from_pandas(frame, npartitions=2), "k", {"v": function}).compute()
+    pd.testing.assert_frame_equal(result, frame.groupby("k").agg({"v": function}))
 
 
 def test_equal_values_of_different_types_are_one_group():
@@ -137,9 +137,9 @@ def test_categories_are_checked_at_the_call(categories):
 def test_helpers_build_under_an_asynchronous_client(letters):
     async def build():
         async with Client(processes=False, asynchronous=True, dashboard_address=":0") as client:
-            made = group_agg(letters, "c", {"x": "nunique"})
+            result = group_agg(letters, "c", {"x": "nunique"})
             smaller = repartition(letters, data_size="1MB")
-            return await client.compute(made), smaller.npartitions
+            return await client.compute(result), smaller.npartitions
 
     with dask.config.set(scheduler=None):
         table, number = asyncio.run(build())
@@ -160,5 +160,5 @@ def test_nan_counts_as_missing_in_a_filter_that_is_applied_before_columns_are_ma
         (df[df.x.isna()], frame[frame.x.isna()]),
         (df[df.x.notnull()], frame[frame.x.notna()]),
     ):
-        made = group_agg(chosen, "k", {"x": "size"}).compute(scheduler="sync")
-        assert made.x.to_dict() == want.groupby("k").size().to_dict()
+        result = group_agg(chosen, "k", {"x": "size"}).compute(scheduler="sync")
+        assert result.x.to_dict() == want.groupby("k").size().to_dict()

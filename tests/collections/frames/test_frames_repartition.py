@@ -36,8 +36,8 @@ def files(tmp_path_factory):
     return read(folder, partition_size="1MB")
 
 
-def rows(made):
-    return made.n.compute(scheduler="sync").to_list()
+def rows(result):
+    return result.n.compute(scheduler="sync").to_list()
 
 
 @pytest.mark.parametrize(
@@ -45,25 +45,25 @@ def rows(made):
 )
 def test_the_size_of_read_files_is_known(files, size, number):
     assert files.npartitions == 16
-    made = repartition(files, size)
-    assert made.npartitions == number
-    assert rows(made) == list(range(10**6))
+    result = repartition(files, size)
+    assert result.npartitions == number
+    assert rows(result) == list(range(10**6))
 
 
 def test_the_fraction_applies_after_a_filter(files):
     kept = files[files.n < 250_000]
     assert repartition(kept, "1MB").npartitions == 16
-    made = repartition(kept, "1MB", fraction=0.25)
-    assert made.npartitions == 4
-    assert rows(made) == list(range(250_000))
+    result = repartition(kept, "1MB", fraction=0.25)
+    assert result.npartitions == 4
+    assert rows(result) == list(range(250_000))
 
 
 def test_a_given_size_overrides_the_known_one(files):
     assert repartition(files, "1MB", data_size="3MB").npartitions == 3
     other = dd.from_pandas(pd.DataFrame({"n": range(100)}), npartitions=50)
-    made = repartition(other, "1MB", data_size="5MB")
-    assert made.npartitions == 5
-    assert rows(made) == list(range(100))
+    result = repartition(other, "1MB", data_size="5MB")
+    assert result.npartitions == 5
+    assert rows(result) == list(range(100))
 
 
 def test_there_is_a_partition_for_each_thread(files):
@@ -99,9 +99,9 @@ def test_the_size_of_csv_is_measured(texts, reader):
     df = reader(str(texts / "*.csv"))
     changed = df.assign(m=df.n * 2)
     with dask.config.set(scheduler="sync"):
-        for made in (repartition(df, "1MB"), repartition(changed[["n", "s"]], "1MB")):
-            assert 8 <= made.npartitions <= 14
-            assert sorted(rows(made)) == sorted([*range(10**5)] * 3)
+        for result in (repartition(df, "1MB"), repartition(changed[["n", "s"]], "1MB")):
+            assert 8 <= result.npartitions <= 14
+            assert sorted(rows(result)) == sorted([*range(10**5)] * 3)
         assert 10 <= repartition(changed, "1MB").npartitions <= 17
         # The sample is filtered, so the fraction is not applied again.
         few = changed[changed.m < 100_000]

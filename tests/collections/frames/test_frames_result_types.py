@@ -108,28 +108,28 @@ def parts(frame, count=2):
     return dd.from_pandas(frame, npartitions=count, sort=False)
 
 
-def schema(made):
+def schema(result):
     """Return the types and names of a result; all indexes of row numbers are equal."""
-    index = made.index
+    index = result.index
     levels = index.levels if isinstance(index, pd.MultiIndex) else [index]
     kind = pd.Index if isinstance(index, pd.RangeIndex) else type(index)
     columns = (
-        (made.dtype, made.name)
-        if isinstance(made, pd.Series)
-        else (dict(made.dtypes), list(made.columns.names), made.columns.dtype)
+        (result.dtype, result.name)
+        if isinstance(result, pd.Series)
+        else (dict(result.dtypes), list(result.columns.names), result.columns.dtype)
     )
     return (*columns, kind, [level.dtype for level in levels], list(index.names))
 
 
 def answers(result, dask_own, in_pandas):
     """Return the schemas of our result and of plain Dask's, or pandas' if Dask fails."""
-    made = result()
-    computed = made.compute()
+    output = result()
+    computed = output.compute()
     try:
         want = dask_own().compute()
     except Exception:  # noqa: BLE001 - Dask raises many types of errors
         want = in_pandas()
-    return made, schema(computed), schema(want)
+    return output, schema(computed), schema(want)
 
 
 #: Calls that both Dask and pandas refuse.
@@ -151,7 +151,7 @@ def calls(name):
     right = frame[["v"]].drop_duplicates().assign(r=True)
     both = df, parts(right, 1)
     day = {"closed": "left", "label": "left"}
-    made = {
+    calls_by_helper = {
         "group_agg": (
             lambda: group_agg(df, "k", of_dask),
             lambda: one.groupby("k").agg(of_dask),
@@ -190,22 +190,22 @@ def calls(name):
     }
     # Arrow times are kept, as documented; Dask converts them to NumPy times.
     if frame["v"].dtype.kind == "M" and not isinstance(frame["v"].dtype, pd.ArrowDtype):
-        made["to_datetime"] = (
+        calls_by_helper["to_datetime"] = (
             lambda: to_datetime(df, "v"),
             lambda: one.assign(v=dd.to_datetime(one["v"])),
             lambda: None,
         )
-        made["to_datetime, UTC"] = (
+        calls_by_helper["to_datetime, UTC"] = (
             lambda: to_datetime(df, "v", utc=True),
             lambda: one.assign(v=dd.to_datetime(one["v"], utc=True)),
             lambda: None,
         )
-    return made
+    return calls_by_helper
 
 
 #: Functions with other result types, as documented: (columns, helpers).
 COMPUTED = {("v", function) for function in ("mean", "std", "var")}
-SAID = {
+DOCUMENTED = {
     "float16": COMPUTED | {("v", "sum"), ("v", "median")},
     "float32": COMPUTED,
     "Float32": COMPUTED,
@@ -214,11 +214,14 @@ SAID = {
 }
 
 
-def compared(name, helper, made):
+def compared(name, helper, result):
     """Return a schema without the types that are documented exceptions."""
     if helper in ("group_agg", "window_agg"):
-        return ({c: kind for c, kind in made[0].items() if c not in SAID.get(name, ())}, *made[1:])
-    return made
+        return (
+            {c: kind for c, kind in result[0].items() if c not in DOCUMENTED.get(name, ())},
+            *result[1:],
+        )
+    return result
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -227,33 +230,33 @@ def test_helpers_return_what_dask_returns(name):
     for helper, (result, dask_own, in_pandas) in calls(name).items():
         if (name, helper) in NO_ORACLE:
             continue
-        made, got, want = answers(result, dask_own, in_pandas)
+        output, got, want = answers(result, dask_own, in_pandas)
         if compared(name, helper, got) != compared(name, helper, want):
             wrong.append(f"{helper} of {name}:\n  {got}\n  {want}")
         # The declared type of objects does not determine the type of the result.
-        if hasattr(made, "_meta") and "object" not in name and schema(made._meta) != got:
-            wrong.append(f"{helper} of {name}, declared:\n  {schema(made._meta)}\n  {got}")
+        if hasattr(output, "_meta") and "object" not in name and schema(output._meta) != got:
+            wrong.append(f"{helper} of {name}, declared:\n  {schema(output._meta)}\n  {got}")
     assert not wrong, "\n".join(wrong)
 
 
 def test_other_columns_keep_their_types():
     right = WHOLE.rename(columns=lambda name: f"right {name}").rename(columns={"right k": "k"})
     df, other = parts(WHOLE), parts(right[:1], 1)
-    for made in (
+    for result in (
         drop_duplicates(df, "t"),
         sort_values(df, "k"),
         top_n_per_group(df, "k", "t", 1),
         join(df, other, "k"),
     ):
         kinds = {**dict(WHOLE.dtypes), **dict(right.dtypes)}
-        for computed in (made._meta, made.compute()):
-            assert {name: kinds[name] for name in made.columns} == dict(computed.dtypes)
+        for computed in (result._meta, result.compute()):
+            assert {name: kinds[name] for name in result.columns} == dict(computed.dtypes)
             assert computed.columns.dtype == WHOLE.columns.dtype
 
 
 def test_after_a_left_join_only_integers_become_nullable():
     names = ["int64", "bool", "float64", "str", "time s"]
     right = WHOLE[["k", *names]][:1]
-    made = join(parts(WHOLE[["k"]]), parts(right, 1), "k", "left").compute()
+    result = join(parts(WHOLE[["k"]]), parts(right, 1), "k", "left").compute()
     kinds = {**dict(right.dtypes), "int64": pd.Int64Dtype(), "bool": pd.BooleanDtype()}
-    assert dict(made.dtypes) == kinds
+    assert dict(result.dtypes) == kinds

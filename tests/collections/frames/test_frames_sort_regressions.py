@@ -1,4 +1,4 @@
-"""Regression tests from a review of sorts, exchanges and filters."""
+"""Regression tests of sorts, exchanges and filters."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def test_filters_apply_to_converted_columns(tmp_path):
     df = read(tmp_path, schema="union")
     whole = df.compute()
     for condition in (lambda d: d.f == 0.1, lambda d: d.g > 1, lambda d: d.g.isna()):
-        made = drop_duplicates(df[condition(df)]).compute()
-        assert sorted(made.r) == sorted(whole[condition(whole)].r)
+        result = drop_duplicates(df[condition(df)]).compute()
+        assert sorted(result.r) == sorted(whole[condition(whole)].r)
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_filters_on_files_read_by_python(tmp_path, form):
+def test_rows_of_text_files_are_filtered(tmp_path, form):
     frame = pd.DataFrame({"x": [1, 2, 3, 3]})
     if form == "csv":
         frame.to_csv(tmp_path / "a.csv", index=False)
@@ -62,7 +62,7 @@ def test_filters_on_files_read_by_python(tmp_path, form):
 
 
 @pytest.mark.parametrize("into", [16, 17, 40])
-def test_many_receivers(into):
+def test_exchanges_between_many_partitions_equal_pandas(into):
     frame = pd.DataFrame({"n": np.arange(400) % 200, "row": np.arange(400)})
     df = cut(frame, [100, 300])
     once = drop_duplicates(df, "n", split_out=into).compute().sort_values("n")
@@ -74,11 +74,11 @@ def test_many_receivers(into):
 
 @pytest.mark.parametrize("at", ["first", "last"])
 @pytest.mark.parametrize("ascending", [True, False])
-def test_na_position_is_respected(at, ascending):
+def test_na_position_equals_pandas(at, ascending):
     frame = pd.DataFrame({"x": [3.0, np.nan, 1.0, 2.0, np.nan, 5.0, 4.0]})
-    made = sort_values(cut(frame, [3, 5]), "x", ascending=ascending, na_position=at, split_out=4)
+    result = sort_values(cut(frame, [3, 5]), "x", ascending=ascending, na_position=at, split_out=4)
     want = frame.x.sort_values(ascending=ascending, na_position=at).to_list()
-    assert made.compute().x.fillna(-1).to_list() == pd.Series(want).fillna(-1).to_list()
+    assert result.compute().x.fillna(-1).to_list() == pd.Series(want).fillna(-1).to_list()
 
 
 def test_samples_are_weighted_by_the_rows_of_their_partition():

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pandas_results
 import pytest
-from frame_strategies import CATEGORIES, KINDS, QUICK, Files, cut, frames, in_partitions
+from frame_strategies import CATEGORIES, KINDS, QUICK, cut, frames, in_partitions, open_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
@@ -23,10 +23,8 @@ WAYS = st.sampled_from([True, False, [True, False], [False, True]])
 
 @pytest.fixture(scope="module")
 def files():
-    made = Files()
-    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
-        yield made
-    made.close()
+    with open_files(keep_objects=True) as opened:
+        yield opened
 
 
 @settings(QUICK, max_examples=scaled(16, 80))
@@ -59,9 +57,9 @@ def test_partitions_are_in_order_and_of_similar_size(partitions, ascending):
     parts = dask.compute(
         *sort_values(df, "n", ascending=ascending, split_out=10).to_delayed(), scheduler="sync"
     )
-    found = np.concatenate([part.n.to_numpy() for part in parts])
-    assert (found == (np.arange(30_000) if ascending else np.arange(30_000)[::-1])).all()
-    assert (np.concatenate([part.m.to_numpy() for part in parts]) == -found).all()
+    sorted_numbers = np.concatenate([part.n.to_numpy() for part in parts])
+    assert (sorted_numbers == (np.arange(30_000) if ascending else np.arange(30_000)[::-1])).all()
+    assert (np.concatenate([part.m.to_numpy() for part in parts]) == -sorted_numbers).all()
     assert max(map(len, parts)) < 2 * 3000
     assert min(map(len, parts)) > 3000 / 2
 
@@ -69,24 +67,24 @@ def test_partitions_are_in_order_and_of_similar_size(partitions, ascending):
 def test_the_call_itself_reads_no_rows(tmp_path):
     pd.DataFrame({"n": [3, 1, 2]}).to_parquet(tmp_path / "a.parquet")
     df = read(tmp_path)
-    made = sort_values(df, "n")
-    assert made.compute(scheduler="sync").n.to_list() == [1, 2, 3]
+    result = sort_values(df, "n")
+    assert result.compute(scheduler="sync").n.to_list() == [1, 2, 3]
     (tmp_path / "a.parquet").unlink()
     again = sort_values(df, "n", ascending=False)  # would fail if the call read rows
     assert list(again.columns) == ["n"]
 
 
-def test_most_rows_of_one_value():
+def test_a_value_of_most_rows_is_sorted_as_in_pandas():
     frame = pd.DataFrame({"n": [5] * 900 + list(range(100)), "row": range(1000)})
-    made = sort_values(cut(frame, [300, 600]), "n", split_out=4).compute(scheduler="sync")
+    result = sort_values(cut(frame, [300, 600]), "n", split_out=4).compute(scheduler="sync")
     want = frame.sort_values("n", kind="stable", ignore_index=True)
-    pandas_results.same_frame(made.reset_index(drop=True), want)
+    pandas_results.same_frame(result.reset_index(drop=True), want)
 
 
-def test_only_missing_values_and_no_rows():
+def test_missing_values_alone_and_no_rows_are_sorted():
     frame = pd.DataFrame({"n": [np.nan] * 3, "row": [0, 1, 2]})
-    made = sort_values(cut(frame, [1]), "n", split_out=3).compute(scheduler="sync")
-    assert made.row.to_list() == [0, 1, 2]
+    result = sort_values(cut(frame, [1]), "n", split_out=3).compute(scheduler="sync")
+    assert result.row.to_list() == [0, 1, 2]
     empty = sort_values(cut(frame.iloc[:0], []), "n", split_out=2).compute(scheduler="sync")
     assert empty.empty
     assert list(empty.columns) == ["n", "row"]

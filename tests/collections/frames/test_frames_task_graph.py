@@ -25,7 +25,7 @@ LIKE = pd.DataFrame(
         "x": pd.Series(dtype="float64"),
     }
 )
-BY_NAME = {
+HELPERS = {
     "window_agg": lambda df: hp.window_agg(df, "time", "1h", {"n": ["nunique", "sum"]}, "text"),
     "window_agg of a calendar": lambda df: hp.window_agg(df, "time", "ME", {"x": "median"}),
     "window_counts": lambda df: hp.window_counts(df, "time", "1h", "text"),
@@ -58,7 +58,7 @@ class UnreadablePartition:
         return None
 
 
-def guarded(numbers):
+def make_unreadable(numbers):
     """Return a collection like those of ``read``."""
     with dask.config.set({"dataframe.convert-string": False}):
         return dd.from_map(
@@ -71,25 +71,25 @@ def fail(*_, **__):
 
 
 @pytest.mark.parametrize("filtered", [False, True])
-@pytest.mark.parametrize("name", sorted(BY_NAME))
+@pytest.mark.parametrize("name", sorted(HELPERS))
 def test_calls_read_and_compute_no_rows(name, filtered):
     with dask.config.set(scheduler=fail):
-        df = guarded(range(20))
-        made = BY_NAME[name](df[df.n > 3] if filtered else df)
-        again = BY_NAME[name](df[df.n > 3] if filtered else df)
+        df = make_unreadable(range(20))
+        result = HELPERS[name](df[df.n > 3] if filtered else df)
+        again = HELPERS[name](df[df.n > 3] if filtered else df)
     # Equal calls have equal keys, so that persisted results are reused.
-    assert sorted(map(str, made.__dask_keys__())) == sorted(map(str, again.__dask_keys__()))
+    assert sorted(map(str, result.__dask_keys__())) == sorted(map(str, again.__dask_keys__()))
     with pytest.raises(AssertionError, match="it was computed"):
-        made.compute(scheduler=fail)
+        result.compute(scheduler=fail)
     with pytest.raises(AssertionError, match="it was read"):
-        made.compute(scheduler="sync")
+        result.compute(scheduler="sync")
 
 
-@pytest.mark.parametrize("name", sorted(BY_NAME))
+@pytest.mark.parametrize("name", sorted(HELPERS))
 def test_different_rows_have_different_names(name):
     def keys(numbers):
-        made = BY_NAME[name](guarded(numbers))
-        return {str(key) for key in dask.core.flatten(made.__dask_keys__())}
+        result = HELPERS[name](make_unreadable(numbers))
+        return {str(key) for key in dask.core.flatten(result.__dask_keys__())}
 
     assert not keys([1, 2]) & keys([1, 3])
 
@@ -105,18 +105,18 @@ def rows(n=40):
     ).astype({"text": "str"})
 
 
-@pytest.mark.parametrize("name", sorted(set(BY_NAME) - {"to_datetime"}))
+@pytest.mark.parametrize("name", sorted(set(HELPERS) - {"to_datetime"}))
 def test_a_file_damaged_after_the_call_is_named(name, tmp_path):
     for number in range(3):
         rows().to_parquet(tmp_path / f"{number}.parquet", row_group_size=10)
-    made = BY_NAME[name](hp.read(tmp_path, partition_size=1))
+    result = HELPERS[name](hp.read(tmp_path, partition_size=1))
     damaged = tmp_path / "1.parquet"
     content = damaged.read_bytes()
     damaged.write_bytes(content[:4] + b"\xff" * (len(content) - 1000) + content[-996:])
     # A join reads all files of its right side in one scan.
-    said = "or one of 2 more files" if name == "join" else r"1\.parquet: "
-    with pytest.raises(ReadError, match=said) as caught:
-        made.compute(scheduler="sync")
+    message = "or one of 2 more files" if name == "join" else r"1\.parquet: "
+    with pytest.raises(ReadError, match=message) as caught:
+        result.compute(scheduler="sync")
     assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
 
 
@@ -138,10 +138,10 @@ def test_a_column_of_values_of_several_kinds_is_named(name):
 
 
 @pytest.mark.parametrize("wrong", [rows(4), [], 3, None])
-@pytest.mark.parametrize("name", sorted(set(BY_NAME) - {"repartition"}))
+@pytest.mark.parametrize("name", sorted(set(HELPERS) - {"repartition"}))
 def test_other_objects_than_dask_dataframes_are_refused_with_advice(name, wrong):
     with pytest.raises(RequestError, match=r"dask\.dataframe\.from_pandas"):
-        BY_NAME[name](wrong)
+        HELPERS[name](wrong)
 
 
 @pytest.mark.parametrize("names", [["time", "text", "n", 0], ["time", "text", "n", "n"]])
@@ -150,7 +150,7 @@ def test_column_names_with_equal_text_are_refused(name, names):
     frame = rows(4)
     frame.columns = names
     with pytest.raises(RequestError, match="unique column names that are strings"):
-        BY_NAME[name](cut(frame, []))
+        HELPERS[name](cut(frame, []))
 
 
 def test_urls_are_read(tmp_path):
@@ -161,8 +161,8 @@ def test_urls_are_read(tmp_path):
         tmp_path,
         [str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")],
     ):
-        made = hp.group_agg(urls, "text", {"n": "sum"}).compute(scheduler="sync")
-        assert made.n.sum() == 2 * rows().dropna().n.sum()
+        result = hp.group_agg(urls, "text", {"n": "sum"}).compute(scheduler="sync")
+        assert result.n.sum() == 2 * rows().dropna().n.sum()
 
 
 def test_helpers_can_be_chained(tmp_path):
@@ -170,8 +170,8 @@ def test_helpers_can_be_chained(tmp_path):
     df = hp.read(tmp_path, partition_size=1)
     once = hp.drop_duplicates(df[df.n > 3], "n")
     top = hp.top_n_per_group(once, "text", "n", 5)
-    made = hp.window_agg(top, "time", "2D", {"n": "sum"}).compute(scheduler="sync")
-    assert made.n.sum() == rows().dropna().groupby("text").n.nlargest(5).sum()
+    result = hp.window_agg(top, "time", "2D", {"n": "sum"}).compute(scheduler="sync")
+    assert result.n.sum() == rows().dropna().groupby("text").n.nlargest(5).sum()
 
 
 def chained(lists):
@@ -195,6 +195,6 @@ def test_an_exchange_brings_equal_keys_together_in_order(number):
     pieces = task_graph.exchange("e", "x", cuts, 3, chained)
     assert len({len(of_one) for of_one in pieces}) == 1
     assert len(pieces[0]) <= 128
-    found = [chained(of_one) for of_one in dask.compute(*pieces, scheduler="sync")]
+    received = [chained(of_one) for of_one in dask.compute(*pieces, scheduler="sync")]
     both = sorted([*range(number), *range(1, number + 1)])
-    assert found == [[n for n in both if n % 3 == k] for k in range(3)]
+    assert received == [[n for n in both if n % 3 == k] for k in range(3)]

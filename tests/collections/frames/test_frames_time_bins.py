@@ -36,8 +36,8 @@ def like(dtype):
     ],
 )
 def test_a_common_window_is_one_bin(dtype, every, width, exact):
-    made = parse_windows(like(dtype), "time", every, "right", "right")
-    assert (made.bin_width, made.exact) == (width, exact)
+    result = parse_windows(like(dtype), "time", every, "right", "right")
+    assert (result.bin_width, result.exact) == (width, exact)
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe"])
@@ -52,12 +52,12 @@ def test_no_edge_of_a_window_divides_a_bin(zone, every, closed):
         stamps = stamps.tz_localize("UTC").tz_convert(zone)
     frame = pd.DataFrame({"time": stamps})
     how = parse_windows(frame, "time", every, closed, "left")
-    found = kernel.add_bins(pl.from_pandas(frame).lazy(), how).collect().get_column(BIN)
+    bins = kernel.add_bins(pl.from_pandas(frame).lazy(), how).collect().get_column(BIN)
     for begin in (0, 1000, 4001):
         later = frame.iloc[begin:]
         grouper = pd.Grouper(key="time", freq=every, closed=closed, label="left")
         window = later.groupby(grouper).ngroup().reindex(later.index)  # ngroup() is sorted by time
-        each = window.groupby(found.to_numpy()[begin:]).nunique()
+        each = window.groupby(bins.to_numpy()[begin:]).nunique()
         assert (each == 1).all()
 
 

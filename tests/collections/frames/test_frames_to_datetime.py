@@ -27,23 +27,25 @@ def in_this_thread():
 
 
 def frame(*values, dtype="str"):
-    made = pd.Series(list(values), dtype=object).astype(dtype)
-    return pd.DataFrame({"at": made, "n": range(len(values))})
+    column = pd.Series(list(values), dtype=object).astype(dtype)
+    return pd.DataFrame({"at": column, "n": range(len(values))})
 
 
-def made(of, places=(1,), **how):
-    lazy = to_datetime(cut(of, [place for place in places if place <= len(of)]), "at", **how)
-    found = lazy.compute()
-    assert found.columns.to_list() == ["at", "n"]
-    assert found["at"].dtype == lazy["at"].dtype
-    return found["at"].to_list()
+def made(frame, places=(1,), **how):
+    """Convert the column ``at`` of a frame that is divided at ``places``; return its values."""
+    df = cut(frame, [place for place in places if place <= len(frame)])
+    lazy = to_datetime(df, "at", **how)
+    result = lazy.compute()
+    assert result.columns.to_list() == ["at", "n"]
+    assert result["at"].dtype == lazy["at"].dtype
+    return result["at"].to_list()
 
 
 def stamps(*texts, tz=None):
     return [pd.NaT if text is None else pd.Timestamp(text, tz=tz) for text in texts]
 
 
-def test_all_forms_of_iso_8601():
+def test_all_forms_of_iso_8601_are_parsed():
     texts = ["2024-02-29", "2024-02-29 10:30", "2024-02-29T10:30:05.25", "20240229", None]
     want = stamps("2024-02-29", "2024-02-29 10:30", "2024-02-29 10:30:05.25", "2024-02-29", None)
     assert made(frame(*texts)) == want
@@ -64,16 +66,16 @@ def test_mixed_formats_are_parsed_equally_in_every_partition():
 
 
 @pytest.mark.parametrize("kind", ["str", "category", "datetime64[us]"])
-def test_a_column_of_any_name(kind):
+def test_a_column_named_self_is_converted(kind):
     values = pd.Series(pd.to_datetime(["2026-01-31", "2026-02-01"]), dtype="datetime64[us]")
     given = values if kind == "datetime64[us]" else values.astype("str")
     frame = pd.DataFrame({"self": given.astype(kind), "pairs": [1, 2]})
-    made = to_datetime(dd.from_pandas(frame, npartitions=2), "self").compute(scheduler="sync")
-    assert list(made.columns) == ["self", "pairs"]
-    assert made["self"].to_list() == values.to_list()
+    result = to_datetime(dd.from_pandas(frame, npartitions=2), "self").compute(scheduler="sync")
+    assert list(result.columns) == ["self", "pairs"]
+    assert result["self"].to_list() == values.to_list()
 
 
-def test_a_format():
+def test_a_format_applies_to_all_values():
     texts = ["31.01.2024 10:00", None, "01.02.2024 11:30"]
     want = stamps("2024-01-31 10:00", None, "2024-02-01 11:30")
     assert made(frame(*texts), format="%d.%m.%Y %H:%M") == want
@@ -98,7 +100,7 @@ def test_offsets_need_utc():
         ("us", [0, 1_500_000, -86_400 * 10**6]),
     ],
 )
-def test_numbers_since_1970(unit, numbers):
+def test_numbers_are_counted_since_1970(unit, numbers):
     want = stamps("1970-01-01", "1970-01-01 00:00:01.5", "1969-12-31")
     assert made(frame(*numbers, dtype="float64"), unit=unit) == want
     if unit != "s":
@@ -128,12 +130,12 @@ def test_bad_values_can_be_made_missing():
 
 
 @pytest.mark.parametrize("dtype", ["str", "category", object, "string"])
-def test_text_of_every_type(dtype):
+def test_text_of_every_type_is_parsed(dtype):
     want = stamps("2024-01-01", None, "2024-01-01")
     assert made(frame("2024-01-01", None, "2024-01-01", dtype=dtype)) == want
 
 
-def test_partitions_without_a_value():
+def test_partitions_without_a_value_have_missing_times():
     assert made(frame(None, None, "2024-01-01"), places=[0, 1, 2]) == stamps(
         None, None, "2024-01-01"
     )
@@ -171,7 +173,7 @@ def test_times_that_are_categories_keep_their_zone(zone):
             to_datetime(unknown, "at").compute()
 
 
-def test_times_of_arrow_keep_their_zone():
+def test_arrow_times_keep_their_zone():
     kind = pd.ArrowDtype(pa.timestamp("ms", tz="America/New_York"))
     given = frame(*stamps("2024-07-01 10:00", None, tz="America/New_York"), dtype=kind)
     kept = to_datetime(cut(given, [1]), "at")
@@ -179,7 +181,7 @@ def test_times_of_arrow_keep_their_zone():
     assert made(given, utc=True)[0] == pd.Timestamp("2024-07-01 14:00", tz="UTC")
 
 
-def test_nanoseconds_are_kept_if_the_type_is_known():
+def test_times_and_numbers_keep_nanoseconds_and_text_does_not():
     times = stamps("2024-01-01 00:00:00.123456789", None)
     assert made(frame(*times, dtype="datetime64[ns]")) == times
     numbers = frame(times[0].value, 7, dtype="int64")
@@ -240,8 +242,8 @@ def test_bytes_are_not_times(dtype):
     if dtype is object:
         frame.loc[2, "at"] = "2026-02-01"
     df = cut(frame, [])
-    made = to_datetime(df, "at", errors="coerce").compute()["at"]
-    assert made.notna().to_list() == [False, False, dtype is object]
+    result = to_datetime(df, "at", errors="coerce").compute()["at"]
+    assert result.notna().to_list() == [False, False, dtype is object]
     with pytest.raises(DataError, match=r"column 'at': 2 of 3 values .* are not times, such as b'"):
         to_datetime(df, "at").compute()
 
@@ -251,19 +253,19 @@ def test_numbers_out_of_the_range_of_times_are_named(dtype):
     df = cut(pd.DataFrame({"at": pd.array([2**53 + 1, 5, None], dtype)}), [])
     with pytest.raises(DataError, match=r"column 'at': 1 of 3 .* such as 9007199254740993;"):
         to_datetime(df, "at", unit="s").compute()
-    made = to_datetime(df, "at", unit="s", errors="coerce").compute()["at"]
-    assert made.to_list()[1:] == [pd.Timestamp(5, unit="s"), pd.NaT]
+    result = to_datetime(df, "at", unit="s", errors="coerce").compute()["at"]
+    assert result.to_list()[1:] == [pd.Timestamp(5, unit="s"), pd.NaT]
 
 
 def test_categories_of_numbers_with_missing_ones_are_named():
     frame = pd.DataFrame({"at": pd.Categorical([1, None, 2])})
     with pytest.raises(DataError, match=r"column 'at': 2 of 3 values .* not times, such as 1, 2"):
         to_datetime(cut(frame, []), "at").compute()
-    made = to_datetime(cut(frame, []), "at", errors="coerce").compute()
-    assert made["at"].isna().all()
+    result = to_datetime(cut(frame, []), "at", errors="coerce").compute()
+    assert result["at"].isna().all()
 
 
-def test_times_of_other_zones_than_declared():
+def test_times_of_other_zones_are_converted_to_the_declared_one():
     berlin = pd.DataFrame({"at": pd.date_range("2024", periods=2, tz="Europe/Berlin")})
     utc = pd.DataFrame({"at": pd.date_range("2024", periods=2, tz="UTC")})
     naive = pd.DataFrame({"at": pd.date_range("2024", periods=2)})
@@ -271,14 +273,14 @@ def test_times_of_other_zones_than_declared():
     def parts(*frames):
         return dd.from_map(lambda part: part, list(frames), meta=frames[0].iloc[:0])
 
-    made = to_datetime(parts(berlin, utc), "at").compute()["at"]
-    assert made.dtype == berlin["at"].dtype
-    assert made.to_list() == [*berlin["at"], *utc["at"]]
+    result = to_datetime(parts(berlin, utc), "at").compute()["at"]
+    assert result.dtype == berlin["at"].dtype
+    assert result.to_list() == [*berlin["at"], *utc["at"]]
     for one, other in ((berlin, naive), (naive, berlin)):
         with pytest.raises(DataError, match=r"column 'at': holds times .*2024-01-01.*partition 1"):
             to_datetime(parts(one, other), "at").compute()
-        made = to_datetime(parts(one, other), "at", utc=True).compute()["at"]
-        assert str(made.dt.tz) == "UTC"
+        result = to_datetime(parts(one, other), "at", utc=True).compute()["at"]
+        assert str(result.dt.tz) == "UTC"
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
@@ -286,7 +288,7 @@ def test_times_of_other_zones_than_declared():
 @pytest.mark.parametrize(
     "unit", ["datetime64[ns]", "timestamp[ns][pyarrow]", "timestamp[us][pyarrow]"]
 )
-def test_times_of_other_units_than_declared(zone, utc, unit):
+def test_times_of_other_units_than_declared_keep_their_digits(zone, utc, unit):
     far = pd.Series(pd.to_datetime(["1400-01-01", "2024-01-01"]).as_unit("s"))
     other = pd.Series([None, pd.Timestamp("2024-01-01 00:00:00.5")]).astype(unit)
     if zone is not None:  # of UTC first: pandas 3.0 has no times of the year 1400 in a zone
@@ -300,18 +302,18 @@ def test_times_of_other_units_than_declared(zone, utc, unit):
     want = [*frames[0]["at"], frames[1]["at"][1]]
     if utc and zone is None:
         want = [at.tz_localize("UTC") for at in want]
-    made = to_datetime(in_parts(*frames, like=frames[0]), "at", utc=utc).compute()["at"]
-    assert made.isna().to_list() == [False, False, True, False, True]
-    assert made.dropna().to_list() == want
-    assert made.dtype == (
+    result = to_datetime(in_parts(*frames, like=frames[0]), "at", utc=utc).compute()["at"]
+    assert result.isna().to_list() == [False, False, True, False, True]
+    assert result.dropna().to_list() == want
+    assert result.dtype == (
         f"datetime64[us, {'UTC' if utc else zone}]" if zone or utc else "datetime64[us]"
     )
     # Times declared in a finer unit keep their own unit, which has a larger range.
     years = [(at.tz_convert("UTC") if utc else at).year for at in want[:2]]
     for part in (frames[0], frames[0].iloc[:0], frames[0].shift(2)):
-        made = to_datetime(in_parts(part, frames[0], like=frames[1]), "at", utc=utc)["at"]
-        assert made.compute().dropna().to_list()[-2:] == want[:2]
-        assert made.dropna().dt.year.compute().to_list()[-2:] == years
+        result = to_datetime(in_parts(part, frames[0], like=frames[1]), "at", utc=utc)["at"]
+        assert result.compute().dropna().to_list()[-2:] == want[:2]
+        assert result.dropna().dt.year.compute().to_list()[-2:] == years
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
@@ -321,9 +323,9 @@ def test_far_times_declared_as_nanoseconds_keep_their_type(zone, utc):
     frame = pd.DataFrame({"at": times.dt.tz_localize(zone)})
     frames = [frame.iloc[:1], frame.iloc[1:]]
     meta = frame.iloc[:0].assign(at=frame["at"].iloc[:0].dt.as_unit("ns"))
-    made = to_datetime(dd.from_map(lambda part: part, frames, meta=meta), "at", utc=utc)["at"]
-    assert str(made.compute().dtype).startswith("datetime64[us")
-    assert made.dt.year.compute().to_list() == [9999, 2024 - (utc and zone is not None)]
+    result = to_datetime(dd.from_map(lambda part: part, frames, meta=meta), "at", utc=utc)["at"]
+    assert str(result.compute().dtype).startswith("datetime64[us")
+    assert result.dt.year.compute().to_list() == [9999, 2024 - (utc and zone is not None)]
 
 
 @pytest.mark.parametrize(
@@ -339,16 +341,16 @@ def test_month_and_day_are_in_one_order_in_all_values(texts, dayfirst):
     """pandas would swap day and month of the second value and misread the first."""
     df = cut(pd.DataFrame({"at": texts}), [1])
     order = "day" if dayfirst else "month"
-    said = f"1 of 1 values .* not times with the {order} first, such as '{texts[1]}'; "
-    with pytest.raises(DataError, match=f"{said}write dayfirst={not dayfirst}"):
+    message = f"1 of 1 values .* not times with the {order} first, such as '{texts[1]}'; "
+    with pytest.raises(DataError, match=f"{message}write dayfirst={not dayfirst}"):
         to_datetime(df, "at", dayfirst=dayfirst).compute()
-    made = to_datetime(df, "at", dayfirst=dayfirst, errors="coerce").compute()["at"]
-    assert made.isna().to_list() == [False, True]
+    result = to_datetime(df, "at", dayfirst=dayfirst, errors="coerce").compute()["at"]
+    assert result.isna().to_list() == [False, True]
     right = to_datetime(df, "at", dayfirst=not dayfirst).compute()["at"].dt
     assert (right.month.to_list(), right.day.to_list()[1]) == ([1, 1], 13)
 
 
-def test_after_the_year_comes_the_month():
+def test_a_year_is_followed_by_the_month():
     df = cut(pd.DataFrame({"at": ["2025-05-01", "2025-13-01"]}), [1])
-    made = to_datetime(df, "at", dayfirst=True, errors="coerce").compute()["at"]
-    assert made.to_list() == [pd.Timestamp("2025-05-01"), pd.NaT]
+    result = to_datetime(df, "at", dayfirst=True, errors="coerce").compute()["at"]
+    assert result.to_list() == [pd.Timestamp("2025-05-01"), pd.NaT]

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pandas_results
 import pytest
-from frame_strategies import CATEGORIES, KINDS, QUICK, Files, cut, frames, in_partitions
+from frame_strategies import CATEGORIES, KINDS, QUICK, cut, frames, in_partitions, open_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
@@ -21,10 +21,8 @@ from hyperplane.errors import RequestError
 
 @pytest.fixture(scope="module")
 def files():
-    made = Files()
-    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
-        yield made
-    made.close()
+    with open_files(keep_objects=True) as opened:
+        yield opened
 
 
 @settings(QUICK, max_examples=scaled(12, 60))
@@ -56,17 +54,17 @@ def delays(n=300):
 def test_earlier_rows_come_first_among_equal_values(partitions):
     frame = delays()
     df = dd.from_pandas(frame, npartitions=partitions, sort=False)
-    made = top_n_per_group(df, "carrier", "delay", 5).compute(scheduler="sync")
+    result = top_n_per_group(df, "carrier", "delay", 5).compute(scheduler="sync")
     want = pandas_results.top_n(df.compute(scheduler="sync"), ["carrier"], "delay", 5)
-    pd.testing.assert_frame_equal(made, want)
+    pd.testing.assert_frame_equal(result, want)
     by_group = frame.groupby("carrier").apply(lambda group: group.nlargest(5, "delay"))
-    assert sorted(made.row) == sorted(by_group.row)
+    assert sorted(result.row) == sorted(by_group.row)
 
 
 def test_several_partitions_of_the_result_hold_each_group_once():
     frame = delays().assign(carrier=np.arange(300) % 31)
-    made = top_n_per_group(cut(frame, [100, 200]), "carrier", "delay", 2, split_out=4)
-    parts = [part.carrier.unique() for part in dask.compute(*made.to_delayed(), scheduler="sync")]
+    result = top_n_per_group(cut(frame, [100, 200]), "carrier", "delay", 2, split_out=4)
+    parts = [part.carrier.unique() for part in dask.compute(*result.to_delayed(), scheduler="sync")]
     assert sorted(np.concatenate(parts)) == list(range(31))
     assert len(parts) == 4
 
@@ -74,8 +72,8 @@ def test_several_partitions_of_the_result_hold_each_group_once():
 def test_missing_values_come_last_in_both_directions():
     frame = pd.DataFrame({"k": [1, 1, 1], "v": [np.nan, 2.0, 1.0], "row": range(3)})
     for ascending, rows in ((True, [2, 1, 0]), (False, [1, 2, 0])):
-        made = top_n_per_group(cut(frame, [1, 2]), "k", "v", 3, ascending=ascending)
-        assert made.compute(scheduler="sync").row.to_list() == rows
+        result = top_n_per_group(cut(frame, [1, 2]), "k", "v", 3, ascending=ascending)
+        assert result.compute(scheduler="sync").row.to_list() == rows
 
 
 def test_other_columns_may_hold_any_kind_of_object():
@@ -83,9 +81,9 @@ def test_other_columns_may_hold_any_kind_of_object():
     days = [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)]
     frame["day"] = pd.Series(days, dtype=object)
     frame["tags"] = pd.Series([["a"], ["b", "c"]], dtype=object)
-    made = top_n_per_group(cut(frame, [1]), "k", "v", 1).compute(scheduler="sync")
-    assert made.day.to_list() == days
-    assert made.tags.to_list() == [["a"], ["b", "c"]]
+    result = top_n_per_group(cut(frame, [1]), "k", "v", 1).compute(scheduler="sync")
+    assert result.day.to_list() == days
+    assert result.tags.to_list() == [["a"], ["b", "c"]]
 
 
 def test_all_faults_are_reported_together():

@@ -46,7 +46,7 @@ def check(frame, every, agg, by=None, partitions=5, **how):
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York"])
 @pytest.mark.parametrize("every", ["15min", "1h", "7h", "1D", "2D", "W"])
 @pytest.mark.parametrize("day", ["2024-03-10", "2024-03-31", "2024-10-27", "2024-11-03"])
-def test_days_on_which_clocks_change(zone, every, day):
+def test_windows_of_days_on_which_clocks_change_equal_pandas(zone, every, day):
     times = pd.date_range(pd.Timestamp(day) - pd.Timedelta("36h"), periods=500, freq="12min")
     shuffled = times[np.random.default_rng(1).permutation(500)]
     check(log(shuffled.tz_localize("UTC").tz_convert(zone)), every, {"v": ["sum", "nunique"]})
@@ -55,7 +55,7 @@ def test_days_on_which_clocks_change(zone, every, day):
 @pytest.mark.parametrize("closed", ["left", "right", None])
 @pytest.mark.parametrize("label", ["left", "right", None])
 @pytest.mark.parametrize("every", ["1h", "45min", "1D", "W", "ME", "QE", "B"])
-def test_times_on_edges_of_windows(every, closed, label):
+def test_times_on_edges_of_windows_are_assigned_as_in_pandas(every, closed, label):
     edges = pd.date_range("2023-12-31", periods=90, freq="1D").append(
         pd.date_range("2024-01-01", periods=30, freq="15min")
     )
@@ -63,21 +63,21 @@ def test_times_on_edges_of_windows(every, closed, label):
     check(log(times), every, {"v": "sum"}, closed=closed, label=label)
 
 
-def test_every_function_in_one_list():
+def test_all_functions_in_one_list_equal_pandas():
     times = pd.date_range("2024-01-01", periods=200, freq="13min")[::-1]
-    made = check(log(times, k=["a", "b"] * 100), "1h", {"v": ALL}, "k")
-    assert list(made.columns) == [("v", name) for name in ALL]
+    result = check(log(times, k=["a", "b"] * 100), "1h", {"v": ALL}, "k")
+    assert list(result.columns) == [("v", name) for name in ALL]
 
 
 def test_windows_without_rows_equal_pandas():
     times = ["2024-01-01 10:30", "2024-01-01 13:00"]
     frame = log(times, w=pd.array([1, None], dtype="Int64"), x=[True, False], y=["a", "b"])
     agg = {"v": ["sum", "mean", "min", "std", "median"], "w": ["sum", "first"]}
-    made = check(frame, "1h", {**agg, "x": ["first", "sum"], "y": ["last", "nunique"]})
-    assert len(made) == 3
+    result = check(frame, "1h", {**agg, "x": ["first", "sum"], "y": ["last", "nunique"]})
+    assert len(result) == 3
 
 
-def test_rows_years_apart():
+def test_rows_years_apart_equal_pandas():
     times = pd.DatetimeIndex(["1901-05-05 00:00", "2024-02-29", "1969-12-31 23:59:59"])
     check(log(times), "ME", {"v": "sum"})
     check(log(times.tz_localize("UTC").tz_convert("Asia/Kolkata")), "ME", {"v": "sum"})
@@ -87,20 +87,22 @@ def test_rows_years_apart():
 @pytest.mark.parametrize("every", ["2D", "7h", "W", "ME"])
 def test_times_of_every_unit_keep_it(unit, every):
     times = pd.date_range("2024-01-01 05:30", periods=50, freq="7h").as_unit(unit)
-    made = check(log(times), every, {"v": "sum"})
-    assert made.index.unit == unit
+    result = check(log(times), every, {"v": "sum"})
+    assert result.index.unit == unit
 
 
 @pytest.mark.parametrize("places", [[0, 0, 0], [10, 10], [5] * 39, []])
-def test_partitions_without_rows(places):
+def test_partitions_without_rows_do_not_change_the_result(places):
     frame = log(pd.date_range("2024-01-01", periods=10, freq="20min"))
-    made = window_agg(cut(frame, places), "time", "1h", {"v": "median"}).compute()
-    pandas_results.same_frame(made, pandas_results.window_agg(frame, "time", "1h", {"v": "median"}))
+    result = window_agg(cut(frame, places), "time", "1h", {"v": "median"}).compute()
+    pandas_results.same_frame(
+        result, pandas_results.window_agg(frame, "time", "1h", {"v": "median"})
+    )
 
 
-def test_no_rows_at_all():
-    made = check(log([]), "1h", {"v": ["sum", "nunique", "first"]})
-    assert len(made) == 0
+def test_without_rows_there_are_no_windows():
+    result = check(log([]), "1h", {"v": ["sum", "nunique", "first"]})
+    assert len(result) == 0
     check(log([], k=pd.Series(dtype="str")), "2D", {"v": "sum"}, "k")
 
 
@@ -108,13 +110,13 @@ def test_the_index_is_ignored():
     frame = log(pd.date_range("2024-01-01", periods=10, freq="20min")[::-1])
     frame.index = pd.Index([1, 1, 0, 0, 5, 5, 5, 2, 2, 9], name="time")
     df = dd.from_pandas(frame, npartitions=3, sort=False)
-    made = window_agg(df, "time", "1h", {"v": "last"}).compute()
+    result = window_agg(df, "time", "1h", {"v": "last"}).compute()
     pandas_results.same_frame(
-        made, pandas_results.window_agg(frame.reset_index(drop=True), "time", "1h", {"v": "last"})
+        result, pandas_results.window_agg(frame.reset_index(drop=True), "time", "1h", {"v": "last"})
     )
 
 
-def test_a_wide_frame():
+def test_a_frame_of_80_columns_equals_pandas():
     wide = {f"column {n}": np.arange(30) * n % 11 for n in range(80)}
     frame = log(pd.date_range("2024-01-01", periods=30, freq="20min"), **wide)
     check(frame, "1h", {name: ["sum", "nunique"] for name in wide})
@@ -123,8 +125,8 @@ def test_a_wide_frame():
 def test_the_first_of_equal_times_is_the_first_row():
     frame = log(["2024-01-01"] * 40, w=np.arange(40.0))
     frame.loc[:3, "w"] = np.nan
-    made = check(frame, "1D", {"w": ["first", "last"]}, partitions=8)
-    assert made.iloc[0].to_list() == [4.0, 39.0]
+    result = check(frame, "1D", {"w": ["first", "last"]}, partitions=8)
+    assert result.iloc[0].to_list() == [4.0, 39.0]
 
 
 def test_small_integers_keep_their_type_while_sums_fit():
@@ -140,10 +142,10 @@ def test_results_in_several_partitions_hold_each_group_once():
     frame = log(pd.date_range("2024-01-01", periods=300, freq="20min"), k=np.arange(300) % 13)
     df = cut(frame, [100, 200])
     for every in ("1h", "2D"):
-        made = window_agg(df, "time", every, {"v": ["sum", "nunique"]}, "k", split_out=4)
-        assert made.npartitions == 4
+        result = window_agg(df, "time", every, {"v": ["sum", "nunique"]}, "k", split_out=4)
+        assert result.npartitions == 4
         want = pandas_results.window_agg(frame, "time", every, {"v": ["sum", "nunique"]}, ["k"])
-        pandas_results.same_frame(made.compute().sort_index(), want)
+        pandas_results.same_frame(result.compute().sort_index(), want)
 
 
 @pytest.mark.parametrize("every", ["2D", "7h"])
@@ -165,11 +167,11 @@ def test_old_utc_offsets_that_bins_do_not_support_are_an_error():
     check(log(times.tz_convert("UTC")), "1h", {"v": "sum"})
 
 
-def test_objects_do_not_become_text():
+def test_date_objects_are_counted():
     dates = [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)]
     frame = log(["2024-01-01", "2024-01-01"], w=pd.Series(dates, dtype=object))
-    made = window_agg(cut(frame, []), "time", "1D", {"w": "count"}).compute()
-    assert made.w.to_list() == [2]
+    result = window_agg(cut(frame, []), "time", "1D", {"w": "count"}).compute()
+    assert result.w.to_list() == [2]
 
 
 def test_all_faults_are_reported_together():
@@ -196,7 +198,7 @@ def test_invalid_widths_are_refused(every):
 
 
 @pytest.mark.parametrize("every", ["25h", "1.5h", "WOM-2MON", "3W", "2QS", "YE-MAR"])
-def test_widths_as_offsets_and_timedeltas(every):
+def test_unusual_widths_equal_pandas(every):
     times = pd.date_range("2023-12-20 05:00", periods=90, freq="17h")
     check(log(times), every, {"v": ["sum", "nunique"]})
 
@@ -206,12 +208,12 @@ def test_widths_as_offsets_and_timedeltas(every):
     [("10 Min", "10min"), ("10 min", "10min"), ("2 HRS", "2h"), ("90 sec", "90s"), ("1 d", "1D"),
      ("1500 msec", "1500ms")],
 )  # fmt: skip
-def test_widths_in_words(every, same):
+def test_widths_in_words_are_those_of_pandas(every, same):
     assert normalize_width(every) == same
     times = pd.date_range("2023-12-20 05:00", periods=3, freq="17min")
     df = cut(log(times), [])
-    made, wanted = (window_agg(df, "time", one, {"v": "sum"}).compute() for one in (every, same))
-    pd.testing.assert_frame_equal(made, wanted)
+    result, wanted = (window_agg(df, "time", one, {"v": "sum"}).compute() for one in (every, same))
+    pd.testing.assert_frame_equal(result, wanted)
 
 
 @pytest.mark.parametrize(
@@ -232,9 +234,9 @@ def test_widths_of_the_calendar_are_named_as_pandas_names_them_for_every_side(ev
         for label in ("left", "right", None):
             check(log(times), every, {"v": "sum"}, closed=closed, label=label)
     frame = log(times)
-    made = window_agg(cut(frame, []), "time", every, {"v": "sum"}, closed=None, label=None)
+    result = window_agg(cut(frame, []), "time", every, {"v": "sum"}, closed=None, label=None)
     wanted = frame.resample(every, on="time").agg({"v": "sum"})
-    pd.testing.assert_frame_equal(made.compute(), wanted, check_freq=False)
+    pd.testing.assert_frame_equal(result.compute(), wanted, check_freq=False)
 
 
 def test_the_time_and_the_keys_may_be_aggregated():
@@ -246,11 +248,11 @@ def test_the_time_and_the_keys_may_be_aggregated():
 def test_times_of_arrow_types_give_an_index_of_times():
     for dtype in ("timestamp[us][pyarrow]", "timestamp[us, tz=Europe/Berlin][pyarrow]"):
         frame = log(pd.date_range("2024-03-30", periods=90, freq="7h")).astype({"time": dtype})
-        made = window_agg(cut(frame, [20, 50]), "time", "1D", {"v": "sum"}).compute()
-        assert isinstance(made.index, pd.DatetimeIndex)
+        result = window_agg(cut(frame, [20, 50]), "time", "1D", {"v": "sum"}).compute()
+        assert isinstance(result.index, pd.DatetimeIndex)
         want = pandas_results.window_agg(frame, "time", "1D", {"v": "sum"})
-        assert made.v.to_list() == want.v.to_list()
-        assert made.index.to_list() == pd.DatetimeIndex(want.index).to_list()
+        assert result.v.to_list() == want.v.to_list()
+        assert result.index.to_list() == pd.DatetimeIndex(want.index).to_list()
 
 
 @pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])

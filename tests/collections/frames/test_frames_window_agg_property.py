@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import dask
 import pandas as pd
 import pandas_results
 import pytest
-from frame_strategies import FREQUENCIES, QUICK, UNITS, Files, aggregations, frames, in_partitions
+from frame_strategies import (
+    FREQUENCIES,
+    QUICK,
+    UNITS,
+    aggregations,
+    frames,
+    in_partitions,
+    open_files,
+)
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pandas.tseries.frequencies import to_offset
@@ -22,10 +29,8 @@ SIDES = st.sampled_from(["left", "right", None])
 
 @pytest.fixture(scope="module")
 def files():
-    made = Files()
-    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
-        yield made
-    made.close()
+    with open_files(keep_objects=True) as opened:
+        yield opened
 
 
 def check(data, files, keys, **of_frame):

@@ -36,33 +36,33 @@ def indexed(name="at", zone=None):
 def test_windows_of_the_index_equal_pandas(time, by, zone):
     frame, df = indexed(zone=zone)
     agg = {"spent": ["sum", "max"], **({} if by else {"kind": "nunique"})}
-    made = hp.window_agg(df, time, "6h", agg, by=by, **SIDES).compute(scheduler="sync")
+    result = hp.window_agg(df, time, "6h", agg, by=by, **SIDES).compute(scheduler="sync")
     grouper = pd.Grouper(freq="6h", **SIDES)
     truth = frame.groupby([by, grouper] if by else grouper).agg(agg)
-    pd.testing.assert_frame_equal(made, truth, check_dtype=False, check_freq=False)
+    pd.testing.assert_frame_equal(result, truth, check_dtype=False, check_freq=False)
 
 
 @pytest.mark.parametrize("time", ["at", None])
 def test_counts_in_windows_of_the_index_equal_pandas(time):
     frame, df = indexed()
-    made = hp.window_counts(df, time, "6h", "kind", **SIDES).compute(scheduler="sync")
+    result = hp.window_counts(df, time, "6h", "kind", **SIDES).compute(scheduler="sync")
     dummies = pd.get_dummies(frame, columns=["kind"], dtype=int).drop(columns="spent")
     truth = dummies.groupby(pd.Grouper(freq="6h", **SIDES)).sum()
-    pd.testing.assert_frame_equal(made, truth, check_dtype=False, check_freq=False)
+    pd.testing.assert_frame_equal(result, truth, check_dtype=False, check_freq=False)
 
 
 def test_an_index_without_a_name_makes_windows_called_time():
     _, df = indexed(name=None)
-    made = hp.window_agg(df, None, "1D", {"spent": "sum"})
-    assert made._meta.index.name == made.compute(scheduler="sync").index.name == "time"
-    assert made.compute(scheduler="sync")["spent"].sum() == FRAME["spent"].sum()
+    result = hp.window_agg(df, None, "1D", {"spent": "sum"})
+    assert result._meta.index.name == result.compute(scheduler="sync").index.name == "time"
+    assert result.compute(scheduler="sync")["spent"].sum() == FRAME["spent"].sum()
 
 
 def test_a_column_has_precedence_over_an_index_of_the_same_name():
     other = FRAME.assign(spent=1).set_index(FRAME["at"] + pd.Timedelta("300D"))
     df = dd.from_pandas(other, npartitions=2)
-    made = hp.window_agg(df, "at", "1D", {"spent": "sum"}, **SIDES).compute(scheduler="sync")
-    assert made.index[0] == pd.Timestamp("2026-03-01")
+    result = hp.window_agg(df, "at", "1D", {"spent": "sum"}, **SIDES).compute(scheduler="sync")
+    assert result.index[0] == pd.Timestamp("2026-03-01")
     with pytest.raises(RequestError, match="'at' is a column too"):
         hp.window_agg(df, None, "1D", {"spent": "sum"})
 
@@ -104,8 +104,8 @@ def test_a_width_in_words_equals_that_of_pandas(words, letters):
 def test_a_day_in_words_counts_as_a_day_of_the_calendar():
     times = pd.date_range("2026-03-28 12:00", periods=60, freq="1h", tz="Europe/Berlin")
     df = dd.from_pandas(pd.DataFrame({"at": times, "n": 1}), npartitions=2)
-    made = hp.window_agg(df, "at", "1day", {"n": "sum"}, **SIDES).compute(scheduler="sync")
-    assert made["n"].to_list() == [12, 23, 24, 1]  # daylight saving time began on the 29th
+    result = hp.window_agg(df, "at", "1day", {"n": "sum"}, **SIDES).compute(scheduler="sync")
+    assert result["n"].to_list() == [12, 23, 24, 1]  # daylight saving time began on the 29th
 
 
 @pytest.mark.parametrize("wrong", ["0days", "-1day", "1 fortnight", "1dayy", "1day2"])

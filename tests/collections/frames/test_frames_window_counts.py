@@ -47,7 +47,7 @@ def counts(frame, target="kind", by=None, **how):
         (["b", "a", None, "b", "a"], "string[pyarrow]"),
     ],
 )
-def test_values_of_every_kind(values, dtype):
+def test_counts_of_values_of_every_type_equal_pandas(values, dtype):
     frame = log(series(values, dtype))
     pandas_results.same_frame(
         counts(frame), pandas_results.window_counts(frame, "time", "1h", ["kind"])
@@ -61,17 +61,17 @@ def test_durations_are_named_as_in_pandas_for_any_declared_type(dtype, declared)
     rows = pd.DataFrame({"t": pd.to_datetime(["2024-01-01"] * 2), "k": spans.astype(dtype)})
     meta = rows.iloc[:0].astype({"k": declared})
     df = dd.from_map(lambda _: rows, [0], meta=meta)
-    made = window_counts(df, time="t", every="1D", target="k").compute()
-    assert list(made.columns) == ["k_0 days 00:00:01", "k_200000 days 00:00:00"]
+    result = window_counts(df, time="t", every="1D", target="k").compute()
+    assert list(result.columns) == ["k_0 days 00:00:01", "k_200000 days 00:00:00"]
 
 
 def test_the_result_is_a_dataframe_if_the_columns_are_known():
     frame = log(series(["b", "a", "b"], pd.CategoricalDtype(["c", "b", "a"])))
-    made = window_counts(cut(frame, [1]), "time", "1h", "kind")
-    assert isinstance(made, dd.DataFrame)
-    assert list(made.columns) == ["kind_c", "kind_b", "kind_a"]
+    result = window_counts(cut(frame, [1]), "time", "1h", "kind")
+    assert isinstance(result, dd.DataFrame)
+    assert list(result.columns) == ["kind_c", "kind_b", "kind_a"]
     pandas_results.same_frame(
-        made.compute(), pandas_results.window_counts(frame, "time", "1h", ["kind"])
+        result.compute(), pandas_results.window_counts(frame, "time", "1h", ["kind"])
     )
 
 
@@ -80,35 +80,35 @@ def test_the_result_is_delayed_if_the_columns_are_unknown():
     assert isinstance(text, Delayed)
     unknown = dd.from_pandas(log(["b", "a", "b"]), npartitions=2)
     unknown = unknown.assign(kind=unknown.kind.astype("category").cat.as_unknown())
-    made = window_counts(unknown, "time", "1h", "kind")
-    assert isinstance(made, Delayed)
-    assert list(made.compute().columns) == ["kind_a", "kind_b"]
+    result = window_counts(unknown, "time", "1h", "kind")
+    assert isinstance(result, Delayed)
+    assert list(result.compute().columns) == ["kind_a", "kind_b"]
 
 
 def test_given_categories_are_the_columns_in_their_order():
     frame = log(["b", "a", "x", "b"])
-    made = window_counts(cut(frame, [2]), "time", "1h", "kind", categories=["z", "b", "a"])
-    assert isinstance(made, dd.DataFrame)
-    assert made.compute().to_numpy().tolist() == [[0, 1, 0], [0, 1, 1]]
-    assert list(made.compute().columns) == ["kind_z", "kind_b", "kind_a"]
+    result = window_counts(cut(frame, [2]), "time", "1h", "kind", categories=["z", "b", "a"])
+    assert isinstance(result, dd.DataFrame)
+    assert result.compute().to_numpy().tolist() == [[0, 1, 0], [0, 1, 1]]
+    assert list(result.compute().columns) == ["kind_z", "kind_b", "kind_a"]
 
 
-def test_some_targets_known_and_some_not():
+def test_targets_with_and_without_categories_are_counted_together():
     frame = log(["b", "a", "b"], size=[1, 2, 1])
-    made = counts(frame, ["kind", "size"], categories={"size": [2, 1]})
-    assert list(made.columns) == ["kind_a", "kind_b", "size_2", "size_1"]
+    result = counts(frame, ["kind", "size"], categories={"size": [2, 1]})
+    assert list(result.columns) == ["kind_a", "kind_b", "size_2", "size_1"]
     want = pandas_results.window_counts(frame, "time", "1h", ["kind", "size"])
-    pandas_results.same_frame(made[want.columns], want)
+    pandas_results.same_frame(result[want.columns], want)
 
 
 def test_a_value_of_rows_without_a_time_or_key_gets_a_column_of_zeros():
     frame = log(["b", "a", "c"], user=[1.0, 1.0, np.nan])
     frame.loc[1, "time"] = pd.NaT
     for by in (None, "user"):
-        made = counts(frame, by=by)
-        assert list(made.columns) == ["kind_a", "kind_b", "kind_c"]
+        result = counts(frame, by=by)
+        assert list(result.columns) == ["kind_a", "kind_b", "kind_c"]
         pandas_results.same_frame(
-            made, pandas_results.window_counts(frame, "time", "1h", ["kind"], [by] if by else [])
+            result, pandas_results.window_counts(frame, "time", "1h", ["kind"], [by] if by else [])
         )
 
 
@@ -143,9 +143,9 @@ def test_too_many_values_are_found_when_no_partition_has_too_many():
         window_counts(cut(frame, range(1, 30)), "time", "1h", "kind", max_values=20).compute()
 
 
-def test_no_rows():
-    made = counts(log(pd.Series([], dtype="str")))
-    assert made.shape == (0, 0)
+def test_without_rows_there_are_no_columns():
+    result = counts(log(pd.Series([], dtype="str")))
+    assert result.shape == (0, 0)
 
 
 def test_all_faults_are_reported_together():
@@ -171,5 +171,5 @@ def test_categories_must_be_of_targets():
         window_counts(df, "time", "1h", [])
 
 
-def test_negative_zero_is_zero():
+def test_negative_zero_and_zero_are_one_column():
     assert list(counts(log([-0.0, 0.0, 1.0])).columns) == ["kind_0.0", "kind_1.0"]

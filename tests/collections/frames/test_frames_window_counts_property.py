@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dask
 import dask.dataframe as dd
 import pandas as pd
 import pandas_results
 import pytest
-from frame_strategies import FREQUENCIES, KINDS, QUICK, UNITS, Files, frames, in_partitions
+from frame_strategies import FREQUENCIES, KINDS, QUICK, UNITS, frames, in_partitions, open_files
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pandas_3_0 import IS_PANDAS_3_0
@@ -22,10 +21,8 @@ COUNTED = [kind for kind in KINDS if kind not in ("timedelta", "float64")]
 
 @pytest.fixture(scope="module")
 def files():
-    made = Files()
-    with dask.config.set({"scheduler": "sync", "dataframe.convert-string": False}):
-        yield made
-    made.close()
+    with open_files(keep_objects=True) as opened:
+        yield opened
 
 
 def check(data, files, keys, targets, **more):
@@ -44,11 +41,11 @@ def check(data, files, keys, targets, **more):
     first = held.time.min()
     zoned = first is not pd.NaT and first.tz is not None
     assume(not zoned or first.year > 1910)  # see test_frames_window_agg
-    made = window_counts(df, "time", every, targets, keys or None, **sides)
-    result = made.compute()
+    lazy = window_counts(df, "time", every, targets, keys or None, **sides)
+    result = lazy.compute()
     pandas_results.same_frame(result, want)
-    if isinstance(made, dd.DataFrame):
-        pandas_results.same_frame(made._meta, result.iloc[:0], check_index_type=False)
+    if isinstance(lazy, dd.DataFrame):
+        pandas_results.same_frame(lazy._meta, result.iloc[:0], check_index_type=False)
 
 
 @settings(QUICK, max_examples=scaled(10, 40))

@@ -24,9 +24,9 @@ NAN, INF = np.nan, np.inf
 
 def stamps(*texts, zone=None):
     """Return times in a zone; None is a missing time."""
-    made = [pd.NaT if text is None else pd.Timestamp(text) for text in texts]
+    times = [pd.NaT if text is None else pd.Timestamp(text) for text in texts]
     return [
-        t if zone is None or t is pd.NaT else t.tz_localize("UTC").tz_convert(zone) for t in made
+        t if zone is None or t is pd.NaT else t.tz_localize("UTC").tz_convert(zone) for t in times
     ]
 
 
@@ -199,9 +199,9 @@ def series(values, dtype):
     if not values:
         return pd.Series([], dtype=dtype)
     if dtype is object:
-        made = np.empty(len(values), dtype=object)
-        made[:] = values
-        return pd.Series(made, dtype=object)
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
+        return pd.Series(array, dtype=object)
     if isinstance(dtype, pd.ArrowDtype):
         if pa.types.is_temporal(dtype.pyarrow_dtype):
             plain = [None if value is None or value is pd.NaT else value for value in values]
@@ -242,9 +242,9 @@ class Case:
     def __post_init__(self):
         parts = []
         for number in range(len(self.columns[0].parts)):
-            made = pd.DataFrame({column.name: column.parts[number] for column in self.columns})
-            made.index = np.arange(len(made)) // 2 * 3 + number  # an index that must not matter
-            parts.append(made[made.columns[::-1]] if self.shuffled and number % 2 else made)
+            part = pd.DataFrame({column.name: column.parts[number] for column in self.columns})
+            part.index = np.arange(len(part)) // 2 * 3 + number  # an index that must not matter
+            parts.append(part[part.columns[::-1]] if self.shuffled and number % 2 else part)
         self.parts = parts
         self.meta = pd.DataFrame(
             {column.name: pd.Series([], dtype=column.declared) for column in self.columns}
@@ -271,11 +271,11 @@ class Case:
 
     def keyed(self, names):
         """Return the rows with keys that pandas distinguishes, see `make_booleans_distinct`."""
-        made = self.whole
+        rows = self.whole
         for name in names:
-            if has_booleans_and_numbers(made[name]):
-                made = made.assign(**{name: make_booleans_distinct(made[name])})
-        return made
+            if has_booleans_and_numbers(rows[name]):
+                rows = rows.assign(**{name: make_booleans_distinct(rows[name])})
+        return rows
 
     def __repr__(self):
         shown = [
@@ -302,7 +302,7 @@ def joined(parts):
         with suppress(TypeError):  # categories of one type
             return pd.Series(pd.api.types.union_categoricals(filled, ignore_order=True))
     try:
-        made = pd.concat(
+        result = pd.concat(
             [
                 p.astype(p.cat.categories.dtype) if isinstance(p.dtype, pd.CategoricalDtype) else p
                 for p in filled
@@ -310,16 +310,16 @@ def joined(parts):
             ignore_index=True,
         )
     except (ArithmeticError, AttributeError, NotImplementedError, TypeError, ValueError):
-        made = series(values, object)
-        return made.where(made.notna(), None)
+        result = series(values, object)
+        return result.where(result.notna(), None)
     same_values = all(
         (pd.api.types.is_scalar(a) and pd.isna(a)) or normal(a) == normal(b)
-        for a, b in zip(values, made.astype(object), strict=True)
+        for a, b in zip(values, result.astype(object), strict=True)
     )
     if not same_values:
-        made = series(values, object)
+        result = series(values, object)
     # pandas takes two kinds of missing objects for two values.
-    return made.where(made.notna(), None) if made.dtype == object else made
+    return result.where(result.notna(), None) if result.dtype == object else result
 
 
 class DistinctBoolean(Enum):
@@ -448,6 +448,6 @@ def cases(draw, count, may_be_wrong=True, first=None, **how):
         names = draw(st.lists(st.sampled_from(NAMES), min_size=count, max_size=count, unique=True))
     else:
         names = ["k", "v", "w", "x", "y"][:count]
-    made = [draw(first(names[0], each, may_be_wrong))] if first is not None else []
-    made += [draw(columns(name, each, may_be_wrong, **how)) for name in names[len(made) :]]
-    return Case(made, may_be_wrong and draw(st.integers(0, 4)) == 0, sum(each))
+    drawn = [draw(first(names[0], each, may_be_wrong))] if first is not None else []
+    drawn += [draw(columns(name, each, may_be_wrong, **how)) for name in names[len(drawn) :]]
+    return Case(drawn, may_be_wrong and draw(st.integers(0, 4)) == 0, sum(each))

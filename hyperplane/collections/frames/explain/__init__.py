@@ -55,9 +55,9 @@ _OTHER_RULES = (
 def explain(*collections: Any) -> Explanation:
     """Find the expensive steps of Dask dataframes before they run; computes nothing.
 
-    Examines the expressions of the collections as written and as optimized by Dask, so that steps
-    that Dask does without moving data are not reported. Reads footers of at most 32 Parquet files
-    of each source to estimate sizes.
+    It examines the expressions of the collections as written and as simplified by Dask, and does
+    not report steps that Dask does without moving data. To estimate sizes it reads the footers of
+    at most 32 Parquet files of each source.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def explain(*collections: Any) -> Explanation:
     Raises
     ------
     RequestError
-        When no collection is given, or an argument is not a collection of ``dask.dataframe``.
+        If no collection is passed, or an argument is not a collection of ``dask.dataframe``.
 
     Examples
     --------
@@ -141,8 +141,9 @@ def _rank_findings(findings: list[StepFinding]) -> Iterator[Finding]:
     unique: dict[Any, StepFinding] = {}
     for item in findings:
         finding = item.finding
-        # A shared step may occur in several forms, each with the columns that a collection needs.
-        size = finding.step in shared or finding.size
+        # A shared step may occur once per collection, with the columns that this needs and so with
+        # another size; these are one finding.
+        size = None if finding.step in shared else finding.size
         unique.setdefault((finding.kind, finding.step, size), item)
     order = {id(item): number for number, item in enumerate(findings)}
     ranked = sorted(

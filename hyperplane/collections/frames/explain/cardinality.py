@@ -31,6 +31,7 @@ MANY_GROUPS = 100_000
 #: Rows of a pandas frame that are sampled to count distinct values.
 SAMPLED_ROWS = 200_000
 
+#: Steps that do not change the values of a column.
 _VALUE_PRESERVING = (
     Projection,
     Filter,

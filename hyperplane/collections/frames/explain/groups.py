@@ -39,6 +39,7 @@ _METHOD_NAMES = {
     GroupByShift: "shift",
     GroupByMedian: "median",
 }
+#: Methods whose result depends on the order of the rows in a group.
 _ORDERED_METHODS = ("bfill", "ffill", "shift")
 _REDUCTIONS = (
     GroupByApplyConcatApply,
@@ -60,7 +61,7 @@ def find_groupby_shuffles(plan: QueryPlan) -> Iterator[StepFinding]:
 
 
 def is_shuffled_groupby(node: Any) -> bool:
-    """Return whether Dask shuffles for a group-by; not for an index with known divisions."""
+    """Return whether Dask shuffles for a group-by; it does not for an index of known divisions."""
     return bool(node.frame.npartitions > 1 and node.need_to_shuffle)
 
 
@@ -68,8 +69,8 @@ def _is_holistic(node: Any) -> bool:
     """Return whether Dask shuffles for an aggregation that needs all values, such as a median."""
     if node.frame.npartitions < 2 or node._is_decomposable:
         return False
-    # Dask decides after a step of lowering, in which a join before may become a broadcast join,
-    # whose partitions no longer have whole groups.
+    # Dask decides after one step of lowering, in which an earlier join may become a broadcast join,
+    # whose partitions do not have whole groups.
     lowered = node._lower()
     lowered = lowered.substitute(lowered.frame, lowered.frame.lower_once({}))
     return bool(lowered.need_to_shuffle)
@@ -92,8 +93,8 @@ def _list_key_columns(node: Any) -> tuple[list[Any], str]:
 
 def _format_slice(node: Any) -> str:
     """Return the column selection after the group-by as code."""
-    chosen = node._slice
-    return "" if chosen is None else f"[{chosen!r}]"
+    selection = node._slice
+    return "" if selection is None else f"[{selection!r}]"
 
 
 def _format_groupby(node: Any, by: list[Any]) -> str:

@@ -18,6 +18,7 @@ from hyperplane.core.units import plural
 #: Maximum bytes of a side for which a broadcast join is suggested.
 SMALL_SIDE = 100_000_000
 
+#: Joins for which each partition of the other side can be joined to a copy of one side.
 _COPIES_RIGHT = ("inner", "left", "leftsemi")
 _COPIES_LEFT = ("inner", "right")
 
@@ -107,7 +108,7 @@ def _suggest_join(plan: QueryPlan, node: Any) -> str:
             f"left.repartition(npartitions=1).merge(right, {arguments})  # the left side is small"
         )
     has_same_key = not node.left_index and _format_keys(node) == format_columns(node.left_on)
-    lines_of_moves = [
+    move_lines = [
         f"{name} = {name}.{call}.persist()"
         for name, call in (
             ("left", _format_index_move(node.left, node.left_on, node.left_index, has_same_key)),
@@ -118,16 +119,16 @@ def _suggest_join(plan: QueryPlan, node: Any) -> str:
         )
         if call
     ]
-    if not lines_of_moves or any("set_index([" in line for line in lines_of_moves):
+    if not move_lines or any("set_index([" in line for line in move_lines):
         return "# one join of two large sides has to move them: filter and select columns before it"
     join = f"left.merge(right, {_format_arguments(node, indexed=True)})"
-    lines = ["# for several joins on this key: move the rows once", *lines_of_moves]
+    lines = ["# for several joins on this key: move the rows once", *move_lines]
     return "\n".join([*lines, f"{join}.reset_index()" if has_same_key else join])
 
 
-def _format_index_move(side: Any, on: Any, index: bool, has_same_key: bool) -> str:
-    """Return the code that sets the key of a side as sorted index; empty if it is already."""
-    if not index:
+def _format_index_move(side: Any, on: Any, on_index: bool, has_same_key: bool) -> str:
+    """Return the code that makes the key of a side its sorted index; empty if it is already."""
+    if not on_index:
         return f"set_index({format_columns(on)}{'' if has_same_key else ', drop=False'})"
     if side.known_divisions:
         return ""

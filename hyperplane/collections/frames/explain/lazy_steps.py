@@ -76,8 +76,8 @@ class LazySetIndex(_LazySort, SetIndex):
 
     def _divisions(self) -> Divisions:
         if self.user_divisions is not None:
-            given: Divisions = tuple(self.user_divisions)
-            return given
+            divisions: Divisions = tuple(self.user_divisions)
+            return divisions
         if self._npartitions_input == 1:
             return (None, None)
         cached = self._get_cached_divisions()
@@ -163,19 +163,19 @@ def make_lazy(expr: Any) -> Any:
     return _convert_step(expr, {})
 
 
-def _convert_step(expr: Any, done: dict[str, Any]) -> Any:
-    """Convert a step and its dependencies; ``done`` has the converted steps by name."""
-    if expr._name not in done:
-        operands = [_convert_operand(operand, done) for operand in expr.operands]
-        done[expr._name] = _replace_step(expr, operands)
-    return done[expr._name]
+def _convert_step(expr: Any, converted: dict[str, Any]) -> Any:
+    """Convert a step and its dependencies; ``converted`` has the converted steps by name."""
+    if expr._name not in converted:
+        operands = [_convert_operand(operand, converted) for operand in expr.operands]
+        converted[expr._name] = _replace_step(expr, operands)
+    return converted[expr._name]
 
 
-def _convert_operand(operand: Any, done: dict[str, Any]) -> Any:
+def _convert_operand(operand: Any, converted: dict[str, Any]) -> Any:
     if isinstance(operand, Expr):
-        return _convert_step(operand, done)
+        return _convert_step(operand, converted)
     if isinstance(operand, list) and any(isinstance(item, Expr) for item in operand):
-        return [_convert_operand(item, done) for item in operand]
+        return [_convert_operand(item, converted) for item in operand]
     return operand
 
 
@@ -185,9 +185,9 @@ def _replace_step(expr: Any, operands: list[Any]) -> Any:
     if kind in _LAZY_CLASSES:
         return _LAZY_CLASSES[kind](*operands)
     if kind is SetIndex:
-        return _with_cached_divisions(LazySetIndex, expr, operands, expr.other._name)
+        return _add_cached_divisions(LazySetIndex, expr, operands, expr.other._name)
     if kind is SortValues:
-        return _with_cached_divisions(LazySortValues, expr, operands, expr.frame[expr.by[0]]._name)
+        return _add_cached_divisions(LazySortValues, expr, operands, expr.frame[expr.by[0]]._name)
     if kind is JoinRecursive:
         return kind(*operands)._lower()
     if kind in (FromMap, FromMapProjectable) and expr.operand("user_meta") is no_default:
@@ -199,8 +199,8 @@ def _replace_step(expr: Any, operands: list[Any]) -> Any:
     return kind(*operands) if changed else expr
 
 
-def _with_cached_divisions(kind: Any, expr: Any, operands: list[Any], column: str) -> Any:
-    """Return a substitute with the divisions that Dask has cached for the step, if any."""
+def _add_cached_divisions(kind: Any, expr: Any, operands: list[Any], column: str) -> Any:
+    """Return a substitute with the divisions that Dask has computed and cached for the step."""
     step = kind(*operands, None)
     ascending = expr._divisions_ascending if kind is LazySortValues else expr.ascending
     key = column, step._npartitions_input, ascending, 128e6, expr.upsample

@@ -51,7 +51,11 @@ def _make_small_partitions_finding(plan: QueryPlan, node: Any) -> Finding | None
 
 
 def _estimate_bytes(plan: QueryPlan, node: Any) -> int | None:
-    """Return the bytes of a step; for Parquet of all columns, since Dask fuses small partitions."""
+    """Return the bytes of a step, or None if unknown.
+
+    For Parquet these are the bytes of all columns: if few columns are read, Dask itself reads
+    several small partitions in one task.
+    """
     if isinstance(node, ReadParquet):
         footers = plan.sizes.footers(node)
         return None if footers is None or node._filtered else sum(footers.columns.values())
@@ -104,13 +108,13 @@ def find_interleaved_concats(plan: QueryPlan) -> Iterator[StepFinding]:
         if node._monotonic_divisions or not node._all_known_divisions:
             continue
         frames, count = node._frames, node.npartitions
-        pieces, before = len(frames) * count, sum(frame.npartitions for frame in frames)
-        if pieces > MANY_PIECES and pieces > 4 * before:
+        pieces, input_count = len(frames) * count, sum(frame.npartitions for frame in frames)
+        if pieces > MANY_PIECES and pieces > 4 * input_count:
             yield StepFinding(
                 Finding(
                     "interleave",
                     f"concat of {len(frames)} frames with interleave_partitions=True",
-                    f"{before} partitions become {count}",
+                    f"{input_count} partitions become {count}",
                     f"each frame is cut at the divisions of all others, into {pieces} pieces",
                     "dd.concat(frames)  # stacks them; the order of the index is not kept",
                 ),

@@ -91,7 +91,7 @@ def _format_note(subject: str, error: Exception) -> str:
 
 
 def walk_steps(roots: Iterable[Any]) -> Iterator[Any]:
-    """Yield steps and all their dependencies without duplicates, dependents first."""
+    """Yield steps and all their dependencies without duplicates, from the last steps down."""
     waiting, seen = list(roots), set[str]()
     while waiting:
         expr = waiting.pop()
@@ -108,8 +108,8 @@ def list_unique_steps(written: Iterable[Iterable[Any]]) -> list[Any]:
 
 def format_columns(names: Any) -> str:
     """Return column names as code: a single one as a string, several as a list."""
-    listed = list(names) if isinstance(names, list | tuple) else [names]
-    return repr(listed[0]) if len(listed) == 1 else repr(listed)
+    columns = list(names) if isinstance(names, list | tuple) else [names]
+    return repr(columns[0]) if len(columns) == 1 else repr(columns)
 
 
 def format_function(function: Any) -> str:

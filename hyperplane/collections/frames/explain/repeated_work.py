@@ -41,20 +41,15 @@ def find_shared_steps(plan: QueryPlan, costly: Iterable[StepFinding]) -> Iterato
 
     ``costly`` has the expensive steps of all collections as written.
     """
-    holders: dict[str, list[int]] = defaultdict(list)
-    for number, nodes in enumerate(plan.written_steps):
-        for node in nodes:
-            holders[node._name].append(number)
-    common = [item for item in costly if len(holders[item.node._name]) > 1]
+    uses = Counter(node._name for nodes in plan.written_steps for node in nodes)
+    shared = [item for item in costly if uses[item.node._name] > 1]
     dependencies = {
-        step._name for item in common for step in walk_steps([item.node]) if step is not item.node
+        step._name for item in shared for step in walk_steps([item.node]) if step is not item.node
     }
-    for item in common:
+    for item in shared:
         # Dependencies of a shared step are shared, too.
         if item.node._name not in dependencies:
-            yield StepFinding(
-                _make_shared_finding(item.finding, len(holders[item.node._name])), item.node
-            )
+            yield StepFinding(_make_shared_finding(item.finding, uses[item.node._name]), item.node)
 
 
 def _make_shared_finding(finding: Finding, count: int) -> Finding:
@@ -79,9 +74,9 @@ def find_repeated_shuffles(plan: QueryPlan) -> Iterator[StepFinding]:
     for (_, key), moves in moves_by_key.items():
         if len(moves) > 1:
             frame, node = next(iter(moves.values()))
-            joins = all(isinstance(step, Merge) for _, step in moves.values())
+            only_joins = all(isinstance(step, Merge) for _, step in moves.values())
             yield StepFinding(
-                _make_repeated_shuffle_finding(plan, key, frame, len(moves), joins), node
+                _make_repeated_shuffle_finding(plan, key, frame, len(moves), only_joins), node
             )
 
 
@@ -97,33 +92,33 @@ def _list_shuffles(node: Any) -> list[tuple[Any, Any]]:
 
 
 def _make_repeated_shuffle_finding(
-    plan: QueryPlan, key: str, frame: Any, count: int, joins: bool
+    plan: QueryPlan, key: str, frame: Any, count: int, only_joins: bool
 ) -> Finding:
-    moving = f"set_index({key})" if joins and not key.startswith("[") else f"shuffle({key})"
-    use = "join on the index" if "index" in moving else "use map_partitions"
+    call = f"set_index({key})" if only_joins and not key.startswith("[") else f"shuffle({key})"
+    use = "join on the index" if call.startswith("set_index") else "use map_partitions"
     return Finding(
         "moved_again",
         f"{count} joins or group-bys of the same frame on {key}",
         plan.describe(frame),
         f"each of them moves every row of it by {key}",
-        f"df = df.{moving}.persist()  # once; {use} from here on",
-        f"df = df.{moving}.persist()",
+        f"df = df.{call}.persist()  # once; {use} from here on",
+        f"df = df.{call}.persist()",
         None if plan.total_bytes(frame) is None else count * (plan.total_bytes(frame) or 0),
     )
 
 
 def find_repeated_reads(plan: QueryPlan) -> Iterator[StepFinding]:
     """Yield files that are read more than once: text files, or large Parquet files."""
-    kinds = defaultdict(list)
+    reads = defaultdict(list)
     for node in plan.simplified_steps:
         if isinstance(node, IO):
-            kinds[_get_source_identity(node)].append(node)
+            reads[_get_source_identity(node)].append(node)
     uses = Counter(
         identity
         for nodes in plan.written_steps
         for identity in {_get_source_identity(node) for node in nodes if isinstance(node, IO)}
     )
-    for identity, nodes in kinds.items():
+    for identity, nodes in reads.items():
         count = max(len(nodes), uses[identity])
         if count > 1:
             finding = _make_repeated_read_finding(plan, nodes, count)

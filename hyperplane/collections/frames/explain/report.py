@@ -79,10 +79,10 @@ class Explanation:
     @property
     def summary(self) -> str:
         """One line with the numbers of findings, steps and partitions."""
-        found = (
+        result = (
             plural(len(self.findings), "finding") if self.findings else "nothing expensive found"
         )
-        return f"{found}: {plural(self.steps, 'step')}, {plural(self.partitions, 'partition')}"
+        return f"{result}: {plural(self.steps, 'step')}, {plural(self.partitions, 'partition')}"
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the findings and notes as rows of label and text."""

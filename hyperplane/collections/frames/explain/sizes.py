@@ -28,9 +28,10 @@ from hyperplane.core.units import format_bytes
 from hyperplane.formats.parquet.footer_size import OFFSET, estimate_value_width
 from hyperplane.formats.reader import PartitionReader
 
-#: Number of rows of which the memory is measured in a column of Python objects.
+#: Rows of a column of Python objects whose memory is measured.
 MEASURED_ROWS = 10_000
 
+#: Steps that drop rows and change no column.
 _FEWER_ROWS = (
     Filter,
     DropnaFrame,
@@ -132,9 +133,9 @@ def _estimate_parquet(read: Any, footers: DatasetFooters | None) -> StepSize | N
 
 
 def _estimate_partitions(expr: Any) -> StepSize | None:
-    """Return the planned size of `hyperplane.dataframe.read`.
+    """Return the size that :func:`hyperplane.dataframe.read` has planned, or None if unknown.
 
-    Columns of variable width share the bytes that columns of fixed width leave.
+    The bytes that columns of fixed width do not need are divided equally among the others.
     """
     parts = expr.iterables[0]
     rows = [part.rows for part in parts]
@@ -142,8 +143,8 @@ def _estimate_partitions(expr: Any) -> StepSize | None:
         return None
     like, total = expr.func.like, sum(part.nbytes or 0 for part in parts)
     fixed = {name: kind.itemsize for name, kind in like.dtypes.items() if _is_fixed_width(kind)}
-    left = max(0, total - sum(rows) * sum(fixed.values()))
-    share = left // max(1, len(like.columns) - len(fixed))
+    variable_bytes = max(0, total - sum(rows) * sum(fixed.values()))
+    share = variable_bytes // max(1, len(like.columns) - len(fixed))
     columns = {name: sum(rows) * fixed[name] if name in fixed else share for name in expr.columns}
     return StepSize(sum(rows), columns, expr._filtered or any(part.filters for part in parts))
 
@@ -208,11 +209,11 @@ def _list_fragments(read: Any) -> list[Any]:
 def _summarize_footers(fragments: list[Any]) -> DatasetFooters:
     """Read a sample of the footers and extrapolate to all files."""
     count = len(fragments)
-    chosen = sorted(
+    numbers = sorted(
         {round(step * (count - 1) / (SAMPLED_FOOTERS - 1)) for step in range(SAMPLED_FOOTERS)}
     )
     rows, columns, high_cardinality = 0, dict[str, int](), set[str]()
-    for number in chosen:
+    for number in numbers:
         footer = fragments[number].metadata
         rows += footer.num_rows
         for group in map(footer.row_group, range(footer.num_row_groups)):
@@ -224,7 +225,7 @@ def _summarize_footers(fragments: list[Any]) -> DatasetFooters:
                 columns[name] = columns.get(name, 0) + size
                 if _exceeds_dictionary(chunk, value_bytes):
                     high_cardinality.add(name)
-    scale = count / len(chosen)
+    scale = count / len(numbers)
     return DatasetFooters(
         round(rows * scale),
         {name: round(size * scale) for name, size in columns.items()},

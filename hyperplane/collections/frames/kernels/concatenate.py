@@ -23,8 +23,10 @@ _ADVICE = "convert all partitions to one type, for example with astype('str')"
 class TypeConflict(DataError):
     """The values of a column in two tables have no common type.
 
-    A kernel does not know the partitions of its tables. ``run_task`` adds them with
-    :meth:`in_partitions`. ``positions`` are those of the two tables among the tables of the task.
+    A kernel does not know the partitions of its tables; ``run_task`` adds them with
+    :meth:`in_partitions`. ``texts`` are the parts of the message before, between and after the
+    names of the two partitions. ``positions`` are those of the two tables among the tables of the
+    task.
     """
 
     def __init__(
@@ -48,8 +50,8 @@ class TypeConflict(DataError):
         )
 
     def _message(self, one: str, other: str) -> str:
-        start, middle, end = self.texts
-        return f"{start} in {one}{middle} in {other}{end}"
+        before, between, after = self.texts
+        return f"{before} in {one}{between} in {other}{after}"
 
 
 def _format_partitions(partitions: tuple[int, int]) -> str:
@@ -95,7 +97,7 @@ def _find_column_type(
 ) -> pl.DataType:
     """Return the Polars type that represents the values of all these columns."""
     result: pl.DataType = columns[0].dtype
-    position_of_type = 0  # of the last column that changed the type
+    position_of_type = 0  # of the column that last widened the type
     for number, column in enumerate(columns):
         common = _find_common_type(result, column.dtype)
         if common is None and booleans_as_numbers:
@@ -132,7 +134,7 @@ def _find_common_type(one: Any, other: Any) -> pl.DataType | None:
         if isinstance(one, kind) and isinstance(other, kind):
             if getattr(one, "time_zone", None) != getattr(other, "time_zone", None):
                 return None
-            return max(one, other, key=lambda each: _UNITS.index(each.time_unit))
+            return max(one, other, key=lambda dtype: _UNITS.index(dtype.time_unit))
     return _find_common_number(one, other) if one.is_numeric() and other.is_numeric() else None
 
 
@@ -187,7 +189,7 @@ def _cast_column(
 
 
 def _is_exact(column: pl.Series, result: pl.Series) -> bool:
-    """Return whether a cast has kept all values."""
+    """Return whether a cast has changed no value."""
     if isinstance(column.dtype, pl.List):
         inner = column.explode(keep_nulls=False, empty_as_null=False)
         return _is_exact(inner, result.explode(keep_nulls=False, empty_as_null=False))
@@ -198,9 +200,9 @@ def _is_exact(column: pl.Series, result: pl.Series) -> bool:
         )
     if column.dtype.is_integer() and result.dtype.is_float():
         limit = MAX_EXACT_FLOAT if result.dtype == pl.Float64 else 2**24
-        least: Any = column.min()
-        most: Any = column.max()
-        return least is None or bool(-limit <= least and most <= limit)
+        lowest: Any = column.min()
+        highest: Any = column.max()
+        return lowest is None or bool(-limit <= lowest and highest <= limit)
     if isinstance(column.dtype, (pl.Datetime, pl.Duration)):  # overflows wrap around
         return bool(result.cast(column.dtype).eq_missing(column).all())
     return True
@@ -211,7 +213,7 @@ def _make_lossy_conflict(
 ) -> TypeConflict:
     """Return the error for a value that the common type does not represent."""
     column = columns[number]
-    others = [n for n, one in enumerate(columns) if one.dtype not in (column.dtype, pl.Null)]
+    others = [n for n, other in enumerate(columns) if other.dtype not in (column.dtype, pl.Null)]
     present = column.drop_nulls()
     value = (
         (present.max() if present.dtype.is_numeric() else present.first()) if len(present) else None
@@ -230,6 +232,6 @@ def _describe_type(kind: Any) -> str:
 
 
 def _get_column_name(name: str) -> str:
-    """Return the name in pandas of a column; the names of state columns contain it."""
+    """Return the name that a column, or the column of a state, has in pandas."""
     state = re.fullmatch(r"__\d+_[a-z0-9]+_(.*)__n?", name, re.DOTALL)
     return unescape(state[1] if state else name)

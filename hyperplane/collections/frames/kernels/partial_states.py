@@ -30,7 +30,7 @@ def aggregate_state(state: PartialState, dtype: pl.DataType) -> pl.Expr:
 
 
 def _aggregate_first(column: pl.Expr, order: str | None) -> pl.Expr:
-    """Return the first non-missing value; with an order, a struct of order and value."""
+    """Return the first value that is not missing; with an order, a struct of order and value."""
     if order is None:
         return column.first(ignore_nulls=True)
     return _select_first(_pair_with_order(column, order))
@@ -75,7 +75,10 @@ def _widen(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 def merge_states(
     state: PartialState, states: Sequence[PartialState], dtype: pl.DataType
 ) -> pl.Expr:
-    """Return the expression that merges states, of type ``dtype``, of several tables."""
+    """Return the expression that merges a state of several rows; ``dtype`` is its column's type.
+
+    ``states`` are all states: a mean is merged with its count.
+    """
     column = pl.col(state.name)
     if state.kind in ("mean", "m2"):
         state_columns = {
@@ -113,23 +116,23 @@ def select_sets(states: Sequence[PartialState]) -> list[PartialState]:
 
 
 def get_count_column(state: PartialState) -> str:
-    """Return the name of the column that counts the values removed by count_finished_sets."""
+    """Return the name of the column with the number of values that count_finished_sets removed."""
     return f"{state.name}n"
 
 
-def finalize_state(out: OutputColumn) -> pl.Expr:
+def finalize_state(output: OutputColumn) -> pl.Expr:
     """Return the expression that computes the result of a function from its states."""
-    states = {state.kind: pl.col(state.name) for state in out.states}
-    if out.function == "mean":
+    states = {state.kind: pl.col(state.name) for state in output.states}
+    if output.function == "mean":
         return states["total"] / pl.when(states["count"] > 0).then(states["count"])
-    if out.function in ("var", "std"):
+    if output.function in ("var", "std"):
         variance = states["m2"] / (pl.when(states["count"] > 1).then(states["count"]) - 1)
-        return variance.sqrt() if out.function == "std" else variance
-    if out.function == "median":
+        return variance.sqrt() if output.function == "std" else variance
+    if output.function == "median":
         return _median(states["values"])
-    if out.function == "nunique":
-        return states["set"].list.len().cast(pl.Int64) + pl.col(get_count_column(out.states[0]))
-    state = out.states[0]
+    if output.function == "nunique":
+        return states["set"].list.len().cast(pl.Int64) + pl.col(get_count_column(output.states[0]))
+    state = output.states[0]
     has_order = state.order is not None and state.kind in ("first", "last")
     return states[state.kind].struct.field("value") if has_order else states[state.kind]
 
@@ -137,7 +140,8 @@ def finalize_state(out: OutputColumn) -> pl.Expr:
 def _median(values: pl.Expr) -> pl.Expr:
     """Return the medians of lists.
 
-    Polars' own median is ``low + (high - low) / 2``, which is NaN if low is -inf, and may overflow.
+    Not with Polars' own median, ``low + (high - low) / 2``, which is NaN if low is -inf, and may
+    overflow.
     """
     ordered = values.list.sort()
     length = values.list.len().cast(pl.Int64)

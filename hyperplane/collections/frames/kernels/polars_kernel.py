@@ -1,8 +1,7 @@
 """Kernels of group-bys, windows, top rows, distinct rows and counts, in Polars.
 
-Polars does not hold the GIL and has one thread pool per worker process.
-
-Missing values are null in all tables: readers and :func:`from_pandas` convert NaN and NaT to null.
+Polars releases the GIL and has one thread pool per worker process. Missing values are null in all
+tables: readers and :func:`from_pandas` convert NaN and NaT to null.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ COUNT = "__n__"
 _POSITION = "__position__"
 #: Up to this many pieces, one filter per piece is faster than ``partition_by``.
 _MAX_FILTERED_PIECES = 16
+#: Time unit -> its nanoseconds.
 _NS = {"ms": 10**6, "us": 10**3, "ns": 1}
 
 
@@ -54,7 +54,8 @@ def aggregate_rows(
     ]
     expressions += _aggregate_instants(schema)
     grouped = frame.group_by(list(keys)).agg(expressions)
-    # Nulls are dropped after the aggregation: inside it, that runs per group and is much slower.
+    # Nulls are dropped after the aggregation: in the aggregation this would run once per group,
+    # which is much slower.
     lists = [state.name for state in states if state.kind in GROWING_STATES]
     in_order = any(state.kind in ("first", "last") for state in states)
     return grouped.with_columns(pl.col(lists).list.drop_nulls()).collect(
@@ -124,7 +125,7 @@ def split_by_hash(table: pl.DataFrame, keys: Sequence[str], into: int) -> list[p
 
 def hash_rows(table: pl.DataFrame, keys: Sequence[str], into: int) -> pl.Series:
     """Return the number of the piece of each row, by the hash of its keys."""
-    # Missing values have the same hash in columns of all types, since types may differ.
+    # A missing value has the same hash for every type, since partitions may differ in type.
     hashes = [
         _to_canonical_type(pl.col(key), table.schema[key]).hash(seed).fill_null(seed)
         for seed, key in enumerate(keys)
@@ -159,11 +160,11 @@ def count_finished_sets(
     max_width: int,
     time_ranges: Sequence[tuple[int, int]],
 ) -> pl.DataFrame:
-    """Replace sets of distinct values by their sizes, in bins that no other table can have.
+    """Replace sets of distinct values by their sizes, in groups that no other table can have.
 
-    ``max_width`` is an upper bound of the nanoseconds of a window: times that are closer together
-    may share a window. ``time_ranges`` are the first and last times of the other tables, in
-    microseconds since 1970.
+    Without ``time_ranges`` these are all groups. ``max_width`` is an upper bound of the
+    nanoseconds of a window: times that are closer together may share a window. ``time_ranges`` are
+    the first and last times of the other tables, in microseconds since 1970.
     """
     shared: pl.Expr = pl.lit(value=False)
     bin_time = pl.col(BIN).dt.cast_time_unit("us").cast(pl.Int64) if time_ranges else pl.lit(0)
@@ -171,13 +172,13 @@ def count_finished_sets(
         shared = shared | bin_time.is_between(
             first - max_width // 1000 - 1, last + max_width // 1000 + 1
         )
-    counted = []
+    columns = []
     for state in select_sets(states):
         size, values = pl.col(state.name).list.len().cast(pl.Int64), pl.col(state.name)
-        unfinished = pl.when(shared).then(values).otherwise(values.list.head(0))
-        finished = pl.col(get_count_column(state)) + pl.when(shared).then(0).otherwise(size)
-        counted += [unfinished.alias(state.name), finished.alias(get_count_column(state))]
-    return table.with_columns(counted)
+        remaining = pl.when(shared).then(values).otherwise(values.list.head(0))
+        count = pl.col(get_count_column(state)) + pl.when(shared).then(0).otherwise(size)
+        columns += [remaining.alias(state.name), count.alias(get_count_column(state))]
+    return table.with_columns(columns)
 
 
 def select_top_rows(
@@ -185,7 +186,7 @@ def select_top_rows(
 ) -> pl.DataFrame:
     """Return the first n rows of each group by a column, in their original order.
 
-    Only row positions are sorted; whole rows are gathered for the result alone.
+    Only the positions of rows are sorted; whole rows are gathered only for the result.
     """
     position = pl.int_range(pl.len(), dtype=pl.Int64).alias(_POSITION)
     ranked = drop_missing(frame.select(*keys, column, position), keys)
@@ -195,8 +196,8 @@ def select_top_rows(
     positions = (
         ranked.group_by(list(keys)).agg(order.head(n)).select(pl.col(_POSITION).list.explode())
     )
-    chosen = positions.collect().get_column(_POSITION).sort()
-    return frame.select(pl.all().gather(chosen)).collect()
+    in_original_order = positions.collect().get_column(_POSITION).sort()
+    return frame.select(pl.all().gather(in_original_order)).collect()
 
 
 def drop_repeats(
@@ -214,7 +215,7 @@ def count_values(
 ) -> list[pl.DataFrame]:
     """Count the rows of each key and value, one table per target; the value is the first column.
 
-    Rows with missing keys are kept: they count for no window, but their values are columns of the
+    Rows with missing keys are included: no window counts them, but their values are columns of the
     result.
     """
     schema = frame.collect_schema()
