@@ -148,18 +148,18 @@ def main() -> int:
         help="as --only, for the tests of one engine",
     )
     parser.add_argument("--at-once", type=int, default=MAX_PROCESSES)
-    given = parser.parse_args()
-    parts = [part for engine in given.engines for part in group_test_files(engine)]
+    arguments = parser.parse_args()
+    parts = [part for engine in arguments.engines for part in group_test_files(engine)]
     if not parts:
-        parser.error(f"no tests of {', '.join(given.engines)}")
+        parser.error(f"no tests of {', '.join(arguments.engines)}")
     parts.sort(key=lambda part: rank(part.files))
-    only = {**dict.fromkeys(given.engines, given.only), **dict(given.only_of)}
+    only = {**dict.fromkeys(arguments.engines, arguments.only), **dict(arguments.only_of)}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     folder = Path(tempfile.mkdtemp(prefix="hpe-", dir="/tmp"))
     began = time.monotonic()
     try:
-        run(parts, folder, only, given.at_once)
+        run(parts, folder, only, arguments.at_once)
         return report(parts, time.monotonic() - began)
     except Interruption:
         print("interrupted; all processes and services are ended", file=sys.stderr)
