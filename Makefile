@@ -13,7 +13,7 @@ help:
 	@echo 'make demo    size a job on real data, start a cluster on this machine and run the job'
 	@echo 'make test    run all tests and all examples of the documentation, at small scale'
 	@echo 'make stress  run the scaled tests with more repetitions, larger data and random examples'
-	@echo 'make oldest  test collections, clusters and storage with the oldest supported Dask and pandas'
+	@echo 'make oldest  test collections, formats, clusters and storage with the oldest Dask and pandas'
 	@echo 'make engines test ssh, slurm and gateway with real services (needs root on Debian)'
 	@echo 'make lint    check rules and format with ruff'
 	@echo 'make types   check types with mypy'
@@ -58,7 +58,7 @@ PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(TES
 test: $(STAMPS)/test
 	$(PYTEST) --quiet
 
-# Only tests that depend on the scale, by its name or through Hypothesis.
+# Only tests that depend on the scale: those with `scaled(...)`, and those of Hypothesis.
 # SEED: seed of the random examples; without it each run has new ones.
 stress: $(STAMPS)/test
 	HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet -m 'scaled and not engine' --timeout 1800 -o faulthandler_timeout=2400 $(if $(SEED),--hypothesis-seed $(SEED)) \

@@ -16,7 +16,7 @@ def run_alternately(
     commands: Mapping[str, Sequence[str]], rounds: int, warm_up: int = 1
 ) -> dict[str, Figures]:
     """Run each command once per round; its last line is a JSON object of figures."""
-    found: dict[str, Figures] = {name: {} for name in commands}
+    results: dict[str, Figures] = {name: {} for name in commands}
     for turn in range(-warm_up, rounds):
         for name, command in commands.items():
             done = subprocess.run(
@@ -26,16 +26,16 @@ def run_alternately(
                 sys.exit(f"{name} failed:\n{done.stdout}\n{done.stderr}")
             if turn >= 0:
                 for key, value in json.loads(done.stdout.splitlines()[-1]).items():
-                    found[name].setdefault(key, []).append(value)
-    return found
+                    results[name].setdefault(key, []).append(value)
+    return results
 
 
-def print_report(title: str, found: Mapping[str, Figures], ours: str, theirs: str) -> None:
+def print_report(title: str, results: Mapping[str, Figures], ours: str, theirs: str) -> None:
     """Print the medians, and the median of the ratios of the rounds."""
     print(f"\n{title} ({os.cpu_count()} cores, load {os.getloadavg()[0]:.1f})")
     print(f"{'':28}{theirs:>16}{ours:>16}{'ratio':>8}  (min-max)")
-    for key in found[ours]:
-        a, b = found[ours][key], found[theirs][key]
+    for key in results[ours]:
+        a, b = results[ours][key], results[theirs][key]
         ratios = [x / y for x, y in zip(a, b, strict=True)]
         print(
             f"{key:28}{statistics.median(b):14.3f} s{statistics.median(a):14.3f} s"

@@ -38,9 +38,9 @@ JOBS: dict[str, dict[str, Job]] = {
 def run_job(job: str, engine: str, folder: Path) -> None:
     """Run one job with one engine in this process; print its figures and its answer as JSON."""
     run, start = JOBS[job][engine], ENGINES[engine]
-    begun, cpu = time.perf_counter(), cpu_seconds()
+    began, cpu = time.perf_counter(), cpu_seconds()
     with start():
-        figures = {"start_s": time.perf_counter() - begun, "start_cpu_s": cpu_seconds() - cpu}
+        figures = {"start_s": time.perf_counter() - began, "start_cpu_s": cpu_seconds() - cpu}
         run(folder, "00.parquet")
         answer, measured = measure(lambda: run(folder, "*.parquet"))
     print(json.dumps({**figures, **measured, "answer": answer}))
@@ -57,17 +57,17 @@ def _run_in_process(job: str, engine: str, folder: Path) -> dict[str, float]:
 
 def compare(job: str, engines: list[str], folder: Path, rounds: int) -> None:
     """Run one job with all engines alternately; print medians."""
-    found: dict[str, list[dict[str, float]]] = {engine: [] for engine in engines}
+    results: dict[str, list[dict[str, float]]] = {engine: [] for engine in engines}
     for _ in range(rounds):
         for engine in engines:
-            found[engine].append(_run_in_process(job, engine, folder))
-    answers = {json.dumps(figures["answer"]) for each in found.values() for figures in each}
+            results[engine].append(_run_in_process(job, engine, folder))
+    answers = {json.dumps(figures["answer"]) for each in results.values() for figures in each}
     agreed = "answers agree" if len(answers) == 1 else f"ANSWERS DIFFER: {answers}"
     print(f"\n{job}: medians of {rounds}, {os.cpu_count()} cores, {agreed}")
     columns = ["cpu_s", "wall_s", "peak_mb", "growth_mb", "start_s", "start_cpu_s"]
     print(f"{'':12}" + "".join(f"{column:>13}" for column in columns) + f"{'cpu, ours=1':>13}")
-    cpu = {name: statistics.median(f["cpu_s"] for f in each) for name, each in found.items()}
-    for engine, each in found.items():
+    cpu = {name: statistics.median(f["cpu_s"] for f in each) for name, each in results.items()}
+    for engine, each in results.items():
         medians = [statistics.median(figures[column] for figures in each) for column in columns]
         relative = cpu[engine] / cpu["hyperplane"] if "hyperplane" in cpu else 1.0
         print(f"{engine:12}" + "".join(f"{m:13.2f}" for m in medians) + f"{relative:13.2f}")

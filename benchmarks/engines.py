@@ -164,8 +164,8 @@ def main() -> None:
         "bare": ["-c", bare + JOB],
         "hyperplane": ["-c", ours + JOB],
     }
-    found = run_alternately(scripts, arguments.rounds)
-    print_report(f"{arguments.engine}, two workers", found, "hyperplane", "bare")
+    results = run_alternately(scripts, arguments.rounds)
+    print_report(f"{arguments.engine}, two workers", results, "hyperplane", "bare")
 
 
 if __name__ == "__main__":

@@ -48,11 +48,11 @@ def write_users(folder: Path, number: int = 200_000, files: int = 8) -> None:
     folder.mkdir(exist_ok=True)
     random = np.random.default_rng(1)
     ranks = np.unique((USERS ** random.random(number * 8)).astype(np.int64))
-    chosen = np.sort(random.permutation(ranks)[:number])
+    ranks = np.sort(random.permutation(ranks)[:number])
     users = pl.DataFrame(
         {
-            "user": chosen * 2_654_435_761 % 10**9,
-            "country": [f"country {i % 50}" for i in range(len(chosen))],
+            "user": ranks * 2_654_435_761 % 10**9,
+            "country": [f"country {i % 50}" for i in range(len(ranks))],
         }
     ).unique("user", maintain_order=True)
     for part in range(files):

@@ -204,8 +204,8 @@ def ends(rows: Any) -> Any:
     """Return the first and last row of sorted rows as pandas."""
     import pandas as pd
 
-    found = pd.DataFrame({name: rows[name].iloc[[0, -1]].to_numpy() for name in _SORTED})
-    return found.assign(rows=len(rows)).astype("float64")
+    frame = pd.DataFrame({name: rows[name].iloc[[0, -1]].to_numpy() for name in _SORTED})
+    return frame.assign(rows=len(rows)).astype("float64")
 
 
 def _sort_answer(table: Any) -> Answer:

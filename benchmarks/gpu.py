@@ -100,12 +100,12 @@ def time_call(figures: dict[str, float], name: str, function: Callable[[], Any])
     return result
 
 
-def run_once(side: str, part: str, chosen: argparse.Namespace) -> dict[str, float]:
+def run_once(side: str, part: str, arguments: argparse.Namespace) -> dict[str, float]:
     """Run one measurement in this process; ``check`` must be equal on both sides."""
-    options = json.loads(chosen.engine_options)
+    options = json.loads(arguments.engine_options)
     options.setdefault("dataframe_backend", "cudf" if is_installed("dask_cudf") else "pandas")
     if part == "spill":
-        options["device_memory_limit"] = chosen.spill_limit
+        options["device_memory_limit"] = arguments.spill_limit
     figures: dict[str, float] = {}
     with cluster(side, options, figures) as client:
         if part == "start":
@@ -113,10 +113,10 @@ def run_once(side: str, part: str, chosen: argparse.Namespace) -> dict[str, floa
             return figures
         del figures["usable cluster"]
         if part == "flights":
-            figures["check"] = flights(figures, side, chosen)
+            figures["check"] = flights(figures, side, arguments)
             return figures
         library = "cupy" if side == "gpu" else "numpy"
-        size = chosen.spill_gb if part == "spill" else chosen.array_gb
+        size = arguments.spill_gb if part == "spill" else arguments.array_gb
         figures["check"], moved = reductions(client, figures, library, size)
         if part == "spill" and side == "gpu":
             assert moved, "no block was spilled from the GPU; raise --spill-gb"
@@ -149,7 +149,7 @@ def reductions(
     return float(mean), moved
 
 
-def flights(figures: dict[str, float], side: str, chosen: argparse.Namespace) -> float:
+def flights(figures: dict[str, float], side: str, arguments: argparse.Namespace) -> float:
     """Group many copies of the flights by carrier and airport; return the total distance."""
     import dask
     import dask.dataframe as dd
@@ -160,9 +160,9 @@ def flights(figures: dict[str, float], side: str, chosen: argparse.Namespace) ->
         return frame.groupby(["carrier", "origin"]).agg(wanted).compute()
 
     with dask.config.set({"dataframe.backend": "cudf" if side == "gpu" else "pandas"}):
-        job(f"{chosen.folder}/once")
-        found = time_call(figures, "read and group", lambda: job(f"{chosen.folder}/many"))
-    return float(found["distance"]["sum"].sum())
+        job(f"{arguments.folder}/once")
+        table = time_call(figures, "read and group", lambda: job(f"{arguments.folder}/many"))
+    return float(table["distance"]["sum"].sum())
 
 
 def link_copies(folder: Path, count: int) -> None:
@@ -205,47 +205,52 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def choose_sizes(chosen: argparse.Namespace, gpu_memory: int) -> str:
-    """Choose the sizes that were not given, and describe the spilling."""
+def choose_sizes(arguments: argparse.Namespace, gpu_memory: int) -> str:
+    """Set the sizes that the command line does not set, and describe the spilling."""
     room = psutil.virtual_memory().available / 1e9
     device = (gpu_memory or 16 * 2**30) / 1e9
-    chosen.array_gb = chosen.array_gb or min(0.25 * device, 0.25 * room)
+    arguments.array_gb = arguments.array_gb or min(0.25 * device, 0.25 * room)
     beyond = 1.25 * device
-    if chosen.spill_gb is None:
-        chosen.spill_gb = beyond if beyond < 0.4 * room else min(0.4 * device, 0.4 * room)
+    if arguments.spill_gb is None:
+        arguments.spill_gb = beyond if beyond < 0.4 * room else min(0.4 * device, 0.4 * room)
     # At most half of the data stays on the GPU.
-    chosen.spill_limit = min(0.8, 0.5 * chosen.spill_gb / device)
-    limit = format_bytes(gb_to_bytes(chosen.spill_limit * device))
-    return f"spill: {chosen.spill_gb:.3g} GB with {limit} on a GPU of {device:.4g} GB"
+    arguments.spill_limit = min(0.8, 0.5 * arguments.spill_gb / device)
+    limit = format_bytes(gb_to_bytes(arguments.spill_limit * device))
+    return f"spill: {arguments.spill_gb:.3g} GB with {limit} on a GPU of {device:.4g} GB"
 
 
-def build_table(part: str, found: dict[str, abab.Figures]) -> Table:
+def build_table(part: str, results: dict[str, abab.Figures]) -> Table:
     """Return a table of the medians and of the ratios of the rounds."""
-    drawn = Table("figure", "CPU, s", "GPU, s", "CPU / GPU", "lowest to highest", title=part)
-    for name, cpu in found["cpu"].items():
-        gpu = found["gpu"][name]
+    table = Table("figure", "CPU, s", "GPU, s", "CPU / GPU", "lowest to highest", title=part)
+    for name, cpu in results["cpu"].items():
+        gpu = results["gpu"][name]
         ratios = [a / b for a, b in zip(cpu, gpu, strict=True)]
-        drawn.add_row(
+        table.add_row(
             name,
             f"{statistics.median(cpu):.3f}",
             f"{statistics.median(gpu):.3f}",
             f"{statistics.median(ratios):.2f}",
             f"{min(ratios):.2f} to {max(ratios):.2f}",
         )
-    return drawn
+    return table
 
 
-def run_part(part: str, chosen: argparse.Namespace) -> dict[str, abab.Figures]:
+def run_part(part: str, arguments: argparse.Namespace) -> dict[str, abab.Figures]:
     """Run both sides alternately; exit if their results differ."""
-    shared = [__file__, "--part", part, "--folder", chosen.folder]
-    shared += ["--array-gb", str(chosen.array_gb), "--spill-gb", str(chosen.spill_gb)]
-    shared += ["--spill-limit", str(chosen.spill_limit), "--engine-options", chosen.engine_options]
+    shared = [__file__, "--part", part, "--folder", arguments.folder]
+    shared += ["--array-gb", str(arguments.array_gb), "--spill-gb", str(arguments.spill_gb)]
+    shared += [
+        "--spill-limit",
+        str(arguments.spill_limit),
+        "--engine-options",
+        arguments.engine_options,
+    ]
     commands = {side: [*shared, "--once", side] for side in ("cpu", "gpu")}
-    found = abab.run_alternately(commands, chosen.rounds)
-    cpu, gpu = (found[side].pop("check")[-1] for side in ("cpu", "gpu"))
+    results = abab.run_alternately(commands, arguments.rounds)
+    cpu, gpu = (results[side].pop("check")[-1] for side in ("cpu", "gpu"))
     if abs(cpu - gpu) > 1e-3 * abs(cpu):
         sys.exit(f"{part}: results differ, {cpu} on the CPU and {gpu} on the GPU")
-    return found
+    return results
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -264,36 +269,38 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    chosen = parse_arguments()
-    if chosen.once:
-        print(json.dumps(run_once(chosen.once, chosen.part, chosen)))
+    arguments = parse_arguments()
+    if arguments.once:
+        print(json.dumps(run_once(arguments.once, arguments.part, arguments)))
         return
     usable, reason = registry.load("cuda").available()
     if not local_gpus.detect_gpus().visible:
         sys.exit(f"nothing was measured: {reason}")
     if not (is_installed("cupy") or is_installed("cudf")):
         sys.exit("nothing was measured: neither CuPy nor cuDF is installed (hyperplane[gpu])")
-    here = describe_machine()
-    shown = Console(stderr=chosen.json)
-    shown.print(f"{here['cores']} cores, {format_bytes(here['ram'])}; GPUs: {here['gpus']}")
-    shown.print(f"workers: {here['worker']}{'' if usable else f' ({reason})'}")
-    shown.print(choose_sizes(chosen, here["gpu_memory"]))
+    machine = describe_machine()
+    console = Console(stderr=arguments.json)
+    console.print(
+        f"{machine['cores']} cores, {format_bytes(machine['ram'])}; GPUs: {machine['gpus']}"
+    )
+    console.print(f"workers: {machine['worker']}{'' if usable else f' ({reason})'}")
+    console.print(choose_sizes(arguments, machine["gpu_memory"]))
     parts: dict[str, Any] = {}
-    left_out = {}
+    skipped = {}
     with tempfile.TemporaryDirectory() as folder:
-        chosen.folder = folder
-        for part in chosen.parts:
+        arguments.folder = folder
+        for part in arguments.parts:
             missing = [module for module in NEEDS[part] if not is_installed(module)]
             if missing:
-                left_out[part] = "not installed: " + ", ".join(missing)
-                shown.print(f"{part}: skipped, {left_out[part]}")
+                skipped[part] = "not installed: " + ", ".join(missing)
+                console.print(f"{part}: skipped, {skipped[part]}")
                 continue
             if part == "flights":
-                link_copies(Path(folder), chosen.copies)
-            parts[part] = run_part(part, chosen)
-            shown.print(build_table(part, parts[part]))
-    if chosen.json:
-        print(json.dumps({"machine": here, "parts": parts, "left_out": left_out}, indent=1))
+                link_copies(Path(folder), arguments.copies)
+            parts[part] = run_part(part, arguments)
+            console.print(build_table(part, parts[part]))
+    if arguments.json:
+        print(json.dumps({"machine": machine, "parts": parts, "left_out": skipped}, indent=1))
 
 
 if __name__ == "__main__":

@@ -53,12 +53,12 @@ def _notebook(folder: Path) -> Path:
     import nbformat
 
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    made = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
-    made.cells = [
+    notebook = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
+    notebook.cells = [
         nbformat.v4.new_code_cell('year = "1990"', metadata={"tags": ["parameters"]}),
         *(nbformat.v4.new_code_cell(f"import time; time.sleep(0.1); {i}") for i in range(10)),
     ]
-    nbformat.write(made, folder / "in.ipynb")
+    nbformat.write(notebook, folder / "in.ipynb")
     return folder / "in.ipynb"
 
 
@@ -83,14 +83,14 @@ def _many(count: int, at_most: int = 100) -> dict[str, float]:
     from hyperplane.jobs.store.job_records import OPEN
     from hyperplane.jobs.store.jobs_home import open_store
 
-    made = Pipeline.from_steps("m", [Step(name="s", kind="command", argv=("sleep", "0.1"))])
+    pipeline = Pipeline.from_steps("m", [Step(name="s", kind="command", argv=("sleep", "0.1"))])
     store, began, submitting = open_store(), time.perf_counter(), 0.0
     jobs = []
     while len(jobs) < count:
         free = at_most - len(store.find(statuses=OPEN))
         for _ in range(min(free, count - len(jobs))):
             before = time.perf_counter()
-            jobs.append(submit(made, parameters={"number": len(jobs)}))
+            jobs.append(submit(pipeline, parameters={"number": len(jobs)}))
             submitting += time.perf_counter() - before
         time.sleep(0.02)
     assert {job.wait(600) for job in jobs} == {"done"}
@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--many", type=int, default=0)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DASK_HYPERPLANE__JOBS__HOME"] = f"{folder}/jobs"
         os.environ["DASK_HYPERPLANE__JOBS__LINGER"] = "3s"
@@ -111,30 +111,30 @@ def main() -> None:
         os.chdir(folder)
         cold = _to_start()
         notebook = _notebook(Path(folder))
-        found: dict[str, list[float]] = {}
-        for _ in range(asked.rounds):
+        figures_by_name: dict[str, list[float]] = {}
+        for _ in range(arguments.rounds):
             for name, figure in (
-                ("bare", _bare(asked.steps)),
-                ("steps", _steps(asked.steps)),
+                ("bare", _bare(arguments.steps)),
+                ("steps", _steps(arguments.steps)),
                 ("submit", (warm := _to_start())[0]),
                 ("to start", warm[1]),
                 ("papermill", _papermill(notebook)),
                 ("notebook", _as_job(notebook)),
             ):
-                found.setdefault(name, []).append(figure)
-        middle = {name: statistics.median(figures) for name, figures in found.items()}
+                figures_by_name.setdefault(name, []).append(figure)
+        medians = {name: statistics.median(figures) for name, figures in figures_by_name.items()}
         figures = {
-            "overhead per step [ms]": (middle["steps"] - middle["bare"]) / asked.steps * 1e3,
+            "overhead per step [ms]": (medians["steps"] - medians["bare"]) / arguments.steps * 1e3,
             "submit, first [s]": cold[0],
             "submit to start, first [s]": cold[1],
-            "submit [s]": middle["submit"],
-            "submit to start [s]": middle["to start"],
-            "notebook [s]": middle["notebook"],
-            "papermill [s]": middle["papermill"],
-            "notebook / papermill": middle["notebook"] / middle["papermill"],
+            "submit [s]": medians["submit"],
+            "submit to start [s]": medians["to start"],
+            "notebook [s]": medians["notebook"],
+            "papermill [s]": medians["papermill"],
+            "notebook / papermill": medians["notebook"] / medians["papermill"],
         }
-        if asked.many:
-            figures |= {f"{asked.many} jobs, {k}": v for k, v in _many(asked.many).items()}
+        if arguments.many:
+            figures |= {f"{arguments.many} jobs, {k}": v for k, v in _many(arguments.many).items()}
         print(json.dumps({name: round(value, 3) for name, value in figures.items()}, indent=1))
         time.sleep(4)  # until the supervisor has exited
 

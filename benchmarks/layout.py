@@ -21,8 +21,8 @@ def group(flights):
     return flights.groupby(["carrier", "dest"])[["dep_delay", "air_time"]].mean().compute()
 
 def join(flights):
-    one = flights[["tailnum", "distance"]].groupby("tailnum").distance.sum().reset_index()
-    return len(flights[["tailnum", "carrier"]].merge(one, on="tailnum").compute())
+    planes = flights[["tailnum", "distance"]].groupby("tailnum").distance.sum().reset_index()
+    return len(flights[["tailnum", "carrier"]].merge(planes, on="tailnum").compute())
 
 def shuffle(flights):
     known = flights[["tailnum", "dep_delay", "carrier"]].dropna(subset=["tailnum"])
@@ -41,13 +41,13 @@ client, cluster = initialize_cluster(
 )
 flights = dd.read_parquet(DATA)
 scan(flights)
-found = {}
+seconds = {}
 for job in (scan, group, join, shuffle, python):
     began = time.perf_counter()
     job(flights)
-    found[job.__name__] = time.perf_counter() - began
+    seconds[job.__name__] = time.perf_counter() - began
 client.close(); cluster.close()
-print(json.dumps(found))
+print(json.dumps(seconds))
 """
 
 
@@ -61,8 +61,8 @@ def main() -> None:
         text = RUN.replace("PROCS", str(procs)).replace("THREADS", str(threads))
         return ["-c", text.replace("DATA", repr(arguments.data))]
 
-    found = run_alternately({"1 x 2": command(1, 2), "2 x 1": command(2, 1)}, arguments.rounds)
-    print_report("queries on the flights", found, "1 x 2", "2 x 1")
+    results = run_alternately({"1 x 2": command(1, 2), "2 x 1": command(2, 1)}, arguments.rounds)
+    print_report("queries on the flights", results, "1 x 2", "2 x 1")
 
 
 if __name__ == "__main__":

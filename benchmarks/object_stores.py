@@ -60,10 +60,10 @@ class HyperplaneClient:
         return len(self.store.list_files(self.folder))
 
     def get_all(self, names: list[str]) -> int:
-        found = self.store.map_concurrently(
+        sizes = self.store.map_concurrently(
             lambda name: len(self.store.get(f"{self.folder}/{name}") or b""), names
         )
-        return sum(found)
+        return sum(sizes)
 
     def put_file(self, file: Path, name: str) -> None:
         from hyperplane.objectstore.multipart_upload import MultipartUpload
@@ -89,8 +89,8 @@ class FsspecClient:
         return len(self.system.find(self.folder, detail=True))
 
     def get_all(self, names: list[str]) -> int:
-        found = self.system.cat([f"{self.folder}/{name}" for name in names])
-        return sum(map(len, found.values() if isinstance(found, dict) else [found]))
+        contents = self.system.cat([f"{self.folder}/{name}" for name in names])
+        return sum(map(len, contents.values() if isinstance(contents, dict) else [contents]))
 
     def put_file(self, file: Path, name: str) -> None:
         self.system.put_file(str(file), f"{self.folder}/{name}")
@@ -130,7 +130,8 @@ class ObstoreClient:
 
     def get_all(self, names: list[str]) -> int:
         def length(name: str) -> int:
-            return len(bytes(self.obstore.get(self.store, name).bytes()))  # bytes, as of the others
+            # The other clients return bytes, not a buffer of Rust.
+            return len(bytes(self.obstore.get(self.store, name).bytes()))
 
         return sum(self.pool.map(length, names))
 
@@ -146,11 +147,11 @@ def measure_client(client: Client, small: int, size: int, folder: str) -> dict[s
     figures: dict[str, float] = {}
 
     def measure(name: str, call: Callable[[], Any], expected: int | None = None) -> None:
-        begun, cpu = time.perf_counter(), time.process_time()
-        found = call()
-        figures[name] = time.perf_counter() - begun
+        began, cpu = time.perf_counter(), time.process_time()
+        result = call()
+        figures[name] = time.perf_counter() - began
         figures[f"{name}: CPU"] = time.process_time() - cpu
-        assert expected is None or found == expected, (name, found, expected)
+        assert expected is None or result == expected, (name, result, expected)
 
     objects = {f"small-{number:05}": os.urandom(SMALL) for number in range(small)}
     measure("put objects", lambda: client.put_all(objects))
@@ -171,24 +172,24 @@ def measure_client(client: Client, small: int, size: int, folder: str) -> dict[s
     return figures
 
 
-def run_once(chosen: argparse.Namespace) -> None:
+def run_once(arguments: argparse.Namespace) -> None:
     """Run one measurement in this process; print it as JSON."""
     from hyperplane.core.units import parse_bytes
 
     options: dict[str, Any] = {}
-    url = f"{chosen.folder}/{uuid.uuid4().hex}"
-    if chosen.s3:
+    url = f"{arguments.folder}/{uuid.uuid4().hex}"
+    if arguments.s3:
         client = {"region_name": REGION}
         options = {
-            "key": KEY, "secret": SECRET, "endpoint_url": chosen.s3, "client_kwargs": client
+            "key": KEY, "secret": SECRET, "endpoint_url": arguments.s3, "client_kwargs": client
         }  # fmt: skip
-        url = f"s3://{chosen.bucket}/{uuid.uuid4().hex}"
-    elif chosen.stores == ["memory"]:
+        url = f"s3://{arguments.bucket}/{uuid.uuid4().hex}"
+    elif arguments.stores == ["memory"]:
         url = f"memory://{uuid.uuid4().hex}"
     kinds = {"hyperplane": HyperplaneClient, "fsspec": FsspecClient, "obstore": ObstoreClient}
-    client = kinds[chosen.once](url, options)
-    size = parse_bytes(chosen.size)
-    print(json.dumps(measure_client(client, chosen.objects, size, chosen.folder)))
+    client = kinds[arguments.once](url, options)
+    size = parse_bytes(arguments.size)
+    print(json.dumps(measure_client(client, arguments.objects, size, arguments.folder)))
 
 
 @contextlib.contextmanager
@@ -203,20 +204,23 @@ def s3_server() -> Iterator[tuple[str, str]]:
         yield url, servers.bucket("s3", options).url.removeprefix("s3://")
 
 
-def compare(store: str, chosen: argparse.Namespace) -> None:
+def compare(store: str, arguments: argparse.Namespace) -> None:
     """Run all clients alternately on one store, and print a report for each pair."""
-    with tempfile.TemporaryDirectory(dir=chosen.folder) as folder, contextlib.ExitStack() as stack:
-        command = [__file__, "--objects", str(chosen.objects), "--size", chosen.size]
+    with (
+        tempfile.TemporaryDirectory(dir=arguments.folder) as folder,
+        contextlib.ExitStack() as stack,
+    ):
+        command = [__file__, "--objects", str(arguments.objects), "--size", arguments.size]
         command += ["--folder", folder, "--stores", store]
         if store == "s3":
             url, bucket = stack.enter_context(s3_server())
             command += ["--s3", url, "--bucket", bucket]
-        found = abab.run_alternately(
-            {name: [*command, "--once", name] for name in CLIENTS}, chosen.rounds
+        results = abab.run_alternately(
+            {name: [*command, "--once", name] for name in CLIENTS}, arguments.rounds
         )
     for other in ("fsspec", "obstore"):
-        title = f"{store}: {chosen.objects} objects and {chosen.size}, against {other}"
-        abab.print_report(title, found, "hyperplane", other)
+        title = f"{store}: {arguments.objects} objects and {arguments.size}, against {other}"
+        abab.print_report(title, results, "hyperplane", other)
 
 
 def main() -> None:
@@ -229,12 +233,12 @@ def main() -> None:
     for internal in ("--s3", "--bucket"):
         parser.add_argument(internal, help=argparse.SUPPRESS)
     parser.add_argument("--once", choices=CLIENTS, help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
-    if chosen.once:
-        run_once(chosen)
+    arguments = parser.parse_args()
+    if arguments.once:
+        run_once(arguments)
         return
-    for store in chosen.stores:
-        compare(store, chosen)
+    for store in arguments.stores:
+        compare(store, arguments)
 
 
 if __name__ == "__main__":

@@ -86,8 +86,8 @@ def usual(job: str, folder: str) -> Any:
     if job == "raw":
         frame = dd.read_parquet(f"{folder}/raw")
         prices = [name for name in frame.columns if name != "day"]
-        sound = frame.assign(day=dd.to_datetime(frame.day)).astype(dict.fromkeys(prices, float))
-        return sound.max().compute()
+        frame = frame.assign(day=dd.to_datetime(frame.day)).astype(dict.fromkeys(prices, float))
+        return frame.max().compute()
     if job == "csv":
         return dd.read_csv(f"{folder}/csv/*.csv").max().compute()
     if job == "csv two columns":
@@ -136,10 +136,10 @@ def polars(job: str, folder: str) -> Any:
         files = sorted(Path(folder, "avro").glob("*.avro"))
         return pl.concat([pl.read_avro(file) for file in files]).max().row(0)
     if job.startswith("csv"):
-        found = pl.scan_csv(f"{folder}/csv/*.csv")
-        return (found.select("f0", "s0") if "two" in job else found).max().collect().row(0)
-    found = pl.scan_parquet(f"{folder}/{job}/*.parquet")
-    return (found.select(WANTED) if job == "wide" else found).max().collect().row(0)
+        rows = pl.scan_csv(f"{folder}/csv/*.csv")
+        return (rows.select("f0", "s0") if "two" in job else rows).max().collect().row(0)
+    rows = pl.scan_parquet(f"{folder}/{job}/*.parquet")
+    return (rows.select(WANTED) if job == "wide" else rows).max().collect().row(0)
 
 
 def duckdb(job: str, folder: str) -> Any:
@@ -154,8 +154,8 @@ def duckdb(job: str, folder: str) -> Any:
     if names is None:
         described = connection.sql(f"describe select * from '{files}'").fetchall()
         names = [row[0] for row in described]
-    counts = ", ".join(f"max({name})" for name in names)
-    return connection.sql(f"select {counts} from '{files}'").fetchall()
+    maxima = ", ".join(f"max({name})" for name in names)
+    return connection.sql(f"select {maxima} from '{files}'").fetchall()
 
 
 FORMS: dict[str, Callable[[str, str], Any]] = {
@@ -169,8 +169,8 @@ JOBS = ("wide", "raw", "csv", "csv two columns", "avro")
 
 
 def _cpu() -> float:
-    each = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in each)
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def run_form(form: str, folder: str) -> None:
@@ -202,19 +202,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--one", nargs=2, metavar=("FORM", "FOLDER"))
-    options = parser.parse_args()
-    if options.one:
-        run_form(*options.one)
+    arguments = parser.parse_args()
+    if arguments.one:
+        run_form(*arguments.one)
         return
     with tempfile.TemporaryDirectory(prefix="hyperplane-readers-") as folder:
-        make(Path(folder), options.rows)
+        make(Path(folder), arguments.rows)
         make(Path(folder, "few"), 400)
         commands = {form: [__file__, "--one", form, folder] for form in FORMS}
-        found = abab.run_alternately(commands, options.rounds)
-    abab.print_report(f"Readers, {options.rows} rows", found, "ours", "usual")
+        results = abab.run_alternately(commands, arguments.rounds)
+    abab.print_report(f"Readers, {arguments.rows} rows", results, "ours", "usual")
     print(f"\n{'medians':28}" + "".join(f"{form:>12}" for form in FORMS))
-    for key in found["ours"]:
-        row = "".join(f"{statistics.median(found[form][key]):12.3f}" for form in FORMS)
+    for key in results["ours"]:
+        row = "".join(f"{statistics.median(results[form][key]):12.3f}" for form in FORMS)
         print(f"{key:28}{row}")
 
 

@@ -130,14 +130,14 @@ def programs(job: dict[str, str], url: str, processes: bool) -> dict[str, list[s
     }
 
 
-def show(title: str, found: dict[str, Figures]) -> None:
+def show(title: str, results: dict[str, Figures]) -> None:
     """Print the medians of each engine, and its CPU seconds relative to hyperplane."""
-    answers = {name: set(figures["check"]) for name, figures in found.items()}
+    answers = {name: set(figures["check"]) for name, figures in results.items()}
     same = len(set.union(*answers.values())) == 1
     print(f"\n{title}: answers {'equal' if same else f'DIFFER: {answers}'}")
     print(f"{'':20}{'CPU s':>9}{'of the job':>12}{'wall s':>9}{'peak MB':>9}{'job / ours':>12}")
-    ours = statistics.median(found["ours"]["job"])
-    for name, figures in found.items():
+    ours = statistics.median(results["ours"]["job"])
+    for name, figures in results.items():
         cpu, job, wall, peak = (
             statistics.median(figures[key]) for key in ("cpu", "job", "wall", "peak_mb")
         )

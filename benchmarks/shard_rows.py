@@ -59,9 +59,9 @@ def run_once(how: str, path: str, shards: int) -> None:
     if how == "ours":
         share = read(path, shards, shards // 2)
     else:
-        every = pd.read_csv(path)
-        places = np.array_split(np.arange(len(every)), shards)[shards // 2]
-        share = every.iloc[places]
+        table = pd.read_csv(path)
+        positions = np.array_split(np.arange(len(table)), shards)[shards // 2]
+        share = table.iloc[positions]
     seconds = time.perf_counter() - start
     assert len(share)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -77,27 +77,28 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", help="folder of the file; a temporary folder by default")
     parser.add_argument("--once", nargs=2, metavar=("HOW", "PATH"), help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
-    if chosen.once:
-        run_once(*chosen.once, chosen.shards)
+    arguments = parser.parse_args()
+    if arguments.once:
+        run_once(*arguments.once, arguments.shards)
         return
-    with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         path = Path(folder, "big.csv")
-        make(path, parse_bytes(chosen.size))
+        make(path, parse_bytes(arguments.size))
         size = path.stat().st_size
         commands = {
-            name: [__file__, "--shards", str(chosen.shards), "--once", name, str(path)]
+            name: [__file__, "--shards", str(arguments.shards), "--once", name, str(path)]
             for name in ("load all", "ours")
         }
-        found = abab.run_alternately(commands, chosen.rounds)
-    print(f"One of {chosen.shards} shards of a CSV of {size / 1e9:.2f} GB, {chosen.rounds} rounds")
+        results = abab.run_alternately(commands, arguments.rounds)
+    shards, rounds = arguments.shards, arguments.rounds
+    print(f"One of {shards} shards of a CSV of {size / 1e9:.2f} GB, {rounds} rounds")
     print(f"{'':14}{'load all':>10}{'ours':>10}   ratio (min-max)")
-    for key, ours in found["ours"].items():
-        theirs = found["load all"][key]
-        less = [there / here for there, here in zip(theirs, ours, strict=True)]
+    for key, ours in results["ours"].items():
+        theirs = results["load all"][key]
+        ratios = [a / b for a, b in zip(theirs, ours, strict=True)]
         print(
             f"{key:14}{statistics.median(theirs):10.3f}{statistics.median(ours):10.3f}   "
-            f"{statistics.median(less):.1f} ({min(less):.1f}-{max(less):.1f})"
+            f"{statistics.median(ratios):.1f} ({min(ratios):.1f}-{max(ratios):.1f})"
         )
 
 

@@ -79,9 +79,9 @@ def main() -> None:
         "both": ["-c", IMPORT.replace("MODULE", "dask.distributed, hyperplane")],
         "hyperplane, used": ["-c", IMPORT.replace("MODULE", "hyperplane; hyperplane.size_cluster")],
     }
-    found = run_alternately(imports, arguments.rounds)
+    results = run_alternately(imports, arguments.rounds)
     for name in list(imports)[1:]:
-        print_report("import in a new process", found, name, "dask.distributed")
+        print_report("import in a new process", results, name, "dask.distributed")
     for layout in arguments.layouts:
         procs, threads = map(int, layout.split("x"))
         for situation, before in (
@@ -92,9 +92,9 @@ def main() -> None:
                 "plain": script(PLAIN, procs, threads, before),
                 "hyperplane": script(OURS, procs, threads, before),
             }
-            found = run_alternately(runs, arguments.rounds)
+            results = run_alternately(runs, arguments.rounds)
             title = f"{procs} processes x {threads} threads, {situation}"
-            print_report(title, found, "hyperplane", "plain")
+            print_report(title, results, "hyperplane", "plain")
 
 
 if __name__ == "__main__":

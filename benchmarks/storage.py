@@ -51,20 +51,20 @@ def run_once(how: str, folder: str, size: int, partitions: int) -> None:
     df = dd.from_map(block, range(partitions), rows=rows, meta=block(0, 1)).persist()
     wait(df)
     figures = {}
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        begun = time.perf_counter()
+    with tempfile.TemporaryDirectory(dir=folder) as target:
+        began = time.perf_counter()
         if how == "ours":
-            hyperplane.save(df, f"{place}/out")
+            hyperplane.save(df, f"{target}/out")
         else:
-            df.to_parquet(f"{place}/out")
-        figures["time [s]"] = time.perf_counter() - begun
-        begun = time.perf_counter()
+            df.to_parquet(f"{target}/out")
+        figures["time [s]"] = time.perf_counter() - began
+        began = time.perf_counter()
         if how == "ours":
-            assert not hyperplane.save(df, f"{place}/out").changed
+            assert not hyperplane.save(df, f"{target}/out").changed
         else:
-            df.to_parquet(f"{place}/out", overwrite=True)
-        figures["the same again [s]"] = time.perf_counter() - begun
-        assert len(dd.read_parquet(f"{place}/out")) == rows * partitions
+            df.to_parquet(f"{target}/out", overwrite=True)
+        figures["the same again [s]"] = time.perf_counter() - began
+        assert len(dd.read_parquet(f"{target}/out")) == rows * partitions
     client.close()
     cluster.close()
     print(json.dumps(figures))
@@ -79,17 +79,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", default=tempfile.gettempdir(), help="on the disk to measure")
     parser.add_argument("--once", choices=("ours", "dask"), help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
-    if chosen.once:
-        run_once(chosen.once, chosen.folder, parse_bytes(chosen.size), chosen.partitions)
+    arguments = parser.parse_args()
+    if arguments.once:
+        size = parse_bytes(arguments.size)
+        run_once(arguments.once, arguments.folder, size, arguments.partitions)
         return
-    shared = ["--size", chosen.size, "--partitions", str(chosen.partitions), "--folder"]
-    command = [__file__, *shared, chosen.folder, "--once"]
-    found = abab.run_alternately(
-        {name: [*command, name] for name in ("ours", "dask")}, chosen.rounds
+    shared = ["--size", arguments.size, "--partitions", str(arguments.partitions), "--folder"]
+    command = [__file__, *shared, arguments.folder, "--once"]
+    results = abab.run_alternately(
+        {name: [*command, name] for name in ("ours", "dask")}, arguments.rounds
     )
-    title = f"{chosen.size} in {chosen.partitions} partitions"
-    abab.print_report(title, found, "ours", "dask")
+    title = f"{arguments.size} in {arguments.partitions} partitions"
+    abab.print_report(title, results, "ours", "dask")
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ class DelayedFileSystem(AsyncFileSystem):
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
         if isinstance(path, list):
-            return [cls._strip_protocol(one) for one in path]
+            return [cls._strip_protocol(each) for each in path]
         return "/" + str(path).removeprefix("late://").strip("/")
 
     async def _cat_file(self, path: str, start: Any = None, end: Any = None, **_: Any) -> bytes:
@@ -61,8 +61,8 @@ class DelayedFileSystem(AsyncFileSystem):
 
     async def _ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         await asyncio.sleep(self.delay)
-        found = [self._entry(one) for one in Path(self._strip_protocol(path)).iterdir()]
-        return found if detail else [entry["name"] for entry in found]
+        entries = [self._entry(child) for child in Path(self._strip_protocol(path)).iterdir()]
+        return entries if detail else [entry["name"] for entry in entries]
 
     @staticmethod
     def _entry(path: Path) -> dict[str, Any]:
@@ -160,21 +160,21 @@ class ProcessTreeMonitor:
     """Measures CPU time and peak memory of this process and its descendants."""
 
     def __init__(self) -> None:
-        self.me, self.peak, self.over = psutil.Process(), 0, threading.Event()
+        self.process, self.peak, self.stop = psutil.Process(), 0, threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
 
-    def _all(self) -> list[psutil.Process]:
-        return [self.me, *self.me.children(recursive=True)]
+    def _processes(self) -> list[psutil.Process]:
+        return [self.process, *self.process.children(recursive=True)]
 
     def cpu(self) -> float:
-        return sum(sum(one.cpu_times()[:2]) for one in self._all())
+        return sum(sum(process.cpu_times()[:2]) for process in self._processes())
 
     def _run(self) -> None:
-        while not self.over.wait(0.05):
+        while not self.stop.wait(0.05):
             total = 0
-            for one in self._all():
+            for process in self._processes():
                 try:
-                    total += one.memory_info().rss
+                    total += process.memory_info().rss
                 except psutil.Error:
                     continue
             self.peak = max(self.peak, total)
@@ -196,8 +196,8 @@ def run(name: str, folder: str) -> None:
     import dask.array  # noqa: F401
     import distributed
 
-    watch = ProcessTreeMonitor()
-    watch.thread.start()
+    monitor = ProcessTreeMonitor()
+    monitor.thread.start()
     began, client, cluster = time.perf_counter(), None, None
     if with_cluster:
         cluster = distributed.LocalCluster(
@@ -207,13 +207,13 @@ def run(name: str, folder: str) -> None:
     started = time.perf_counter() - began
     if client is not None:
         client.run(_first_use, urls[0])
-    cpu, began = watch.cpu(), time.perf_counter()
+    cpu, began = monitor.cpu(), time.perf_counter()
     data = form(urls, client)
-    opened, opened_cpu = time.perf_counter() - began, watch.cpu() - cpu
+    opened, opened_cpu = time.perf_counter() - began, monitor.cpu() - cpu
     total = float(data.compute()["rain"].sum())
-    loaded, loaded_cpu = time.perf_counter() - began, watch.cpu() - cpu
-    watch.over.set()
-    watch.thread.join()
+    loaded, loaded_cpu = time.perf_counter() - began, monitor.cpu() - cpu
+    monitor.stop.set()
+    monitor.thread.join()
     if client is not None and cluster is not None:
         client.close()
         cluster.close()
@@ -223,7 +223,7 @@ def run(name: str, folder: str) -> None:
         "open+load": loaded,
         "open+load CPU": loaded_cpu,
         "start": started,
-        "peak MB": watch.peak / 1e6,
+        "peak MB": monitor.peak / 1e6,
         "sum": total,
     }
     print(json.dumps(figures))
@@ -244,20 +244,20 @@ def main() -> None:
         warnings.simplefilter("ignore")
         write(Path(folder), arguments.stores)
         commands = {name: [sys.argv[0], "--one", name, folder] for name in FORMS}
-        found = run_alternately(commands, arguments.rounds)
-    sums = {round(value, 3) for figures in found.values() for value in figures.pop("sum")}
+        results = run_alternately(commands, arguments.rounds)
+    sums = {round(value, 3) for figures in results.values() for value in figures.pop("sum")}
     assert len(sums) == 1, f"the results of the forms differ: {sums}"
-    print_medians(found, arguments.stores)
+    print_medians(results, arguments.stores)
 
 
-def print_medians(found: dict[str, dict[str, list[float]]], stores: int) -> None:
-    columns = list(next(iter(found.values())))
-    print(f"\n{stores} stores, 50 ms a read, medians; times x of 'sequential, merge'")
+def print_medians(results: dict[str, dict[str, list[float]]], stores: int) -> None:
+    columns = list(next(iter(results.values())))
+    print(f"\n{stores} stores, 50 ms per read, medians; x: times faster than 'sequential, merge'")
     print(
         f"{'':36}" + "".join(f"{column:>15}" for column in columns) + f"{'x open':>9}{'x load':>9}"
     )
-    base = found["sequential, merge"]
-    for name, figures in found.items():
+    base = results["sequential, merge"]
+    for name, figures in results.items():
         row = "".join(f"{statistics.median(figures[column]):15.2f}" for column in columns)
         ratios = [
             statistics.median(a / b for a, b in zip(base[key], figures[key], strict=True))

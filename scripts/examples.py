@@ -35,7 +35,7 @@ TIMEOUT = 120
 
 
 def run_console(example: Example) -> str | None:
-    """Run the commands of a block; return the first difference as a text, if there is one."""
+    """Run the commands of a block; return a text about the first one that fails or differs."""
     for block in ("\n" + str(example.parsed)).split("\n$ ")[1:]:
         command, _, want = block.partition("\n")
         words = shlex.split(command, comments=True)
@@ -47,8 +47,8 @@ def run_console(example: Example) -> str | None:
             return f"only hyperplane can run; add a skip comment above the block: $ {command}"
         run = run_in_new_process if settings else run_in_this_process
         code, got = run(words[1:], {"COLUMNS": "100", "NO_COLOR": "1", **settings})
-        shown = not want.strip() or doctest.OutputChecker().check_output(want, got, FLAGS)
-        if code or not shown:
+        matches = not want.strip() or doctest.OutputChecker().check_output(want, got, FLAGS)
+        if code or not matches:
             return f"$ {command}\nexit {code}, output:\n{got}\nshown:\n{want}"
     return None
 
@@ -113,15 +113,16 @@ def leave(namespace: dict[str, Any]) -> None:
     if dask_folder is not None:
         os.environ["DASK_CONFIG"] = dask_folder
     dask.config.refresh()
-    left = [
+    open_clusters = [
         (name, value)
         for name, value in namespace.items()
         if isinstance(value, Cluster) and value.status == Status.running
     ]
-    for _, cluster in left:
+    for _, cluster in open_clusters:
         cluster.close()
-    if left:
-        raise AssertionError("left open: " + ", ".join(name for name, _ in left))
+    if open_clusters:
+        names = ", ".join(name for name, _ in open_clusters)
+        raise AssertionError(f"left open: {names}")
 
 
 PAGE_PARSERS = [

@@ -28,7 +28,7 @@ def main() -> None:
         for cell in notebook.cells:
             cell.metadata = nbformat.from_dict({})
             if cell.cell_type == "code":  # lines on standard error differ between machines
-                cell.outputs = [one for one in cell.outputs if one.get("name") != "stderr"]
+                cell.outputs = [each for each in cell.outputs if each.get("name") != "stderr"]
         nbformat.write(notebook, file)
 
 

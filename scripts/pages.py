@@ -68,11 +68,11 @@ def formats_table() -> str:
     titles += [title for title, _ in functions]
     lines = ["| " + " | ".join(titles) + " |", "|---" * 4 + "|" + ":-:|" * len(functions)]
     for name in registry.FORMATS.built_in:
-        one = registry.load(name)
-        cells = [f"`{name}`", _summary(type(one))]
-        for suffixes in (one.suffixes, getattr(one, "saved_suffixes", ())):
+        file_format = registry.load(name)
+        cells = [f"`{name}`", _summary(type(file_format))]
+        for suffixes in (file_format.suffixes, getattr(file_format, "saved_suffixes", ())):
             cells.append(", ".join(f"`{suffix}`" for suffix in suffixes))
-        cells += ["yes" if isinstance(one, interface) else "" for _, interface in functions]
+        cells += ["yes" if isinstance(file_format, protocol) else "" for _, protocol in functions]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -114,12 +114,14 @@ def _commands(path: str, command: Any) -> Iterator[str]:
 
 def _command(path: str, command: Any) -> str:
     parts = [f"## `{path}`", _prose(command.help or "")]
-    options = [one for one in command.params if one.param_type_name == "option"]
-    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    options = [param for param in command.params if param.param_type_name == "option"]
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
     if arguments:
-        parts.append(_rows("argument", [(_argument(one), _prose(one.help)) for one in arguments]))
+        parts.append(
+            _rows("argument", [(_argument(param), _prose(param.help)) for param in arguments])
+        )
     if options:
-        parts.append(_rows("option", [(_option(one), _prose(one.help)) for one in options]))
+        parts.append(_rows("option", [(_option(param), _prose(param.help)) for param in options]))
     return "\n\n".join(parts)
 
 
@@ -184,17 +186,17 @@ def terminal_text() -> str:
 
 
 def terminal_svg() -> str:
-    """Return a picture of a terminal with the command and its output."""
+    """Return an SVG image of a terminal with the command and its output."""
     from rich.console import Console
     from rich.text import Text
 
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(Text.assemble(("$ ", "bold green"), "hyperplane " + " ".join(COMMAND)))
     console.print(Text.from_ansi(terminal_text().rstrip() + "\n"))
-    drawn = console.export_svg(title="hyperplane", unique_id="size")
+    image = console.export_svg(title="hyperplane", unique_id="size")
     # Remove web fonts, so that browsers do not load them from another server.
-    drawn = re.sub(r"@font-face \{.*?\}\n", "", drawn, flags=re.DOTALL)
-    return drawn.replace("Fira Code, monospace", "DejaVu Sans Mono, Menlo, Consolas, monospace")
+    image = re.sub(r"@font-face \{.*?\}\n", "", image, flags=re.DOTALL)
+    return image.replace("Fira Code, monospace", "DejaVu Sans Mono, Menlo, Consolas, monospace")
 
 
 def draw_advice(file: Path) -> None:

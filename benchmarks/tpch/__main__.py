@@ -75,26 +75,26 @@ def check(answers: Path, engine: str, queries: list[str]) -> None:
     """Compare answers with DuckDB's, ignoring the order of rows."""
     for query in queries:
         expected = pd.read_parquet(answers / f"duckdb-{query}.parquet")
-        found = pd.read_parquet(answers / f"{engine}-{query}.parquet")[list(expected)]
+        answer = pd.read_parquet(answers / f"{engine}-{query}.parquet")[list(expected)]
         columns = sorted(expected, key=lambda name: expected[name].dtype.kind == "f")
-        one, other = (
-            frame.sort_values(columns).reset_index(drop=True) for frame in (found, expected)
+        answer, expected = (
+            frame.sort_values(columns).reset_index(drop=True) for frame in (answer, expected)
         )
-        pd.testing.assert_frame_equal(one, other, check_dtype=False, rtol=1e-9)
+        pd.testing.assert_frame_equal(answer, expected, check_dtype=False, rtol=1e-9)
 
 
-def table(kind: str, found: dict[str, list[Figures]], queries: list[str]) -> None:
+def print_table(kind: str, results: dict[str, list[Figures]], queries: list[str]) -> None:
     """Print medians, and the geometric mean of the ratios to the first engine."""
 
     def median(name: str, key: str) -> float:
-        return statistics.median(figures[f"{key} {kind}"] for figures in found[name])
+        return statistics.median(figures[f"{key} {kind}"] for figures in results[name])
 
-    base = next(iter(found))
+    base = next(iter(results))
     starts = [] if kind == "peak" else ["start"]
     unit = "MB" if kind == "peak" else "s"
-    print(f"\n{kind} [{unit}], medians; ratio: geometric mean of {base} / this one")
+    print(f"\n{kind} [{unit}], medians; ratio: geometric mean of {base} / engine")
     print(f"{'':30}" + "".join(f"{key:>8}" for key in [*starts, *queries]) + "   ratio  with start")
-    for name in found:
+    for name in results:
         row = [median(name, key) for key in [*starts, *queries]]
         ratios = [median(base, query) / median(name, query) for query in queries]
         mean = math.exp(statistics.fmean(map(math.log, ratios)))
@@ -117,17 +117,17 @@ def main() -> None:
     engines = {name: ENGINES[name] for name in arguments.engines}
     if arguments.one_at_a_time:
         engines = one_at_a_time()
-    found: dict[str, list[Figures]] = {name: [] for name in engines}
+    results: dict[str, list[Figures]] = {name: [] for name in engines}
     with tempfile.TemporaryDirectory() as answers:
         run(ENGINES["duckdb"], folder, arguments.queries, Path(answers))
         for _ in range(arguments.rounds):
             for name, engine in engines.items():
-                found[name].append(run(engine, folder, arguments.queries, Path(answers)))
+                results[name].append(run(engine, folder, arguments.queries, Path(answers)))
                 check(Path(answers), engine[0], arguments.queries)
     print(f"scale {arguments.scale}, {arguments.rounds} rounds, {CORES} cores", end="")
     print(f", load {os.getloadavg()[0]:.1f}; answers equal DuckDB's")
     for kind in ("cpu", "wall", "peak"):
-        table(kind, found, arguments.queries)
+        print_table(kind, results, arguments.queries)
 
 
 if __name__ == "__main__":

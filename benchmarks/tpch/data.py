@@ -40,7 +40,7 @@ def tables(cache: Path, scale: str) -> Path:
 def _rewrite(file: Path, folder: Path, files: int) -> None:
     folder.mkdir(parents=True)
     source = ds.dataset(file)
-    target = pa.schema([(field.name, _sound(field.type)) for field in source.schema])
+    target = pa.schema([(field.name, _target_type(field.type)) for field in source.schema])
     rows = -(-source.count_rows() // files)
     table = pq.read_table(file).cast(target)
     for number in range(files):
@@ -48,7 +48,7 @@ def _rewrite(file: Path, folder: Path, files: int) -> None:
         pq.write_table(part, folder / f"part-{number:02}.parquet", row_group_size=1_000_000)
 
 
-def _sound(kind: pa.DataType) -> pa.DataType:
+def _target_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_decimal(kind):
         return pa.float64()
     if pa.types.is_date(kind):

@@ -91,8 +91,8 @@ def _q3(t: Scan) -> pl.LazyFrame:
     joined = joined.join(orders, left_on="c_custkey", right_on="o_custkey")
     items = t("lineitem").filter(pl.col("l_shipdate") > day)
     joined = joined.join(items, left_on="o_orderkey", right_on="l_orderkey", coalesce=False)
-    found = joined.group_by("l_orderkey", "o_orderdate", "o_shippriority").agg(REVENUE.sum())
-    return found.sort("revenue", "o_orderdate", descending=[True, False]).head(10)
+    result = joined.group_by("l_orderkey", "o_orderdate", "o_shippriority").agg(REVENUE.sum())
+    return result.sort("revenue", "o_orderdate", descending=[True, False]).head(10)
 
 
 def _q5(t: Scan) -> pl.LazyFrame:
@@ -140,8 +140,8 @@ def _q10(t: Scan) -> pl.LazyFrame:
     joined = joined.join(items, left_on="o_orderkey", right_on="l_orderkey")
     joined = joined.join(t("nation"), left_on="c_nationkey", right_on="n_nationkey")
     keys = ["c_custkey", "c_name", "c_acctbal", "c_phone", "n_name", "c_address", "c_comment"]
-    found = joined.group_by(keys).agg(REVENUE.sum())
-    return found.sort("revenue", "c_custkey", descending=[True, False]).head(20)
+    result = joined.group_by(keys).agg(REVENUE.sum())
+    return result.sort("revenue", "c_custkey", descending=[True, False]).head(20)
 
 
 def _q18(t: Scan) -> pl.LazyFrame:
@@ -150,8 +150,8 @@ def _q18(t: Scan) -> pl.LazyFrame:
     joined = t("orders").join(large, left_on="o_orderkey", right_on="l_orderkey")
     joined = joined.join(t("customer"), left_on="o_custkey", right_on="c_custkey", coalesce=False)
     keys = ["c_name", "c_custkey", "o_orderkey", "o_orderdate", "o_totalprice"]
-    found = joined.group_by(keys).agg(pl.sum("l_quantity"))
-    return found.sort("o_totalprice", "o_orderdate", descending=[True, False]).head(100)
+    result = joined.group_by(keys).agg(pl.sum("l_quantity"))
+    return result.sort("o_totalprice", "o_orderdate", descending=[True, False]).head(100)
 
 
 def _q21(t: Scan) -> pl.LazyFrame:
@@ -167,8 +167,8 @@ def _q21(t: Scan) -> pl.LazyFrame:
     joined = joined.join(t("supplier"), left_on="l_suppkey", right_on="s_suppkey")
     nation = t("nation").filter(pl.col("n_name") == "SAUDI ARABIA")
     joined = joined.join(nation, left_on="s_nationkey", right_on="n_nationkey")
-    found = joined.group_by("s_name").agg(pl.len().alias("numwait"))
-    return found.sort("numwait", "s_name", descending=[True, False]).head(100)
+    result = joined.group_by("s_name").agg(pl.len().alias("numwait"))
+    return result.sort("numwait", "s_name", descending=[True, False]).head(100)
 
 
 POLARS: dict[str, Callable[[Scan], Any]] = {

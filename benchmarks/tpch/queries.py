@@ -29,7 +29,7 @@ def q1(t: Tables) -> pd.DataFrame:
     items = items[items.l_shipdate <= DAY("1998-09-02")]
     price = items.l_extendedprice * (1 - items.l_discount)
     items = items.assign(disc_price=price, charge=price * (1 + items.l_tax))
-    found = items.groupby(["l_returnflag", "l_linestatus"]).agg(
+    result = items.groupby(["l_returnflag", "l_linestatus"]).agg(
         sum_qty=("l_quantity", "sum"),
         sum_base_price=("l_extendedprice", "sum"),
         sum_disc_price=("disc_price", "sum"),
@@ -39,7 +39,7 @@ def q1(t: Tables) -> pd.DataFrame:
         avg_disc=("l_discount", "mean"),
         count_order=("l_orderkey", "count"),
     )
-    return found.reset_index().compute()
+    return result.reset_index().compute()
 
 
 def q3(t: Tables) -> pd.DataFrame:
@@ -50,9 +50,9 @@ def q3(t: Tables) -> pd.DataFrame:
     joined = customers.merge(orders, left_on="c_custkey", right_on="o_custkey")
     joined = joined.merge(items, left_on="o_orderkey", right_on="l_orderkey")
     joined = joined.assign(revenue=joined.l_extendedprice * (1 - joined.l_discount))
-    found = joined.groupby(["l_orderkey", "o_orderdate", "o_shippriority"]).revenue.sum()
-    found = found.reset_index().compute()
-    return found.sort_values(["revenue", "o_orderdate"], ascending=[False, True]).head(10)
+    result = joined.groupby(["l_orderkey", "o_orderdate", "o_shippriority"]).revenue.sum()
+    result = result.reset_index().compute()
+    return result.sort_values(["revenue", "o_orderdate"], ascending=[False, True]).head(10)
 
 
 def q5(t: Tables) -> pd.DataFrame:
@@ -118,8 +118,8 @@ def q10(t: Tables) -> pd.DataFrame:
     joined = joined.merge(t.nation, left_on="c_nationkey", right_on="n_nationkey")
     joined = joined.assign(revenue=joined.l_extendedprice * (1 - joined.l_discount))
     keys = ["c_custkey", "c_name", "c_acctbal", "c_phone", "n_name", "c_address", "c_comment"]
-    found = joined.groupby(keys).revenue.sum().reset_index().compute()
-    return found.sort_values(["revenue", "c_custkey"], ascending=[False, True]).head(20)
+    result = joined.groupby(keys).revenue.sum().reset_index().compute()
+    return result.sort_values(["revenue", "c_custkey"], ascending=[False, True]).head(20)
 
 
 def q18(t: Tables) -> pd.DataFrame:
@@ -128,8 +128,8 @@ def q18(t: Tables) -> pd.DataFrame:
     joined = t.orders.merge(large, left_on="o_orderkey", right_on="l_orderkey")
     joined = joined.merge(t.customer, left_on="o_custkey", right_on="c_custkey")
     keys = ["c_name", "c_custkey", "o_orderkey", "o_orderdate", "o_totalprice"]
-    found = joined.groupby(keys).l_quantity.sum().reset_index().compute()
-    return found.sort_values(["o_totalprice", "o_orderdate"], ascending=[False, True]).head(100)
+    result = joined.groupby(keys).l_quantity.sum().reset_index().compute()
+    return result.sort_values(["o_totalprice", "o_orderdate"], ascending=[False, True]).head(100)
 
 
 def q21(t: Tables) -> pd.DataFrame:
@@ -147,8 +147,8 @@ def q21(t: Tables) -> pd.DataFrame:
     joined = joined.merge(t.supplier, left_on="l_suppkey", right_on="s_suppkey")
     nation = nation[nation.n_name == "SAUDI ARABIA"]
     joined = joined.merge(nation, left_on="s_nationkey", right_on="n_nationkey")
-    found = joined.groupby("s_name").l_orderkey.count().rename("numwait").reset_index().compute()
-    return found.sort_values(["numwait", "s_name"], ascending=[False, True]).head(100)
+    result = joined.groupby("s_name").l_orderkey.count().rename("numwait").reset_index().compute()
+    return result.sort_values(["numwait", "s_name"], ascending=[False, True]).head(100)
 
 
 QUERIES = {"q1": q1, "q3": q3, "q5": q5, "q6": q6, "q9": q9, "q10": q10, "q18": q18, "q21": q21}

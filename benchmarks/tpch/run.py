@@ -18,15 +18,15 @@ Query = Callable[[str], Any]
 WARM_UP = "q6"
 
 
-def _family() -> list[psutil.Process]:
-    own = psutil.Process()
-    return [own, *own.children(recursive=True)]
+def _process_tree() -> list[psutil.Process]:
+    process = psutil.Process()
+    return [process, *process.children(recursive=True)]
 
 
 def tree_cpu() -> float:
     """Return user and system CPU seconds of this process and its running descendants."""
     total = 0.0
-    for process in _family():
+    for process in _process_tree():
         try:
             times = process.cpu_times()
         except psutil.Error:
@@ -35,10 +35,10 @@ def tree_cpu() -> float:
     return total
 
 
-def _anonymous() -> int:
+def _anonymous_memory() -> int:
     """Return the bytes of anonymous memory of the process tree."""
     total = 0
-    for process in _family():
+    for process in _process_tree():
         try:
             with Path(f"/proc/{process.pid}/status").open() as status:
                 total += sum(int(s.split()[1]) for s in status if s.startswith("RssAnon")) * 1024
@@ -48,20 +48,20 @@ def _anonymous() -> int:
 
 
 @contextmanager
-def peak_memory(found: list[int]) -> Iterator[None]:
-    done = threading.Event()
+def peak_memory(peak: list[int]) -> Iterator[None]:
+    stop = threading.Event()
 
-    def watch() -> None:
-        while not done.wait(0.1):
-            found[0] = max(found[0], _anonymous())
+    def poll() -> None:
+        while not stop.wait(0.1):
+            peak[0] = max(peak[0], _anonymous_memory())
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
+    thread = threading.Thread(target=poll)
+    thread.start()
     try:
         yield
     finally:
-        done.set()
-        watcher.join()
+        stop.set()
+        thread.join()
 
 
 def _dask(folder: str) -> Query:
@@ -82,7 +82,7 @@ def default(folder: str, stack: ExitStack, options: dict[str, Any]) -> Query:
 def ours(folder: str, stack: ExitStack, options: dict[str, Any]) -> Query:
     """Run the same code on hyperplane's cluster."""
     import dask.config
-    import distributed  # noqa: F401 - so that the block below finds its settings to put back
+    import distributed  # noqa: F401 - sets its defaults before the block, which restores them
 
     import hyperplane
 
@@ -99,8 +99,8 @@ def polars(folder: str, stack: ExitStack, options: dict[str, Any]) -> Query:
     from peers import POLARS
 
     def run(name: str) -> Any:
-        found = POLARS[name](lambda table: pl.scan_parquet(f"{folder}/{table}/*.parquet"))
-        return found.collect(engine="streaming").to_pandas()
+        lazy = POLARS[name](lambda table: pl.scan_parquet(f"{folder}/{table}/*.parquet"))
+        return lazy.collect(engine="streaming").to_pandas()
 
     return run
 
@@ -136,7 +136,7 @@ def main() -> None:
         figures["start cpu"] = tree_cpu()
         for name in arguments.queries:
             time.sleep(0.3)  # lets the cleanup of the previous query finish
-            peak = [_anonymous()]
+            peak = [_anonymous_memory()]
             with peak_memory(peak):
                 cpu, wall = tree_cpu(), time.perf_counter()
                 answer = run(name)

@@ -65,12 +65,12 @@ def start() -> tuple[Client, Any]:
 
 def read_excluded() -> dict[str, str]:
     """Return parts of names of excluded tests, with the reasons."""
-    found = {}
+    reasons = {}
     for line in EXCLUDED.read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
             name, _, reason = line.partition(" ")
-            found[name] = reason.strip()
-    return found
+            reasons[name] = reason.strip()
+    return reasons
 
 
 def record(name: str, outcome: str) -> None:
@@ -101,7 +101,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Deselect tests with their own cluster, excluded tests, and all but each n-th test."""
     every, reasons, done = int(os.environ["COMPAT_EVERY"]), read_excluded(), read_report(_report)
     only = set(Path(os.environ["COMPAT_ONLY"]).read_text(encoding="utf-8").splitlines())
-    chosen = []
+    selected = []
     for number, item in enumerate(items):
         if item.nodeid in done or (only and item.nodeid not in only):
             continue
@@ -113,11 +113,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         elif marks := _excluded_marks(item) & {mark.name for mark in item.iter_markers()}:
             record(item.nodeid, f"excluded: marked by Dask as {min(marks)}")
         elif number % every == 0 or only:
-            chosen.append(item)
-    kept = set(chosen)
-    left_out = [item for item in items if item not in kept]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = chosen
+            selected.append(item)
+    in_selection = set(selected)
+    deselected = [item for item in items if item not in in_selection]
+    config.hook.pytest_deselected(items=deselected)
+    items[:] = selected
 
 
 @pytest.fixture
@@ -162,9 +162,9 @@ class SharedCluster:
 @pytest.fixture(scope="session")
 def shared() -> Iterator[SharedCluster]:
     """Yield the cluster of the tests of collections."""
-    found = SharedCluster()
-    yield found
-    found.close()
+    cluster = SharedCluster()
+    yield cluster
+    cluster.close()
 
 
 @pytest.fixture(autouse=True)

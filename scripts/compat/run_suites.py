@@ -66,15 +66,15 @@ class Selection(NamedTuple):
 
 def read_report(report: Path) -> dict[str, str]:
     """Return the outcomes in a report by test name; its last line may be incomplete."""
-    found = {}
+    outcomes = {}
     if report.exists():
         for line in report.read_text(encoding="utf-8").splitlines():
             try:
                 name, outcome = json.loads(line)
             except ValueError:  # the process was killed while it wrote the line
                 continue
-            found[name] = outcome
-    return found
+            outcomes[name] = outcome
+    return outcomes
 
 
 def run_all(selection: Selection, report: Path) -> dict[str, str]:
@@ -85,16 +85,16 @@ def run_all(selection: Selection, report: Path) -> dict[str, str]:
     while True:
         before = len(read_report(report))
         ended, printed = run_once(selection, report)
-        found = read_report(report)
+        outcomes = read_report(report)
         with report.open("a", encoding="utf-8") as lines:
-            for name in [name for name, outcome in found.items() if outcome == "begun"]:
+            for name in [name for name, outcome in outcomes.items() if outcome == "begun"]:
                 print(f"{name} ended its process:\n{printed[-2000:]}", flush=True)
                 lines.write("\n" + json.dumps([name, "failed"]) + "\n")
         if ended:
             if "failed" in read_report(report).values() and selection.cluster != "plain":
                 print(printed)
             return read_report(report)
-        if len(found) == before:
+        if len(outcomes) == before:
             sys.exit(f"the tests did not finish:\n{printed[-4000:]}")
 
 
@@ -153,34 +153,36 @@ def _wait(process: subprocess.Popen[bytes], report: Path) -> bool:
 
 def compare(selection: Selection, report: Path) -> dict[str, str]:
     """Return the outcomes on this package's cluster; mark failures that plain Dask also has."""
-    found = run_all(selection, report)
+    outcomes = run_all(selection, report)
     for cluster, outcome, name in (
         ("plain", "failed", PLAIN_TOO),
         (selection.cluster, "passed", SECOND_TIME),
     ):
-        if failed := [test for test, each in found.items() if each == "failed"]:
+        if failed := [test for test, each in outcomes.items() if each == "failed"]:
             files = sorted({test.partition("::")[0] for test in failed})
             again = selection._replace(cluster=cluster, tests=files, only=failed)
             other = run_all(again, report.with_suffix(f".{cluster}.jsonl"))
-            found.update(dict.fromkeys((t for t in failed if other.get(t) == outcome), name))
-    return found
+            outcomes.update(dict.fromkeys((t for t in failed if other.get(t) == outcome), name))
+    return outcomes
 
 
-def summary(suite: str, found: dict[str, str]) -> str:
+def summarize(suite: str, outcomes: dict[str, str]) -> str:
     """Return the number of tests by outcome, and the names of failed tests."""
-    outcomes = Counter(outcome.partition(":")[0] for outcome in found.values())
+    counts = Counter(outcome.partition(":")[0] for outcome in outcomes.values())
     ran = sum(
-        outcomes[name] for name in ("passed", "failed", "expected to fail", PLAIN_TOO, SECOND_TIME)
+        counts[name] for name in ("passed", "failed", "expected to fail", PLAIN_TOO, SECOND_TIME)
     )
-    text = f"{suite}: {ran} ran, {outcomes['passed']} passed, {outcomes['failed']} failed"
+    text = f"{suite}: {ran} ran, {counts['passed']} passed, {counts['failed']} failed"
     for name in (PLAIN_TOO, SECOND_TIME, "expected to fail", "skipped", "own cluster", "excluded"):
-        text += f", {outcomes[name]} {name}" if outcomes[name] else ""
+        text += f", {counts[name]} {name}" if counts[name] else ""
     reasons = Counter(
-        outcome.partition(": ")[2] for outcome in found.values() if outcome.startswith("excluded")
+        outcome.partition(": ")[2]
+        for outcome in outcomes.values()
+        if outcome.startswith("excluded")
     )
     lines = [f"    {number} excluded: {reason}" for reason, number in reasons.items()]
     for outcome in ("failed", SECOND_TIME, PLAIN_TOO):
-        lines += [f"    {outcome}: {name}" for name, each in found.items() if each == outcome]
+        lines += [f"    {outcome}: {name}" for name, each in outcomes.items() if each == outcome]
     return "\n".join([text, *lines])
 
 
@@ -196,7 +198,7 @@ def main() -> int:
         help="folder for the outcomes; tests with an outcome do not run again",
     )
     arguments = parser.parse_args()
-    different = 0
+    failed_suites = 0
     with tempfile.TemporaryDirectory() as folder:
         reports = (arguments.report or Path(folder)).resolve()
         reports.mkdir(parents=True, exist_ok=True)
@@ -208,10 +210,10 @@ def main() -> int:
                     continue
                 top, tests = arguments.client_tests.resolve().parent, [arguments.client_tests.name]
             report = reports / f"{suite.replace('/', '-')}.jsonl"
-            found = compare(Selection(top, tests, arguments.every), report)
-            different += "failed" in found.values()
-            print(summary(suite, found), flush=True)
-    return different
+            outcomes = compare(Selection(top, tests, arguments.every), report)
+            failed_suites += "failed" in outcomes.values()
+            print(summarize(suite, outcomes), flush=True)
+    return failed_suites
 
 
 if __name__ == "__main__":

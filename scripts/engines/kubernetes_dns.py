@@ -31,8 +31,8 @@ def address_of(name: str, configuration: dict[str, str]) -> str | None:
         with urllib.request.urlopen(  # noqa: S310
             request, context=trusted, timeout=5
         ) as answer:
-            found: str = json.load(answer)["spec"]["clusterIP"]
-            return found
+            address: str = json.load(answer)["spec"]["clusterIP"]
+            return address
     except OSError:
         return None
 
@@ -44,19 +44,20 @@ def reply(question: bytes, configuration: dict[str, str]) -> bytes:
         labels.append(question[at + 1 : at + 1 + length].decode("ascii", "replace"))
         at += 1 + length
     (kind,) = struct.unpack("!H", question[at + 1 : at + 3])
-    asked = question[12 : at + 5]
+    question_section = question[12 : at + 5]
     address = address_of(".".join(labels), configuration)
     answers = 1 if address and kind in (A, ANY) else 0
     flags = 0x8580 | (0 if address else 3)  # 3: there is no such name
     head = question[:2] + struct.pack("!HHHHH", flags, 1, answers, 0, 0)
     if not (answers and address):
-        return head + asked
-    return head + asked + struct.pack("!HHHIH", 0xC00C, A, 1, 2, 4) + socket.inet_aton(address)
+        return head + question_section
+    record = struct.pack("!HHHIH", 0xC00C, A, 1, 2, 4) + socket.inet_aton(address)
+    return head + question_section + record
 
 
 def main() -> None:
     """Answer queries until the process ends."""
-    file, own_address = sys.argv[1:3]
+    file, listen_address = sys.argv[1:3]
     content = json.loads(Path(file).read_text(encoding="utf-8"))
     configuration = {
         "server": content["clusters"][0]["cluster"]["server"],
@@ -64,13 +65,13 @@ def main() -> None:
         "token": content["users"][0]["user"]["token"],
     }
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
-        server.bind((own_address, 53))
+        server.bind((listen_address, 53))
         while True:
-            question, asker = server.recvfrom(4096)
+            question, client = server.recvfrom(4096)
             try:
-                server.sendto(reply(question, configuration), asker)
+                server.sendto(reply(question, configuration), client)
             except (IndexError, struct.error):
-                continue  # not a question
+                continue  # not a DNS query
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 #: Imported from the repository, because an editable installation has no files.
 ROOT = Path(__file__).resolve().parents[2]
 SHIM = Path(__file__).with_name("kubernetes_shim.py")
-#: A process that Dask spawns from it imports it again, but not as ``__main__``.
+#: Has a main guard, because a process that Dask spawns from it imports it again.
 SCRIPT = """#!/opt/python/bin/python3
 import sys
 from {module} import {name}
@@ -51,37 +51,38 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def closure(names: tuple[str, ...]) -> dict[str, Distribution]:
+def with_dependencies(names: tuple[str, ...]) -> dict[str, Distribution]:
     """Return installed packages and their dependencies."""
-    found: dict[str, Distribution] = {}
+    distributions: dict[str, Distribution] = {}
     todo = list(names)
     while todo:
         key = re.sub(r"[-_.]+", "-", todo.pop()).lower()
-        if key in found or key in NOT_NEEDED:
+        if key in distributions or key in NOT_NEEDED:
             continue
         try:
-            found[key] = distribution(key)
+            distributions[key] = distribution(key)
         except PackageNotFoundError:
             if key in names:
                 raise
             continue
-        needed = [Requirement(text) for text in found[key].requires or ()]
-        todo += [one.name for one in needed if not one.marker or one.marker.evaluate({"extra": ""})]
-    return found
+        for requirement in map(Requirement, distributions[key].requires or ()):
+            if not requirement.marker or requirement.marker.evaluate({"extra": ""}):
+                todo.append(requirement.name)
+    return distributions
 
 
 def libraries(files: list[Path]) -> set[Path]:
     """Return the shared libraries that programs and modules load."""
-    found: set[Path] = set()
+    paths: set[Path] = set()
     for start in range(0, len(files), 200):
         batch = list(map(str, files[start : start + 200]))
         printed = subprocess.run(  # noqa: S603 - files of this installation
             ["/usr/bin/ldd", *batch], capture_output=True, text=True, check=False
         ).stdout
         for path in re.findall(r"(?:=> |\t)(/\S+) \(0x", printed):
-            found.add(Path(path))
-    inside = (sys.prefix, sys.base_prefix)
-    return {path for path in found if not str(path).startswith(inside)}
+            paths.add(Path(path))
+    prefixes = (sys.prefix, sys.base_prefix)  # copied as files of packages
+    return {path for path in paths if not str(path).startswith(prefixes)}
 
 
 class Image:
@@ -164,9 +165,9 @@ def dask(out: Path, scratch: Path) -> None:
     for file, target in _stdlib():
         image.add(file, target)
         native += [file] if file.suffix == ".so" else []
-    for found in closure(WANTED).values():
-        for part in found.files or ():
-            file = Path(str(found.locate_file(part)))
+    for package in with_dependencies(WANTED).values():
+        for part in package.files or ():
+            file = Path(str(package.locate_file(part)))
             if ".." not in part.parts and file.is_file():
                 image.add(file, f"/opt/site/{part.as_posix()}")
                 native += [file] if ".so" in file.suffixes else []

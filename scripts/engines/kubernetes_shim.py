@@ -15,11 +15,11 @@ _original = Api.async_api_resources_uncached
 
 
 @functools.wraps(_original)
-async def _filled(self: Api) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = await _original(self)
-    for resource in found:
+async def _fill_singular_names(self: Api) -> list[dict[str, Any]]:
+    resources: list[dict[str, Any]] = await _original(self)
+    for resource in resources:
         resource["singularName"] = resource.get("singularName") or resource["kind"].lower()
-    return found
+    return resources
 
 
-Api.async_api_resources_uncached = _filled  # type: ignore[method-assign]
+Api.async_api_resources_uncached = _fill_singular_names  # type: ignore[method-assign]

@@ -80,7 +80,7 @@ class TestGroup:
         return Path(self.files[0]).stem.removeprefix("test_")
 
     def start(self, folder: Path, number: int, only: str) -> None:
-        """Start the process; its output goes to a folder, under a unique number."""
+        """Start the process; the names of its files in the folder are a unique number."""
         self._files = folder / str(number)
         self._files.mkdir()  # short, because the path of a socket may have a hundred characters
         words = [sys.executable, "-m", "pytest", "-m", "engine", "-p", "no:cacheprovider"]
@@ -108,8 +108,8 @@ class TestGroup:
             for case in cases.iter("testcase"):
                 name = f"{Path(case.get('file', '')).stem}::{case.get('name')}"
                 self.tests.append((float(case.get("time", 0)), name))
-        found = re.findall(r"^=+ (.* in [\d.]+s.*?) =+$", self.output, re.MULTILINE)
-        self.summary = found[-1] if found else f"exit status {self.status}"
+        summaries = re.findall(r"^=+ (.* in [\d.]+s.*?) =+$", self.output, re.MULTILINE)
+        self.summary = summaries[-1] if summaries else f"exit status {self.status}"
 
     def heading(self) -> str:
         """Return the heading of the output."""
@@ -148,19 +148,19 @@ def main() -> int:
         help="as --only, for the tests of one engine",
     )
     parser.add_argument("--at-once", type=int, default=MAX_PROCESSES)
-    given = parser.parse_args()
-    parts = [part for engine in given.engines for part in group_test_files(engine)]
-    if not parts:
-        parser.error(f"no tests of {', '.join(given.engines)}")
-    parts.sort(key=lambda part: rank(part.files))
-    only = {**dict.fromkeys(given.engines, given.only), **dict(given.only_of)}
+    arguments = parser.parse_args()
+    groups = [group for engine in arguments.engines for group in group_test_files(engine)]
+    if not groups:
+        parser.error(f"no tests of {', '.join(arguments.engines)}")
+    groups.sort(key=lambda group: rank(group.files))
+    only = {**dict.fromkeys(arguments.engines, arguments.only), **dict(arguments.only_of)}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     folder = Path(tempfile.mkdtemp(prefix="hpe-", dir="/tmp"))
     began = time.monotonic()
     try:
-        run(parts, folder, only, given.at_once)
-        return report(parts, time.monotonic() - began)
+        run(groups, folder, only, arguments.at_once)
+        return report(groups, time.monotonic() - began)
     except Interruption:
         print("interrupted; all processes and services are ended", file=sys.stderr)
         return 130
@@ -187,29 +187,31 @@ def rank(files: list[str]) -> int:
     return min(ranks, default=-1 if len(files) > 1 else len(LONGEST))
 
 
-def run(parts: list[TestGroup], folder: Path, only: dict[str, str], at_once: int) -> None:
+def run(groups: list[TestGroup], folder: Path, only: dict[str, str], at_once: int) -> None:
     """Run all groups in parallel; end all of them on an interruption."""
-    waiting, running = list(parts), list[TestGroup]()
+    waiting, running = list(groups), list[TestGroup]()
     try:
         while waiting or running:
             while waiting and len(running) < at_once:
-                part = waiting.pop(0)
-                part.start(folder, len(parts) - len(waiting), only[part.engine])
-                running.append(part)
-            for part in [one for one in running if one.process and one.process.poll() is not None]:
-                running.remove(part)
-                part.finish()
-                print(f"{part.name}: {part.summary}", flush=True)
+                group = waiting.pop(0)
+                group.start(folder, len(groups) - len(waiting), only[group.engine])
+                running.append(group)
+            for group in list(running):
+                if group.process is None or group.process.poll() is None:
+                    continue
+                running.remove(group)
+                group.finish()
+                print(f"{group.name}: {group.summary}", flush=True)
             time.sleep(0.2)
     finally:
         end(running)
-        for part in running:
-            print(part.heading(), part.output, sep="\n", flush=True)
+        for group in running:
+            print(group.heading(), group.output, sep="\n", flush=True)
 
 
 def end(running: list[TestGroup]) -> None:
     """Interrupt processes, so that they end their services; kill those that do not end."""
-    processes = [part.process for part in running if part.process is not None]
+    processes = [group.process for group in running if group.process is not None]
     for process in processes:
         process.send_signal(signal.SIGINT)
     deadline = time.monotonic() + GRACE
@@ -221,25 +223,26 @@ def end(running: list[TestGroup]) -> None:
             process.wait()
 
 
-def report(parts: list[TestGroup], seconds: float) -> int:
+def report(groups: list[TestGroup], seconds: float) -> int:
     """Print failures, times of engines and the slowest tests; return the exit status."""
-    failed = [part for part in parts if part.status]
-    for part in failed:
-        print(part.heading(), part.output, sep="\n")
+    failed = [group for group in groups if group.status]
+    for group in failed:
+        print(group.heading(), group.output, sep="\n")
     print("\nslowest tests")
-    tests = sorted((test for part in parts for test in part.tests), reverse=True)
-    for one, name in tests[:SLOWEST]:
-        print(f"{one:8.1f} s  {name}")
+    tests = sorted((test for group in groups for test in group.tests), reverse=True)
+    for duration, name in tests[:SLOWEST]:
+        print(f"{duration:8.1f} s  {name}")
     print("\ntime and number of tests of each file and each engine")
-    for engine in dict.fromkeys(part.engine for part in parts):
-        own = [part for part in parts if part.engine == engine]
-        for part in own:
-            print(f"{part.seconds:8.0f} s {len(part.tests):4}  {part.name}")
-        ends = max(part.began + part.seconds for part in own) - min(part.began for part in own)
-        print(f"{ends:8.0f} s {sum(len(part.tests) for part in own):4}  {engine}")
+    for engine in dict.fromkeys(group.engine for group in groups):
+        own = [group for group in groups if group.engine == engine]
+        for group in own:
+            print(f"{group.seconds:8.0f} s {len(group.tests):4}  {group.name}")
+        end_time = max(group.began + group.seconds for group in own)
+        duration = end_time - min(group.began for group in own)
+        print(f"{duration:8.0f} s {sum(len(group.tests) for group in own):4}  {engine}")
     print(f"{seconds:8.0f} s {len(tests):4}  all")
     if failed:
-        print(f"failed: {', '.join(part.name for part in failed)}")
+        print(f"failed: {', '.join(group.name for group in failed)}")
         return 1
     if not tests:
         print("no test was selected")
@@ -252,8 +255,8 @@ def _stem(file: str) -> str:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(one, signal.SIG_IGN)  # the remaining code ends by itself
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)  # a second signal must not interrupt the cleanup
     raise Interruption
 
 

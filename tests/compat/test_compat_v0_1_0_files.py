@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from hyperplane.cli import app
 from hyperplane.jobs import Pipeline, read_pipeline
-from scripts.compat.fixtures.configuration import in_force
+from scripts.compat.fixtures.configuration import read_configuration
 
 #: Options of ``job render`` as they were given to 0.1.0.
 RENDERED = {
@@ -42,7 +42,7 @@ def configuration(release: Release) -> Iterator[dict[str, Any]]:
 
 
 def test_each_key_of_the_configuration_means_the_same(configuration: dict[str, Any]) -> None:
-    found = in_force()
+    found = read_configuration()
     assert found["faults"] == []
     for pool in configuration["pools"].values():
         pool.pop("note", None)  # text for readers, which may change
@@ -51,7 +51,7 @@ def test_each_key_of_the_configuration_means_the_same(configuration: dict[str, A
 
 def test_a_variable_wins_over_the_file(configuration: dict[str, Any]) -> None:
     assert configuration["engine ssh"]["hosts"] == ["three"]
-    assert in_force()["memory"]["distributed.worker.memory.pause"] == 0.85
+    assert read_configuration()["memory"]["distributed.worker.memory.pause"] == 0.85
 
 
 @pytest.mark.parametrize("name", ["every.yaml", "older.yaml"])
