@@ -118,8 +118,8 @@ class TestFaults:
         here(5)
         [fault] = self.faults(num_workers=3, ngpus=2, local_fit="exact")
         assert fault == (
-            "num_workers x ngpus = 3 x 2 = 6: expected at most 5, the GPUs that this machine "
-            "has; num_workers=2 fits here"
+            "num_workers x ngpus = 3 x 2 = 6: expected at most 5, the GPUs of this "
+            "machine; num_workers=2 fits here"
         )
 
     def test_more_than_this_process_may_use(self, here: Here) -> None:

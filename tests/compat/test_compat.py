@@ -94,7 +94,7 @@ def test_the_summary_names_what_failed_and_why_what_did_not_run() -> None:
         "four": "excluded: starts its own cluster",
         "five": RUNNER["SECOND_TIME"],
     }
-    assert RUNNER["summary"]("bag", outcomes).splitlines() == [
+    assert RUNNER["summarize"]("bag", outcomes).splitlines() == [
         "bag: 4 ran, 1 passed, 1 failed, 1 failed on a plain LocalCluster too, "
         "1 passed only when run again, 1 excluded",
         "    1 excluded: starts its own cluster",

@@ -79,7 +79,7 @@ def test_fields_without_blanks_are_read_with_a_warning(text, read):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "five fields"),
         ("* * * *", "five fields"),
