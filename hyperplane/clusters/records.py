@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -38,7 +38,10 @@ from hyperplane.platforms.local.private_folders import (
     remove_empty,
 )
 from hyperplane.platforms.local.process_identity import start_time
-from hyperplane.spec.plan import ClusterPlan
+
+if TYPE_CHECKING:
+    # Worker processes import this module; the models of a plan would load pydantic in each of them.
+    from hyperplane.spec.plan import ClusterPlan
 
 if sys.platform != "win32":
     import fcntl
