@@ -24,7 +24,7 @@ from hyperplane.jobs.submission.option_checks import label_faults, option_faults
 F = TypeVar("F", bound=Callable[..., Any])
 
 _JOB_OPTIONS = ("name", "job_type", "timeout", "active_timeout", "max_retries", "parameters")
-#: Fields of a step that ``@job`` sets itself.
+#: Fields of a step that are not options of ``@job``.
 _FILLED_FIELDS = {"name", "kind", "path", "argv", "output_path", "depends_on"}
 _STEP_OPTIONS = tuple(name for name in Step.model_fields if name not in _FILLED_FIELDS)
 #: Name of the step for a callable that has no ``__name__``.

@@ -1,7 +1,7 @@
 """Execute a notebook in a step, cell by cell: ``python notebook.py NOTEBOOK OUTPUT``.
 
-Runs as a separate program and imports nothing of hyperplane, which would take a tenth of the time
-of a short notebook. Its options are environment variables, set by
+Runs as a separate program and does not import the package ``hyperplane``, which would take a tenth
+of the time of a short notebook. Its options are environment variables, set by
 :mod:`hyperplane.jobs.execution.step_environment`.
 """
 

@@ -88,7 +88,7 @@ class Supervisor:
     claim : optional
         Lock of that job, as :func:`~hyperplane.jobs.execution.job_folder.claim_job` returns it.
     submissions : mapping of str to SubmissionEnvironment, optional
-        Environments that an earlier object has received, by the id of the job.
+        Environments that an earlier Supervisor of this process received, by the id of the job.
     """
 
     def __init__(

@@ -10,7 +10,8 @@ from hyperplane.jobs.definition.message_formatting import suggest_names
 
 #: Maximum names of a list or cycle in a message.
 _MAX_SHOWN = 12
-#: Maximum faults that are examined: a malicious file must not keep a processor busy.
+#: Maximum faults before suggestions and faults of cycles are omitted: a malicious file must not
+#: keep a processor busy.
 _MAX_FAULTS = 50
 
 

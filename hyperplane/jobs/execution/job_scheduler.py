@@ -74,7 +74,7 @@ class JobScheduler:
 
     def cancel(self, why: str = "") -> None:
         """Cancel the job and end its steps; ``why`` is its reason, by default that in the store."""
-        if not self._cancelled:  # once: a second call would not wait for the processes to end
+        if not self._cancelled:  # a second one would interrupt the wait for the processes to end
             self._cancelled, self._cancel_reason = True, why
             self._abort(CANCELLED)
 

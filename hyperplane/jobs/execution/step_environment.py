@@ -59,7 +59,8 @@ def step_variables(job: Job, step: Step, unit: WorkUnit, pieces: int) -> dict[st
 def cluster_variable(step: Step, memory_faults: int) -> dict[str, str]:
     """Return the variable with the arguments of the step's cluster.
 
-    ``memory_faults`` is the number of attempts that ran out of memory; each increases the memory.
+    ``memory_faults`` is the number of attempts that ran out of memory; if the step sets
+    ``more_memory``, each increases the cluster's ``ram_gb_per_proc``.
     """
     if step.cluster is None:
         return {}

@@ -28,7 +28,7 @@ _MAX_LINE = 400
 
 
 def describe_error(name: str, cell: str, error: str, message: str, traceback: Sequence[str]) -> str:
-    """Format a cell's error: the whole traceback, followed by a summary if it is long.
+    """Format a cell's error: the traceback, and a summary if it is long or has library frames.
 
     Parameters
     ----------

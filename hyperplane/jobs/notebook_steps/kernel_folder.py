@@ -82,7 +82,7 @@ class KernelFolder:
 
 @contextlib.contextmanager
 def open_kernel_folder(output: Path) -> Iterator[KernelFolder]:
-    """Create a folder for the sockets of a kernel; remove it when this process ends."""
+    """Create a folder for a kernel's sockets; remove it when the block or this process ends."""
     folder, lock = create_folder()
     reader, writer = os.pipe()
     cleaner = os.fork()

@@ -33,7 +33,7 @@ class _NotebookInfo:
 
 
 def kernel_faults(pipeline: Pipeline) -> list[Fault]:
-    """Return faults for kernels that notebooks name and that are not installed.
+    """Return faults for missing packages, and for missing kernels that cannot be replaced.
 
     A pipeline with ``requirements`` may install kernels itself and has no faults.
     """

@@ -11,7 +11,7 @@ from typing import Any
 _ASSIGNED = re.compile(r"^([A-Za-z_]\w*)\s*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 #: IPython lines that are not Python: magics, shell commands and help queries.
 _MAGIC = re.compile(r"^([ \t]*)[%!?].*$", re.MULTILINE)
-#: Functions that convert text to other types.
+#: Functions that convert a value to another type or check its type.
 _CONVERTERS = {
     "bool", "date", "datetime", "datetime64", "Decimal", "eval", "float", "float32", "float64",
     "fromisoformat", "Fraction", "int", "int32", "int64", "isinstance", "literal_eval", "loads",
@@ -106,7 +106,7 @@ def _literal_type(value: Any) -> str:
 
 
 def _find_converted(text: str) -> Iterator[str]:
-    """Yield variables that a cell passes to a converter or compares with text."""
+    """Yield variables that a cell passes to a converter, compares with text, or uses as text."""
     tree = _parse(text)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Call):
