@@ -153,7 +153,7 @@ class ArraySources:
 
 
 def _make_concatenated_array(source: ConcatenatedArray) -> da.Array:
-    """Return a Dask array in equal chunks, each of several small stores."""
+    """Return a Dask array in equal chunks; several small stores share a chunk."""
     first = source.pieces[0].variable
     stored = first.encoding.get("preferred_chunks", {})
     chunks = [stored.get(dim, size) for dim, size in first.sizes.items()]

@@ -21,7 +21,7 @@ from hyperplane.collections.arrays.stored_variable import StoredVariable
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.units import parse_bytes
 
-#: Up to this many bytes are compared in the client, with one thread per store.
+#: Up to this many bytes are loaded by threads of the client and compared there.
 MAX_LOCAL_COMPARE = parse_bytes("64MB")
 #: Values of ``compat`` that are evaluated here; xarray evaluates the others.
 COMPARED_COMPAT = ("broadcast_equals", "equals", "identical", "no_conflicts")

@@ -165,7 +165,7 @@ def _translate_column(expr: Any, root: Any) -> pl.Expr | None:
 
 
 def _is_nullable(dtype: Any) -> bool:
-    """Return whether comparisons of a type with a missing value are missing."""
+    """Return whether comparing a missing value of this type gives a missing value, not False."""
     return hasattr(dtype, "numpy_dtype")
 
 

@@ -113,7 +113,7 @@ class SupportsGrouping(Protocol):
 def select_result_rows(
     table: pl.DataFrame, by: Sequence[str], labels: pd.DatetimeIndex | None
 ) -> pl.DataFrame:
-    """Return the keys of the result: sorted groups with rows, or every window without keys."""
+    """Return the keys of the result: sorted groups with rows; without keys, every window."""
     if labels is not None and not by:
         return pl.DataFrame({WINDOW: np.arange(len(labels), dtype="int64")})
     keys = [*by, *([WINDOW] if labels is not None else [])]

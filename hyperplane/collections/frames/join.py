@@ -54,7 +54,7 @@ class JoinedPartition:
 
     @property
     def nbytes(self) -> int | None:
-        """Bytes of the left side, a lower bound."""
+        """Bytes of the left side, an estimate: the size is not known before the join."""
         return self.left.nbytes
 
     @property
@@ -133,7 +133,7 @@ def join(
     Returns
     -------
     dask.dataframe.DataFrame
-        Lazy. Integer columns of the right side have a nullable type after a left join.
+        Lazy. Integer and boolean columns of the right side have a nullable type after a left join.
 
     Raises
     ------

@@ -133,9 +133,9 @@ def _run_rules(
 
 
 def _rank_findings(findings: list[StepFinding]) -> Iterator[Finding]:
-    """Remove duplicate findings; sort steps that move data first, by bytes moved.
+    """Remove duplicate findings; sort those with code to persist first, then by bytes moved.
 
-    Steps that move an unknown number of bytes come first, since they may be the most expensive.
+    An unknown number of bytes comes first, since that step may be the most expensive.
     """
     shared = {item.finding.step for item in findings if item.finding.kind == "shared_step"}
     unique: dict[Any, StepFinding] = {}

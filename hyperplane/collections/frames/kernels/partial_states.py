@@ -58,13 +58,13 @@ def _select_last(ordered_value: pl.Expr) -> pl.Expr:
 
 
 def _sum(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """Return a sum in double precision; a sum of float32 is cast back to float32."""
+    """Return a sum; floats are added in double precision and cast back to their type."""
     result = _widen(column, dtype).sum()
     return result.cast(dtype) if dtype.is_float() else result
 
 
 def _widen(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """Cast to a type of 64 bits, in which sums of long columns do not lose digits."""
+    """Cast numbers and booleans, except decimals, to 64 bits, so that long sums are precise."""
     if dtype.is_unsigned_integer():
         return column.cast(pl.UInt64)
     if dtype.is_integer() or dtype == pl.Boolean:
