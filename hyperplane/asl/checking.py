@@ -30,7 +30,7 @@ def check_machine(document: Mapping[str, Any]) -> list[Fault]:
     Returns
     -------
     list of Fault
-        Faults in the order of the states; empty if there are none. Unreachable states and
+        Faults, in no particular order; empty if there are none. Unreachable states and
         duplicate names are faults, although such a machine could run.
 
     Examples

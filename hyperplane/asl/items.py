@@ -41,7 +41,7 @@ def object_reader(root: str) -> Callable[[Any], str]:
     Raises
     ------
     RequestError
-        If ``root`` is not the path or URL of a folder.
+        If ``root`` is not text, is empty or contains a null character.
 
     Examples
     --------

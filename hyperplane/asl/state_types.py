@@ -49,7 +49,7 @@ def _next_state(state: dict[str, Any]) -> str | None:
 def run_pass(
     execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
 ) -> StateResult:
-    """Run a Pass state: its result is ``Result`` or its input."""
+    """Run a Pass state: its result is ``Result``, or else its selected input."""
     result = _select_payload(state, data, context)
     if "Result" in state:
         result = copy_json(state["Result"])  # a task may change the output, but not the machine

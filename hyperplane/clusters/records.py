@@ -48,7 +48,7 @@ if sys.platform != "win32":
 
 #: Seconds to wait for another process that holds the lock of the records.
 LOCK_TIMEOUT_SECONDS = 5.0
-#: Seconds after which the draft of a record counts as abandoned; it is written in milliseconds.
+#: Seconds after which the draft of a record counts as abandoned; writing one takes milliseconds.
 _ABANDONED = 60.0
 #: Thirty years in seconds. Larger start times are from older versions and count from 1970.
 _LONGEST_BOOT = 1e9
@@ -277,7 +277,7 @@ def _remove_leftovers_of_other_systems(parent: str | None) -> None:
 
 
 def _remove_if_abandoned(entry: Path) -> None:
-    """Remove a folder, a record with its scratch folder, or a draft if it has no lock."""
+    """Remove a folder, a record with its scratch folder, or a draft if no process locks it."""
     if entry.is_dir():
         with file_locks.lock_if_abandoned(entry) as is_abandoned:
             if is_abandoned:

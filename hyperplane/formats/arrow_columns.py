@@ -1,4 +1,4 @@
-"""Columns of files whose metadata has an Arrow schema: the common steps for Avro and ORC."""
+"""Columns of Avro and ORC files, from the Arrow schemas of the files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Kinds = dict[str, pl.DataType]
 
 
 @dataclass(frozen=True)
-class ArrowFiles:
+class SchemaGroup:
     """Files that have the same schema.
 
     Parameters
@@ -58,7 +58,7 @@ class ArrowColumns:
     mappings: Mapping[File, ColumnMapping]
 
 
-def resolve_columns(groups: Sequence[ArrowFiles], request: ReadRequest) -> ArrowColumns:
+def resolve_columns(groups: Sequence[SchemaGroup], request: ReadRequest) -> ArrowColumns:
     """Merge the schemas of all files, and select the requested columns.
 
     Raises
@@ -98,11 +98,11 @@ def resolve_columns(groups: Sequence[ArrowFiles], request: ReadRequest) -> Arrow
     return ArrowColumns(chosen, filter_schema, filters, optional, mappings)
 
 
-def group_by_schema(files: Sequence[File], file_schemas: Sequence[pa.Schema]) -> list[ArrowFiles]:
+def group_by_schema(files: Sequence[File], file_schemas: Sequence[pa.Schema]) -> list[SchemaGroup]:
     """Group files by schema, in order of appearance."""
-    groups: dict[pa.Schema, ArrowFiles] = {}
+    groups: dict[pa.Schema, SchemaGroup] = {}
     for file, schema in zip(files, file_schemas, strict=True):
-        groups.setdefault(schema, ArrowFiles(schema, [])).files.append(file)
+        groups.setdefault(schema, SchemaGroup(schema, [])).files.append(file)
     return list(groups.values())
 
 
@@ -124,7 +124,7 @@ def _make_mapping(
     )
 
 
-def _is_nullable(name: str, groups: Sequence[ArrowFiles]) -> bool:
+def _is_nullable(name: str, groups: Sequence[SchemaGroup]) -> bool:
     """Whether a column is absent or may be null in some file."""
     indexes = [group.schema.get_field_index(name) for group in groups]
     return any(

@@ -1,4 +1,4 @@
-"""Detect files that were replaced after a read was planned, without further requests to stores.
+"""Detect files that were replaced after a read was planned.
 
 The sizes are compared and, if a file has grown, its first bytes. Time stamps are not compared: a
 cluster without a shared file system reads copies of a file, each with another time stamp.

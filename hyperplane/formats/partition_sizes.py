@@ -76,7 +76,7 @@ def group_neighbors(
 
 
 def _group_evenly(items: Sequence[tuple[T, int]], target_size: float) -> list[list[T]]:
-    """Group consecutive items into the fewest similar groups below ``aim`` bytes."""
+    """Group consecutive items into the fewest similar groups below ``target_size`` bytes."""
     total = sum(size for _, size in items)
     count = max(1, -int(-total // target_size))
     parts: dict[int, list[T]] = {}

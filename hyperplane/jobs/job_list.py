@@ -84,7 +84,11 @@ def list_jobs(
     if limit is not None and (
         isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_LIMIT
     ):
-        faults.append(Fault("limit", repr(limit), "a whole number, at least 1"))
+        faults.append(
+            Fault(
+                "limit", repr(limit), f"a whole number from 1 to {_MAX_LIMIT}, or None for all jobs"
+            )
+        )
     faults += [
         Fault(field, repr(value)[:80], "text")
         for field, value in (("name", name), ("schedule", schedule))

@@ -60,8 +60,8 @@ def shard(index: int | None = None, count: int | None = None) -> Shard:
     Raises
     ------
     RequestError
-        With every fault: an index without a count or a count without an index, a value that is
-        not an integer or out of range, sources with different values.
+        If an index has no count or a count has no index, a value is not an integer or is out of
+        range, sources have different counts, or the variables of two runners differ.
 
     Examples
     --------

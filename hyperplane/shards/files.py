@@ -47,7 +47,7 @@ def shard_files(
         share in which its middle byte lies, so that no share differs from the mean by more than
         the size of the largest file.
     frozen : str or path, optional
-        A file or URL for the listing: the first shard writes it, all others read it. Without it
+        A file or URL for the listing: the shard that starts first writes it, all others read it. Without it
         each shard lists the files itself, and a file that is created while the shards start
         shifts the shares, so that some files are processed twice and others never.
     storage_options : dict, optional
@@ -116,7 +116,7 @@ def _list_files(urls: Any, options: Mapping[str, Any] | None, *, sized: bool) ->
 def _read_or_create_snapshot(
     urls: Any, frozen: str | os.PathLike[str], options: Mapping[str, Any] | None
 ) -> list[ListedFile]:
-    """Return the listing that the first shard wrote; write it if this shard is the first.
+    """Return the listing in the snapshot; create the snapshot if there is none yet.
 
     Raises
     ------

@@ -239,7 +239,7 @@ class TestArguments:
                 for name in inspect.signature(of_dask.__init__).parameters  # type: ignore[misc]
             ),
             # Methods of our subclasses.
-            *("guard", "environ", "import_meanwhile"),
+            *("settings", "environ", "import_meanwhile"),
         }
         assert set(self.arguments(here)) - known == set()
 
@@ -264,7 +264,7 @@ class TestArguments:
         }
         assert {name: found[name] for name in expected} == expected
         assert isinstance(found["rmm_pool_size"], float), "a whole 1 is one byte to dask-cuda"
-        assert found["guard"]["dataframe.backend"] == "cudf"
+        assert found["settings"]["dataframe.backend"] == "cudf"
         assert found["environ"]["POLARS_MAX_THREADS"] == "8"
 
     def test_a_pool_in_gb_is_bytes(self, here: Here) -> None:

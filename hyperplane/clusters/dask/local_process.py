@@ -66,7 +66,7 @@ def log_tail() -> Iterator[deque[str]]:
 def reserve_local_record(
     plan: ClusterPlan, parent: str | None = None, **others: Any
 ) -> ClusterRecord:
-    """Reserve the record of a cluster on this machine, whose workers clients can connect to.
+    """Reserve the record of a cluster on this machine.
 
     The scratch folder is created in ``parent``, by default in Dask's ``temporary-directory``.
     """

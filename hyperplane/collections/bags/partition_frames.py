@@ -104,7 +104,7 @@ def _parse_columns(
     """Return arrays of all columns; None if Python has to parse the chunk.
 
     That is the case if PyArrow might parse it in another way, or if a value is missing or inexact
-    in a type that does not allow this.
+    and the type of its column does not allow this.
     """
     types = {**{column.path: column.arrow for column in bag_columns}, **conditions.types}
     if None in types.values() or any(types[c.path] != c.arrow for c in bag_columns):

@@ -157,7 +157,8 @@ def bad_records(bag: Bag) -> Bag:
     Parameters
     ----------
     bag : dask.bag.Bag
-        From :func:`read_records`, or from :func:`select` applied directly to that.
+        From :func:`read_records`, or from :func:`select` with a mapping as ``where``,
+        applied directly to that.
 
     Returns
     -------

@@ -35,8 +35,8 @@ def group_agg(
 ) -> dd.DataFrame:
     """Group and aggregate, like ``df.groupby(by).agg(agg)`` of pandas.
 
-    Unlike Dask's own ``df.groupby(by).agg(agg)`` it supports ``nunique`` and an exact ``median``,
-    and Polars reads and filters the rows if they come from :func:`read`.
+    Unlike Dask's own ``df.groupby(by).agg(agg)`` it supports ``nunique``, and Polars reads and
+    filters the rows if they come from :func:`read`. A ``median`` is exact.
 
     Parameters
     ----------

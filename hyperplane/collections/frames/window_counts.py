@@ -127,9 +127,9 @@ def window_counts(
     Returns
     -------
     dask.dataframe.DataFrame or dask.delayed.Delayed
-        Lazy, with integer columns ``<target>_<value>``. If ``categories`` is given or the targets
-        are of a category type, the columns are known and the result is a Dask dataframe. Otherwise
-        it is a Delayed, whose ``compute()`` returns the pandas frame.
+        Lazy, with integer columns ``<target>_<value>``. If the values of each target are known,
+        from ``categories`` or from its category type, the result is a Dask dataframe. Otherwise it
+        is a Delayed, whose ``compute()`` returns the pandas frame.
 
     Raises
     ------

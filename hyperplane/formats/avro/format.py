@@ -43,7 +43,7 @@ class AvroFormat:
         return read_avro(data)
 
     def encode_records(self, items: Sequence[Any]) -> EncodedFile:
-        """Return dicts with the same fields as an Avro file."""
+        """Encode dicts, which must have the same fields, as an Avro file."""
         from hyperplane.formats.records import build_table
 
         return self.encode_table(build_table(items, "avro"))

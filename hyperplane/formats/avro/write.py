@@ -47,8 +47,8 @@ _PER_DAY = {"day": 1, "ms": 86_400_000, "us": 86_400_000_000}
 _EPOCH = dt.date(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = ((day - _EPOCH).days for day in (dt.date.min, dt.date.max))
 _TIMESTAMP_TYPES = {"ms": "timestamp-millis", "us": "timestamp-micros", "ns": "timestamp-nanos"}
-#: Wider types that replace the types that Avro lacks; a value that does not fit is an error.
-_WIDER_TYPES = {
+#: Types that replace the types that Avro lacks; a value that does not fit is an error.
+_REPLACEMENT_TYPES = {
     pa.int8(): pa.int32(),
     pa.int16(): pa.int32(),
     pa.uint8(): pa.int32(),
@@ -142,7 +142,7 @@ def _find_supported_type(kind: pa.DataType) -> pa.DataType:
         return pa.list_(_find_supported_type(kind.value_type))
     if pa.types.is_struct(kind):
         return pa.struct([(field.name, _find_supported_type(field.type)) for field in kind])
-    return _WIDER_TYPES.get(kind, kind)
+    return _REPLACEMENT_TYPES.get(kind, kind)
 
 
 def _find_storage_type(kind: pa.DataType) -> pa.DataType:

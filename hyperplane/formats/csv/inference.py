@@ -129,7 +129,7 @@ def choose_type(categories: set[str], complete: bool) -> pl.DataType:
 
     Parameters
     ----------
-    inferred : set of str
+    categories : set of str
         Categories from :func:`classify_values`.
     complete : bool
         Whether all values were seen, instead of a sample.

@@ -303,7 +303,7 @@ def parse_object(line: bytes, file: File, start: int, number: int) -> dict[str, 
 
 
 def _has_long_number(data: bytes) -> bool:
-    """Whether any integer has more digits than float64 can represent."""
+    """Whether any integer has 16 digits or more, which float64 may round."""
     buffers = [None, pa.array([0, len(data)], pa.int64()).buffers()[1], pa.py_buffer(data)]
     whole = pa.LargeBinaryArray.from_buffers(pa.large_binary(), 1, buffers)
     return bool(pc.match_substring_regex(whole, _LONG_NUMBER)[0].as_py())

@@ -135,7 +135,7 @@ def _count_nulls(data: bytes, keys: Sequence[bytes]) -> list[int]:
 
 
 def _iterate_steps(data: bytes, overlap: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the offset and bytes of each piece, overlapping the next one by ``more`` bytes."""
+    """Yield the offset and bytes of each piece, overlapping the next one by ``overlap`` bytes."""
     text = np.frombuffer(data, np.uint8)
     for start in range(0, len(text), _STEP):
         yield start, text[start : start + _STEP + overlap]

@@ -62,7 +62,7 @@ class OrcFormat:
         return decode_orc(data)
 
     def encode_records(self, items: Sequence[Any]) -> EncodedFile:
-        """Return dicts with the same fields as an ORC file."""
+        """Encode dicts, which must have the same fields, as an ORC file."""
         from hyperplane.formats.records import build_table
 
         return self.encode_table(build_table(items, "orc"))

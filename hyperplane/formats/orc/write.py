@@ -33,8 +33,8 @@ _ORC_TYPES = {
     pa.large_binary(),
     pa.date32(),
 }
-#: Wider types that replace the types that ORC lacks; a value that does not fit is an error.
-_WIDER_TYPES = {
+#: Types that replace the types that ORC lacks; a value that does not fit is an error.
+_REPLACEMENT_TYPES = {
     pa.null(): pa.string(),  # a column without values in one part usually has text in others
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -100,8 +100,8 @@ def _find_stored_type(kind: pa.DataType) -> pa.DataType:
     """Return the type with which ORC stores values of a type; raise if there is none."""
     if kind in _ORC_TYPES:
         return kind
-    if kind in _WIDER_TYPES:
-        return _WIDER_TYPES[kind]
+    if kind in _REPLACEMENT_TYPES:
+        return _REPLACEMENT_TYPES[kind]
     if pa.types.is_timestamp(kind):
         return pa.timestamp("ns", None if kind.tz is None else "UTC")
     if pa.types.is_duration(kind):

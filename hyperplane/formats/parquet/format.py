@@ -74,7 +74,7 @@ class ParquetFormat:
         return read_footer_schema(file)
 
     def encode_records(self, items: Sequence[Any]) -> EncodedFile:
-        """Return dicts with the same fields as a Parquet file."""
+        """Encode dicts, which must have the same fields, as a Parquet file."""
         from hyperplane.formats.records import build_table
 
         return self.encode_table(build_table(items, "parquet"))

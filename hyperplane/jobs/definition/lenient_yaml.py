@@ -35,7 +35,7 @@ def read_lenient(text: str) -> tuple[YamlNode, list[Fault], list[tuple[int, str]
     if tab is None:
         return *read_tree(text), warnings
     line = text.count("\n", 0, tab.start()) + 1
-    warnings.append((line, "a tab; indent with spaces, two for each step inwards"))
+    warnings.append((line, "a tab; indent with spaces, two for each level"))
     return *_read_with_tabs(text, line), warnings
 
 

@@ -46,13 +46,13 @@ _TASK = {
     "secrets": "Names of secrets, not values.",
     "output": "URL of the data that its chunks save.",
     "more_memory": "Factor by which memory grows with each retry after running out of it.",
-    "split": "Factor by which pieces grows with each retry after running out of memory.",
+    "split": "Factor by which the parameter 'pieces' grows after each lack of memory.",
 }
 _PIPELINE = {
     "name": "Name of the pipeline.",
     "requirements": "Requirements file for pip.",
     "working_dir": "Working folder of the steps, relative to the root.",
-    "job_type": "Type of machine; a label.",
+    "job_type": "Label of the job; older files name the type of machine here.",
 }
 
 

@@ -68,8 +68,9 @@ def _read_output_state(url: str) -> tuple[Manifest | None, set[int]]:
 
 def _shard_count_message(output: str, shards: int | None, count: int) -> str:
     saved = "as a whole" if shards is None else f"in {shards} shards"
-    same = "" if shards is None else f"write chunks: {shards}, "
+    same = "" if shards is None else f"set the number of chunks to {shards}, "
     return (
         f"{output} already exists, saved {saved}, but the step saves {count} shards: {same}remove "
-        "it, set another output, or omit output: if the step overwrites existing data"
+        "the saved data, set another output, or omit the key 'output' if the step overwrites "
+        "existing data"
     )

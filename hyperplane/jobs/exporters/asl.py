@@ -192,7 +192,7 @@ def _batch_faults(steps: Sequence[Step], requirements: str | None) -> list[Fault
 
 
 def _batch_name(name: str) -> str:
-    """Convert a name to the characters that Batch allows: letters, digits and hyphens."""
+    """Replace all characters but ASCII letters and digits by hyphens, and shorten the name."""
     return "".join(
         character if character.isascii() and character.isalnum() else "-" for character in name
     )[:128]

@@ -10,7 +10,7 @@ from hyperplane.jobs.store.job_records import Job
 
 
 class Document(NamedTuple):
-    """One file that a scheduler reads.
+    """One file of an exported pipeline.
 
     Parameters
     ----------

@@ -194,7 +194,7 @@ class SharedFilesystemMixin:
         return {}
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
-        """Return a fault for each notebook whose kernel is not installed."""
+        """Return faults for missing packages of notebooks, and for missing kernels."""
         return notebook_checks.kernel_faults(pipeline)
 
     def with_runtime_paths(self, job: Job) -> Job:

@@ -266,7 +266,8 @@ def _configure_sqlite(connection: Any, _: object, *, mode: str) -> None:
         connection.execute(f"PRAGMA journal_mode={mode}")
     except OperationalError:
         if mode == "WAL":
-            raise  # leaving WAL fails while another process has the file open
+            raise
+        # Leaving WAL fails while another process has the file open, which then stays in WAL mode.
     for setting in (f"synchronous={'NORMAL' if mode == 'WAL' else 'FULL'}", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {setting}")
 

@@ -71,7 +71,7 @@ def label_warnings(label: str) -> list[str]:
     if label in JOB_TYPES or _pool_fault(label) is None:
         return []
     suggestion = suggest_names(label, [*JOB_TYPES, *config.pools()])
-    advice = suggestion or f"they are {', '.join(JOB_TYPES)}."
+    advice = suggestion or f"the documented types are {', '.join(JOB_TYPES)}."
     problem = f"job_type {label!r} is neither a documented type nor a pool"
     return [f"{problem}: {advice} Kept as a label"]
 

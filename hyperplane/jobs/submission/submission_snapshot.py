@@ -49,7 +49,7 @@ class SubmissionSnapshot:
     settings : JobSettings
         Settings of the job, completed with those of this process.
     pools : mapping of str to Resources
-        Sizes of the pools that steps name, at submission.
+        Sizes at submission of the pools that steps name, without unknown pools.
     environment : mapping of str to str, or None
         Variables without secrets; None if nothing was stored.
     runner : mapping
@@ -187,7 +187,7 @@ def load_snapshot(job: Job) -> SubmissionSnapshot:
 
 
 def _pool_resources(job: Job) -> dict[str, dict[str, float]]:
-    """Return the sizes of the pools that steps name, without pools removed since."""
+    """Return the sizes of the pools that steps name, without pools that do not exist."""
     sizes = {}
     for name in {step.resources.pool for step in job.pipeline.steps if step.resources.pool}:
         with suppress(UnknownPool):

@@ -166,9 +166,7 @@ def test_keys_that_are_not_indented_are_accepted_with_a_warning(name, keys):
 def test_tabs_are_accepted_with_a_warning():
     pipeline = read("slips/tabs")
     assert [step.path for step in pipeline.steps] == ["steps/sleep1.sh", "steps/sleep2.sh"]
-    assert pipeline.warnings == (
-        "tabs.yaml line 2: a tab; indent with spaces, two for each step inwards",
-    )
+    assert pipeline.warnings == ("tabs.yaml line 2: a tab; indent with spaces, two for each level",)
 
 
 def test_keys_and_types_in_other_spellings_are_accepted_with_a_warning():

@@ -20,18 +20,18 @@ class CudaNanny(GuardedNanny):
 
     Parameters
     ----------
-    guard : mapping
+    settings : mapping
         Dotted Dask settings of the worker and of the nanny itself.
     config : mapping
-        Settings that dask-cuda passes; `guard` has priority.
+        Settings that dask-cuda passes; `settings` has priority.
     **kwargs
         Arguments of Nanny.
     """
 
     def __init__(
-        self, *args: Any, guard: Mapping[str, Any], config: Mapping[str, Any], **kwargs: Any
+        self, *args: Any, settings: Mapping[str, Any], config: Mapping[str, Any], **kwargs: Any
     ) -> None:
-        super().__init__(*args, config={**config, **guard}, forked=False, **kwargs)
+        super().__init__(*args, config={**config, **settings}, forked=False, **kwargs)
 
     async def close(  # type: ignore[override]
         self, timeout: float = 5, reason: str = "nanny-close"

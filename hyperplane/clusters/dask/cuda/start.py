@@ -151,7 +151,7 @@ def cluster_arguments(
         "release": partial(release_cluster, plan.name, scratch),
         "idle_timeout": plan.idle_timeout,
         "import_meanwhile": (),
-        "guard": {
+        "settings": {
             **drop_overridden({**tuning.server, **client_settings(plan, settings)}),
             **options.memory.as_config(),
         },

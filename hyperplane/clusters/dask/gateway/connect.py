@@ -62,6 +62,8 @@ def connect(name: str, settings: GatewaySettings | None) -> StartedCluster:
     try:
         gateway = server.open_gateway(connection)
     except EngineError as error:
+        if record is not None:  # for example, the variable with the password is not set here
+            raise
         started = ", ".join(item.name for item in recorded.values()) or "none"
         raise EngineError(
             ENGINE, f"this machine has started no cluster {name!r}; running: {started}. {error}"

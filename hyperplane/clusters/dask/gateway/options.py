@@ -94,10 +94,11 @@ def fill_options(options: Any, plan: ClusterPlan) -> None:
         if isinstance(value, Mapping) and isinstance(requested.get(name), Mapping):
             requested[name] = {**value, **requested[name]}
         requested.setdefault(name, value)
-    check(_faults(options, plan, requested))
+    check(_set_options(options, plan, requested))
 
 
-def _faults(options: Any, plan: ClusterPlan, requested: Mapping[str, Any]) -> Iterator[Fault]:
+def _set_options(options: Any, plan: ClusterPlan, requested: Mapping[str, Any]) -> Iterator[Fault]:
+    """Set the options, and yield a fault for each that the server lacks or refuses."""
     settings = cast(GatewaySettings, plan.settings)
     quantities = settings.options_from_plan
     for name, value in requested.items():

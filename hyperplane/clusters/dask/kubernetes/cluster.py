@@ -188,7 +188,10 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
             if self.status == Status.running:
                 with suppress(EngineError):  # without an answer the cluster may still exist
                     if await self.resource.is_gone():
-                        logger.warning("cluster %s was deleted by another program", self.name)
+                        logger.warning(
+                            "cluster %s was deleted after its idle timeout or by another program",
+                            self.name,
+                        )
                         await self._close_client()
                         await self._detach()
         except EngineError as error:

@@ -219,10 +219,11 @@ class DaskClusterResource:
             if time.monotonic() > deadline:
                 logger.warning(
                     "cluster %s was deleted, but parts of it still exist after %g s: the "
-                    "operator or a node does not answer; check with 'kubectl get "
-                    "daskclusters,pods -l dask.org/cluster-name=%s'",
+                    "operator or a node does not answer; check with 'kubectl get daskcluster %s' "
+                    "and 'kubectl get pods -l dask.org/cluster-name=%s'",
                     self.name,
                     timeout,
+                    self.name,
                     self.name,
                 )
                 return

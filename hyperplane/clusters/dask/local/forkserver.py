@@ -34,7 +34,7 @@ from hyperplane.platforms.local.processes import is_running_child
 
 _PRELOAD = "hyperplane.clusters.dask.local.forkserver_preload"
 #: Environment variable that passes parameters to a starting forkserver.
-VARIABLE = "HYPERPLANE_ZYGOTE"
+VARIABLE = "HYPERPLANE_FORKSERVER"
 #: Maximum length in bytes of the path of a socket on Linux, without the terminating NUL.
 _LONGEST_PATH = 107
 #: What Python appends to the folder of a forkserver's socket; the letters are random.

@@ -75,8 +75,8 @@ class StartupMonitor:
         """
         if time.monotonic() >= self._next_check:
             self._message = self._check_jobs(list(self._jobs().values()))
-            self._interval = min(self._interval * 1.5, LONGEST_INTERVAL)
             self._next_check = time.monotonic() + self._interval
+            self._interval = min(self._interval * 1.5, LONGEST_INTERVAL)
         return self._message
 
     def _check_jobs(self, job_ids: list[str]) -> str:

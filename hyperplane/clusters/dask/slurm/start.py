@@ -64,7 +64,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
     except OSError as error:
         release()
         raise StartFailed(
-            "slurm", f"shared_folder or log_folder cannot be created: {error}"
+            "slurm", f"shared_folder or log_folder cannot be created or written: {error}"
         ) from error
     except BaseException:  # after this block the cluster object cleans up
         release()

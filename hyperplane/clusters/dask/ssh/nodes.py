@@ -176,7 +176,9 @@ class HostWorkers(HostServer):
         if cluster is not None and cluster.status == Status.running:
             cluster.forget(self)
             tail = "\n".join([*self.process.log][-LAST_LINES:])
-            logger.warning("cluster %s has lost host %s\n%s", cluster.name, self.host, tail)
+            logger.warning(
+                "cluster %s has lost %s on host %s\n%s", cluster.name, self.name, self.host, tail
+            )
 
     async def close(self) -> None:
         """End the processes; if the cluster runs, move their results to other workers first."""

@@ -69,7 +69,7 @@ def _make_large_partitions_finding(plan: QueryPlan, node: Any) -> Finding | None
     if size is None or size.at_most or size.total / node.npartitions <= limit:
         return None
     count = max(node.npartitions + 1, -(-size.total // min(limit, GOOD_PARTITION)))
-    memory_text = "" if memory is None else f" of the {format_bytes(memory)} that a thread has"
+    memory_text = "" if memory is None else f"; a thread has {format_bytes(memory)}"
     return Finding(
         "large_partitions",
         format_source(node),

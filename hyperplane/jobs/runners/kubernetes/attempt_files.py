@@ -94,7 +94,7 @@ class AttemptFiles:
         self._extract_notebook()
 
     async def save_log(self, pod: str) -> None:
-        """Fetch the whole log if the copy is shorter."""
+        """Fetch the whole log, and replace the copy unless that is longer."""
         if self._following is not None:
             await asyncio.wait({self._following}, timeout=LOG_SECONDS)
         self.stop_following()

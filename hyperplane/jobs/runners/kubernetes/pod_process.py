@@ -26,7 +26,7 @@ DELETE_SECONDS, DELETE_ATTEMPTS = 10.0, 12
 #: busy.
 PENDING_SECONDS = {"ErrImageNeverPull": 0.0, "InvalidImageName": 0.0, "ImagePullBackOff": 120.0}
 DEFAULT_PENDING_SECONDS = 20.0
-#: Seconds after which a Secret that an earlier supervisor had to create counts as missing.
+#: Seconds after which a Secret counts as missing if this supervisor did not create it.
 SECRET_SECONDS = 20.0
 #: Seconds after which a deleted pod of unknown outcome counts as lost.
 LOST_SECONDS = 300.0
@@ -177,11 +177,13 @@ class PodProcess:
         """Whether the pod will never start; the reason is then in the log."""
         self._report_status(pod_status.summarize([pod], self._list_warnings(snapshot)))
         if self._created is None and time.monotonic() - self._began > SECRET_SECONDS:
-            # The supervisor may have been killed between the creation of Job and Secret.
+            # An earlier supervisor may have been killed between the creation of Job and Secret,
+            # or its request for the Secret may have failed.
             needed = f'"{self._name}"' in json.dumps(pod["spec"])
             if needed and await self._watcher.has_secret(self._name) is False:
                 self._files.append_line(
-                    "its Secret was not created, because the supervisor was killed"
+                    "the Secret of this attempt was not created: the supervisor was killed, or its "
+                    "request failed"
                 )
                 return True
         pending = pod_status.find_pending_pod([pod], snapshot.events)
