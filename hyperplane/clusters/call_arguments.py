@@ -45,8 +45,9 @@ def mark_omitted(function: Function) -> Function:
     """Decorate a function so that it receives ``OMITTED`` for each argument left out.
 
     The signature keeps the documented defaults for readers. An argument that is passed stays
-    unchanged, even when it equals its default. If the first positional argument is advice,
-    ``num_workers=`` may be passed too and overrides the number of nodes of the advice.
+    unchanged, even when it equals its default, except that None counts as left out where it is
+    the default. If the first positional argument is advice, ``num_workers=`` may be passed too and
+    overrides the number of nodes of the advice.
     """
     signature = inspect.signature(function)
     omitted = {

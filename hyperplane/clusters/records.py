@@ -48,9 +48,10 @@ if sys.platform != "win32":
 
 #: Seconds to wait for another process that holds the lock of the records.
 LOCK_TIMEOUT_SECONDS = 5.0
-#: Seconds after which the draft of a record counts as abandoned; writing one takes milliseconds.
+#: Seconds after which the draft of a record counts as abandoned; it is written in milliseconds.
 _ABANDONED = 60.0
-#: Thirty years in seconds. Larger start times are from older versions and count from 1970.
+#: Thirty years in seconds. Start times of processes count from the boot of the system; larger ones
+#: are from older versions, or from systems without that figure, and count from 1970.
 _LONGEST_BOOT = 1e9
 
 
@@ -241,7 +242,9 @@ def _record_path(name: str) -> Path:
 
 
 def read_all(starting: bool = False) -> list[ClusterRecord]:
-    """Return the records of running clusters, oldest first, and remove files of dead ones.
+    """Return the records of running clusters, and remove the files of dead ones.
+
+    They are in the order in which their owning processes started.
 
     Parameters
     ----------
@@ -277,7 +280,7 @@ def _remove_leftovers_of_other_systems(parent: str | None) -> None:
 
 
 def _remove_if_abandoned(entry: Path) -> None:
-    """Remove a folder, a record with its scratch folder, or a draft if no process locks it."""
+    """Remove a folder or a record with its scratch folder if it has no lock, or an old draft."""
     if entry.is_dir():
         with file_locks.lock_if_abandoned(entry) as is_abandoned:
             if is_abandoned:
@@ -304,9 +307,9 @@ def _remove_dead(record: ClusterRecord) -> None:
 
 @contextlib.contextmanager
 def _exclusive_lock() -> Iterator[None]:
-    """Hold the lock of the records, so that no other process reserves a name or removes records.
+    """Hold the lock for reserving a name and for removing the record of a dead cluster.
 
-    Continues without the lock where locks do not work, and after :data:`LOCK_TIMEOUT_SECONDS`,
+    An owner that removes its own record does not take it. Continues without the lock where locks do not work, and after :data:`LOCK_TIMEOUT_SECONDS`,
     because the process that holds it may be stopped.
     """
     deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS

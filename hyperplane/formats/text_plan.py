@@ -24,7 +24,10 @@ from hyperplane.formats.request import ReadPlan, ReadRequest
 from hyperplane.objectstore.locations import File
 
 Kinds = dict[str, pl.DataType]
-_DTYPES = "a pandas type: 'int64', 'Int64', 'float64', 'bool', 'boolean', 'str', or a narrower integer or float type"
+_DTYPES = (
+    "a pandas type: 'int64', 'Int64', 'float64', 'bool', 'boolean', 'str', or a narrower integer or "
+    "float type"
+)
 
 
 @dataclass

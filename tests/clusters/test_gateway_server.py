@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import pickle
 import socket
 import subprocess
@@ -23,6 +24,7 @@ import hyperplane
 from hyperplane.clusters import records
 from hyperplane.clusters.dask.gateway import plugins
 from hyperplane.clusters.dask.gateway import server as gateway_server
+from hyperplane.clusters.dask.gateway.engine import GatewayEngine
 from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.spec.settings import GatewaySettings
 
@@ -66,6 +68,24 @@ def test_a_variable_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = _plan("http://127.0.0.1:1", auth="basic", password_variable="NO_SUCH_PASSWORD")
     with pytest.raises(hyperplane.StartFailed, match="variable 'NO_SUCH_PASSWORD' is not set"):
         hyperplane.start(plan)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_attaching_without_the_variable_of_the_password(
+    monkeypatch: pytest.MonkeyPatch, recorded: bool
+) -> None:
+    monkeypatch.delenv("NO_SUCH_PASSWORD", raising=False)
+    settings = GatewaySettings.model_validate(
+        {"address": "http://a", "auth": "basic", "password_variable": "NO_SUCH_PASSWORD"}
+    )
+    record = records.ClusterRecord(
+        "mine", "gateway", "gateway://a:8786/of-ada", "", os.getpid(), 1.0, 1, 1, 1.0,
+        client=gateway_server.connection_settings(settings),
+    )  # fmt: skip
+    monkeypatch.setattr(records, "read_all", lambda: [record] if recorded else [])
+    with pytest.raises(hyperplane.EngineError, match="'NO_SUCH_PASSWORD' is not set") as caught:
+        GatewayEngine().connect("mine", settings)
+    assert ("has started no cluster 'mine'" in str(caught.value)) == (not recorded)
 
 
 @pytest.mark.parametrize(

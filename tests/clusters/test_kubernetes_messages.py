@@ -6,12 +6,15 @@ import asyncio
 import json
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from distributed.core import Status
 from kubernetes_cases import plan
 
 import hyperplane
+from hyperplane.clusters.dask.kubernetes.cluster import HyperplaneKubeCluster
 from hyperplane.clusters.dask.kubernetes.engine import KubernetesEngine
 from hyperplane.spec.settings import KubernetesSettings
 
@@ -75,3 +78,27 @@ async def _idle() -> None:
             while scheduler.workers:
                 await asyncio.sleep(0.01)
             assert ask() is not None, "all workers left again"
+
+
+def test_a_cluster_that_is_gone_is_reported_with_both_causes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fail() -> None:
+        raise OSError
+
+    async def is_gone() -> bool:
+        return True
+
+    async def nothing() -> None:
+        pass
+
+    cluster: Any = SimpleNamespace(
+        name="flights",
+        status=Status.running,
+        resource=SimpleNamespace(is_gone=is_gone),
+        _refresh_info=fail,
+        _close_client=nothing,
+        _detach=nothing,
+    )
+    asyncio.run(HyperplaneKubeCluster._poll(cluster))
+    assert "flights was deleted after its idle timeout or by another program" in caplog.text

@@ -184,6 +184,9 @@ def test_a_deleted_cluster_is_gone_when_its_pods_have_ended(
     add_pod(server, "worker")
     using(lambda resource: resource.delete(0.01))
     assert "parts of it still exist" in caplog.text
+    # The resource itself has no label with the name of the cluster.
+    assert "'kubectl get daskcluster flights'" in caplog.text
+    assert "'kubectl get pods -l dask.org/cluster-name=flights'" in caplog.text
     assert server.names("daskclusters") == server.names("secrets") == []
     assert using(lambda resource: resource.is_gone())
     del server.objects["pods", "flights-worker"]

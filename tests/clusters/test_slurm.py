@@ -234,6 +234,20 @@ def test_a_shared_folder_that_was_made_is_removed_again(
     assert records.read_all() == []
 
 
+def test_a_key_that_cannot_be_written_is_an_error_about_the_folders(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("disk quota exceeded")
+
+    monkeypatch.setattr(slurm_start, "_write_keys", fail)
+    options = {"shared_folder": str(tmp_path / "shared"), "interface": "lo"}
+    message = "log_folder cannot be created or written: disk quota exceeded"
+    with pytest.raises(hyperplane.StartFailed, match=message):
+        slurm_start.start(plan(options, num_workers=1, timeout=120))
+    assert records.read_all() == []
+
+
 @pytest.mark.process
 def test_a_start_in_a_job_of_slurm_passes_no_variables_of_that_job_to_sbatch(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -93,6 +93,26 @@ def test_advice_is_about_jobs_whose_workers_are_missing(
     assert ("slurm.interface" in said) == ("7" in incomplete)
 
 
+def test_the_intervals_between_queries_grow_from_the_first_to_the_longest(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    now, queries = [100.0], []
+
+    def query(job_ids: list[str]) -> None:
+        queries.append(now[0])
+
+    monkeypatch.setattr(job_messages, "query_jobs", query)
+    monkeypatch.setattr(job_messages.time, "monotonic", lambda: now[0])
+    monitor = job_messages.StartupMonitor(lambda: {"a-0": "7"}, tmp_path, lambda: {"7"})
+    for _ in range(1000):
+        monitor()
+        now[0] += 0.25
+    intervals = [after - before for before, after in zip(queries, queries[1:], strict=False)]
+    assert intervals[0] == job_messages.FIRST_INTERVAL
+    assert intervals == sorted(intervals)
+    assert intervals[-1] == job_messages.LONGEST_INTERVAL
+
+
 @pytest.mark.parametrize(
     ("told", "walltime", "says"),
     [

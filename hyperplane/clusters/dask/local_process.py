@@ -66,8 +66,9 @@ def log_tail() -> Iterator[deque[str]]:
 def reserve_local_record(
     plan: ClusterPlan, parent: str | None = None, **others: Any
 ) -> ClusterRecord:
-    """Reserve the record of a cluster on this machine.
+    """Reserve the record of a cluster whose scheduler runs on this machine.
 
+    Whether clients fetch results from the workers directly is as the tuning of the plan says.
     The scratch folder is created in ``parent``, by default in Dask's ``temporary-directory``.
     """
     direct = DaskOptions.of(plan.options).tuning.direct_to_workers

@@ -30,7 +30,8 @@ _TLS = {
 def server_settings(plan: ClusterPlan, settings: StartupSettings) -> dict[str, Any]:
     """Return the dotted Dask settings for the scheduler, nannies and workers of a plan.
 
-    Settings that the user has set in Dask's configuration are left out and stay in force.
+    Settings that the user has set in Dask's configuration are left out and stay in force, except
+    the memory thresholds, which are always those of the plan.
     """
     options = DaskOptions.of(plan.options)
     return {

@@ -2,8 +2,8 @@
 
 :func:`xarray.merge` reindexes each store to the full index and compares it with the first one.
 If the stores are disjoint blocks of the same variables, that is, if no two of them share a label of
-a dimension, :func:`merge` with ``join="outer"`` and ``compat="no_conflicts"`` concatenates them along
-it: the result is the same, and only the variables without that dimension are compared.
+a dimension, :func:`merge` with ``join="outer"`` and ``compat="no_conflicts"`` concatenates them
+along it: the result is the same, and only the variables without that dimension are compared.
 """
 
 from __future__ import annotations

@@ -78,9 +78,9 @@ def open_zarr_many(
     -------
     xarray.Dataset
         Dask arrays in equal chunks, which ``to_zarr`` can write; indexes are loaded. With
-        ``"merge"`` and ``"concat"``, small stores that are concatenated share a chunk of up to
-        32 MB (32·10^6 bytes) and 32 stores, which one task reads. A chunk that cannot be read raises a HyperplaneError that names the
-        store and the variable.
+        ``"merge"`` and ``"concat"``, small stores that are concatenated share a chunk of up to 32
+        MB (32·10^6 bytes) and 32 stores, which one task reads. A chunk that cannot be read raises a
+        HyperplaneError that names the store and the variable.
 
     Raises
     ------

@@ -39,10 +39,10 @@ def window_agg(
     The result equals that of pandas, including empty windows, time zones with daylight saving time,
     missing times and missing values. By default windows are closed on the right and labeled by
     their right edge. pandas closes and labels them on the left by default if the width is in days
-    or shorter units, or in months, quarters and years that are named by their first day (``"MS"``, ``"QS"``,
-    ``"YS"``): rows of March get the label April 1 here, and March 1 with ``closed=None,
-    label=None``. With ``by`` the result is that of
-    ``groupby([*by, pd.Grouper(...)])``, which has no empty windows.
+    or shorter units, or in months, quarters and years that are named by their first day (``"MS"``,
+    ``"QS"``, ``"YS"``): rows of March get the label April 1 here, and March 1 with ``closed=None,
+    label=None``. With ``by`` the result is that of ``groupby([*by, pd.Grouper(...)])``, which has
+    no empty windows.
 
     Parameters
     ----------

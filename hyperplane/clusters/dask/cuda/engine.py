@@ -54,7 +54,7 @@ class CudaEngine:
         return one_process_per_gpu(asked)
 
     def fit_nodes(self, worker: WorkerSpec, nodes: int) -> tuple[WorkerSpec, int, str]:
-        """Reduce the nodes to the number of GPUs, but to no less than one node with all GPUs."""
+        """Reduce the nodes to those that the GPUs suffice for, or to one node with all GPUs."""
         count = len(local_gpus.detect_gpus().visible)
         if not count or nodes * worker.ngpus <= count:
             return worker, nodes, ""

@@ -2,7 +2,7 @@
 
 Plain Dask runs the main module again in each worker process, as ``multiprocessing`` does, so that
 workers have the classes and registrations of a script. This needs a main guard: without one, a
-worker would start a cluster too. This package runs the module in workers only when the cluster is
+worker would try to start a cluster too, and fail. This package runs the module in workers only when the cluster is
 started inside the guard.
 """
 

@@ -26,7 +26,7 @@ if sys.platform != "win32":
 #: A child of the worker's logger, so that `cluster.get_logs()` shows its messages.
 logger = logging.getLogger("distributed.worker.hyperplane")
 
-#: Signals whose handlers the forkserver and Python set themselves.
+#: Signals that cannot be ignored, or whose handlers the forkserver and Python set themselves.
 _NOT_INHERITED = ("SIGINT", "SIGKILL", "SIGSTOP", "SIGCHLD", "SIGPIPE", "SIGXFSZ")
 
 

@@ -34,7 +34,7 @@ class SlurmEngine:
     )
 
     def available(self) -> Availability:
-        """Return whether dask-jobqueue and Slurm's commands are installed; Slurm is not queried."""
+        """Return whether the needed packages and Slurm's commands are installed; query nothing."""
         missing = [
             name for module, name in MODULES.items() if importlib.util.find_spec(module) is None
         ]

@@ -30,7 +30,7 @@ class SshEngine:
     uses_pools: ClassVar[bool] = False
 
     def available(self) -> Availability:
-        """Return whether asyncssh is installed; hosts are contacted when a cluster starts."""
+        """Return whether asyncssh and cryptography are installed; hosts are not contacted."""
         missing = [name for name in ("asyncssh", "cryptography") if not _is_installed(name)]
         if missing:
             needs = " and ".join(missing)

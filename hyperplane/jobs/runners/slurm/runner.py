@@ -114,7 +114,7 @@ class SlurmProcess:
             log.write(f"{message}\n")
 
     async def wait(self) -> int | None:
-        """Wait until the exit code is written or Slurm no longer has the batch job; return the code."""
+        """Wait until the exit code is known or Slurm no longer has the job, and return the code."""
         state = ""
         while self.exit_code() is None:
             if not await self._in_queue():
