@@ -309,8 +309,9 @@ def _remove_dead(record: ClusterRecord) -> None:
 def _exclusive_lock() -> Iterator[None]:
     """Hold the lock for reserving a name and for removing the record of a dead cluster.
 
-    An owner that removes its own record does not take it. Continues without the lock where locks do not work, and after :data:`LOCK_TIMEOUT_SECONDS`,
-    because the process that holds it may be stopped.
+    An owner that removes its own record does not take it. Continues without the lock where locks
+    do not work, and after :data:`LOCK_TIMEOUT_SECONDS`, because the process that holds it may be
+    stopped.
     """
     deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
     descriptor = None if sys.platform == "win32" else _lock_folder(deadline)

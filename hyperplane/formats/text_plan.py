@@ -25,8 +25,8 @@ from hyperplane.objectstore.locations import File
 
 Kinds = dict[str, pl.DataType]
 _DTYPES = (
-    "a pandas type: 'int64', 'Int64', 'float64', 'bool', 'boolean', 'str', or a narrower integer or "
-    "float type"
+    "a pandas type: 'int64', 'Int64', 'float64', 'bool', 'boolean', 'str', or a narrower integer "
+    "or float type"
 )
 
 

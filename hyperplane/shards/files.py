@@ -48,8 +48,8 @@ def shard_files(
         the size of the largest file.
     frozen : str or path, optional
         A file or URL for the listing: the shard that starts first writes it, all others
-        read it. Without it each shard lists the files itself, and a file that is created while the shards start
-        shifts the shares, so that some files are processed twice and others never.
+        read it. Without it each shard lists the files itself, and a file that is created while the
+        shards start shifts the shares, so that some files are processed twice and others never.
     storage_options : dict, optional
         Options of the fsspec file system. Messages never show them.
 

@@ -16,6 +16,7 @@ import pytest
 import hyperplane
 from hyperplane.clusters import records
 from hyperplane.clusters.dask.slurm import script as slurm_script
+from hyperplane.clusters.dask.slurm import start as slurm_start
 from hyperplane.clusters.dask.slurm.engine import SlurmEngine
 from hyperplane.errors import RequestError
 from hyperplane.platforms.local import private_folders

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -107,7 +108,7 @@ def test_the_intervals_between_queries_grow_from_the_first_to_the_longest(
     for _ in range(1000):
         monitor()
         now[0] += 0.25
-    intervals = [after - before for before, after in zip(queries, queries[1:], strict=False)]
+    intervals = [after - before for before, after in pairwise(queries)]
     assert intervals[0] == job_messages.FIRST_INTERVAL
     assert intervals == sorted(intervals)
     assert intervals[-1] == job_messages.LONGEST_INTERVAL

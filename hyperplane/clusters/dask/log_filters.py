@@ -1,7 +1,8 @@
 """Suppress log messages of Dask that are expected when a cluster closes and after Ctrl-C.
 
-Except for lost results and interrupted waits, this affects only the handlers for standard error that Dask itself adds to
-its loggers. Handlers that the program has added or configured still get the records.
+Except for lost results and interrupted waits, this affects only the handlers for standard error
+that Dask itself adds to its loggers. Handlers that the program has added or configured still get
+the records.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def test_an_output_in_another_number_of_shards_is_reported_before_a_chunk_runs(t
         "01", "x"
     )
     assert "squares already exists, saved in 2 shards, but the step saves 3" in job.job.reason
-    assert "write chunks: 2" in job.job.reason
+    assert "set the number of chunks to 2" in job.job.reason
     assert len(job.attempts) <= 2
     assert {(attempt.status, attempt.fault) for attempt in job.attempts} == {(FAILED, "input")}
     shutil.rmtree("squares")

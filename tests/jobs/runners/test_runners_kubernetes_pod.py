@@ -158,7 +158,7 @@ def test_a_secret_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(
     process._watcher = FakeWatcher(snapshot, secret=False)
     assert asyncio.run(process._is_finished())
     assert process.exit_code() is None
-    assert "its Secret was not created" in process.command.file(".log").read_text()
+    assert "the Secret of this attempt was not created" in process.command.file(".log").read_text()
 
 
 def test_a_pod_that_never_starts_is_an_input_error(tmp_path):

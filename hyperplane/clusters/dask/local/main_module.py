@@ -2,8 +2,8 @@
 
 Plain Dask runs the main module again in each worker process, as ``multiprocessing`` does, so that
 workers have the classes and registrations of a script. This needs a main guard: without one, a
-worker would try to start a cluster too, and fail. This package runs the module in workers only when the cluster is
-started inside the guard.
+worker would try to start a cluster too, and fail. This package runs the module in workers only when
+the cluster is started inside the guard.
 """
 
 from __future__ import annotations
