@@ -31,9 +31,12 @@ pipeline:
   - {name: last, type: bash script, bash_script_path: say.sh}
 """
 #: Ignores SIGTERM, and writes a file when it gets it.
-STUBBORN = (
-    "trap 'touch asked' TERM INT HUP\ntouch trapped\nfor i in $(seq 1500); do sleep 0.1; done\n"
-)
+# Without seq: a signal could kill it after "trapped" is created, and the loop would be empty.
+STUBBORN = """\
+trap 'touch asked' TERM INT HUP
+touch trapped
+for ((i = 0; i < 1500; i++)); do sleep 0.1; done
+"""
 COMMAND = [sys.executable, "-c", "from hyperplane.cli import main; main()", "job", "run"]
 
 
