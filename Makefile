@@ -6,14 +6,16 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 
-.PHONY: help install demo test stress oldest test-oldest engines lint types docs pages notebooks fixtures check clean
+.PHONY: help install demo test stress oldest test-oldest networks ray engines lint types docs pages notebooks fixtures check clean
 
 help:
-	@echo 'make install install every extra except gpu, to work on hyperplane'
+	@echo 'make install install all extras for one environment, to work on hyperplane'
 	@echo 'make demo    size a job on real data, start a cluster on this machine and run the job'
 	@echo 'make test    run all tests and all examples of the documentation, at small scale'
 	@echo 'make stress  run the scaled tests with more repetitions, larger data and random examples'
 	@echo 'make oldest  test collections, formats, clusters and storage with the oldest Dask and pandas'
+	@echo 'make networks test everything that needs PyTorch or TensorFlow, in a separate environment'
+	@echo 'make ray     test everything that needs Ray, in a separate environment'
 	@echo 'make engines test ssh, slurm and gateway with real services (needs root on Debian)'
 	@echo 'make lint    check rules and format with ruff'
 	@echo 'make types   check types with mypy'
@@ -38,7 +40,7 @@ $(STAMPS)/%: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@mkdir -p $(STAMPS) && touch $@
 
-# All extras that can share an environment, in one command. PIP: the version of pip to use.
+# The extra dev, in one command. PIP: the version of pip to use.
 install: | $(BIN)/python
 	$(if $(PIP),$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip==$(PIP)')
 	@$(MAKE) --no-print-directory $(STAMPS)/dev
@@ -52,8 +54,9 @@ demo: $(STAMPS)/demo
 # of interpreters. A test process that crashes ends the run: pytest-xdist would otherwise repeat the
 # test in another process, sixteen times.
 TESTERS ?= $(shell expr $$(nproc) + 3)
-PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(TESTERS) \
+PYTEST_OPTIONS = -m pytest --numprocesses $(TESTERS) \
   --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations 20
+PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python $(PYTEST_OPTIONS)
 
 test: $(STAMPS)/test
 	$(PYTEST) --quiet
@@ -64,13 +67,51 @@ stress: $(STAMPS)/test
 	HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet -m 'scaled and not engine' --timeout 1800 -o faulthandler_timeout=2400 $(if $(SEED),--hypothesis-seed $(SEED)) \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'from scale import|from hypothesis|from save_contract import' --include 'test_*.py' tests)
 
-# In a separate environment, because an environment has one version of Dask.
+# In a separate environment, because an environment has one version of Dask. All checks of dask-ml
+# run here, too, for the table of its page.
 oldest:
 	@PIP_CONSTRAINT=tests/oldest.txt $(MAKE) --no-print-directory VENV=.venv-oldest test-oldest
 
 test-oldest: $(STAMPS)/test
-	$(PYTEST) --quiet tests/collections tests/formats tests/clusters tests/storage tests/shards \
+	$(PYTEST) --quiet tests/collections tests/formats tests/clusters tests/storage tests/shards tests/ml tests/orca \
 	  tests/test_cluster.py tests/core/test_column_cast.py tests/core/test_dask_internals.py
+	HYPERPLANE_TEST_SCALE=full $(BIN)/python -m pytest --quiet tests/ml/test_dask_ml_patches.py
+
+# In a separate environment, because make test must pass without these packages. It takes all other
+# packages from $(VENV) through a .pth file; pip sees them as installed. That needs 40 s and 2.3 GB;
+# an environment with another copy of the test packages needs two minutes more.
+NETWORKS := .venv-networks
+PACKAGES := import sysconfig; print(sysconfig.get_path("purelib"))
+$(NETWORKS)/installed: pyproject.toml $(STAMPS)/test
+	@echo 'installing PyTorch and TensorFlow in $(NETWORKS), which takes a minute'
+	@rm -rf $(NETWORKS) && $(BIN)/python -m venv $(NETWORKS)
+	@echo "import site; site.addsitedir('$$($(BIN)/python -c '$(PACKAGES)')')" \
+	  > $$($(NETWORKS)/bin/python -c '$(PACKAGES)')/packages.pth
+	@$(NETWORKS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[torch,tensorflow]'
+	@touch $@
+
+# A missing package is a failure here, not a skip. The tests are those with the marks of pytest, the
+# pages those with a comment such as `needs: torch`. ONLY: an expression for pytest -k.
+networks: TESTERS = $(shell expr $$(nproc) + 1)# each with its ranks used about 2 GB
+networks: $(NETWORKS)/installed
+	HYPERPLANE_REQUIRE_NETWORKS=1 PYTHONDONTWRITEBYTECODE= $(NETWORKS)/bin/python $(PYTEST_OPTIONS) --quiet -m 'torch or tensorflow' $(if $(ONLY),-k '$(ONLY)') \
+	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.(torch|tensorflow)' --include 'test_*.py' tests) \
+	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: (torch|tensorflow)' --include '*.md' docs)
+
+# As networks, with Ray (10 s and 290 MB to install).
+RAY := .venv-ray
+$(RAY)/installed: pyproject.toml $(STAMPS)/test
+	@echo 'installing Ray in $(RAY)'
+	@rm -rf $(RAY) && $(BIN)/python -m venv $(RAY)
+	@echo "import site; site.addsitedir('$$($(BIN)/python -c '$(PACKAGES)')')" \
+	  > $$($(RAY)/bin/python -c '$(PACKAGES)')/packages.pth
+	@$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[ray]'
+	@touch $@
+
+ray: $(RAY)/installed
+	HYPERPLANE_REQUIRE_NETWORKS=ray PYTHONDONTWRITEBYTECODE= $(RAY)/bin/python -m pytest --quiet -m ray $(if $(ONLY),-k '$(ONLY)') \
+	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.ray' --include 'test_*.py' tests) \
+	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: ray' --include '*.md' docs)
 
 # A missing service is a failure here, not a skip. ENGINES: the engines to test; the first use of
 # kubernetes builds it for a quarter of an hour. ONLY: an expression for pytest -k; ONLY_KUBERNETES:
@@ -97,8 +138,8 @@ pages: $(STAMPS)/test
 	$(BIN)/python -m scripts.pages
 	$(BIN)/python -m scripts.schema
 
-notebooks: $(STAMPS)/test
-	$(BIN)/python -m scripts.notebooks
+notebooks: $(NETWORKS)/installed
+	$(NETWORKS)/bin/python -m scripts.notebooks
 
 # Before a release. FORCE=1: replace existing fixtures.
 fixtures: $(STAMPS)/test
@@ -108,4 +149,4 @@ check:
 	bash .ci/run
 
 clean:
-	rm -rf $(VENV) .venv-oldest build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) .venv-oldest $(NETWORKS) $(RAY) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import dask.config
+import networks
 import pytest
 from scale import FULL, load_hypothesis_profile
 from scaled_tests import has_scale
@@ -22,7 +23,7 @@ from shared_forkserver import PRELOAD, SharedForkserver
 
 from scripts.examples import docstrings, pages
 
-pytest_collect_file = (pages + docstrings).pytest()
+_collect_examples = (pages + docstrings).pytest()
 
 # If this package is installed, the import of jsonschema, and so of nbformat, builds a grammar that
 # takes a second and a half in each process and that no test needs.
@@ -33,7 +34,16 @@ _FOLDER = pytest.StashKey[str]()
 _private = pytest.MonkeyPatch()
 
 
+def pytest_collect_file(file_path, parent):
+    # Two thirds of the modules have no examples; parsing them takes half a second in each process.
+    is_module = file_path.suffix == ".py" and not file_path.name.startswith("test_")
+    if is_module and b">>>" not in file_path.read_bytes():
+        return None
+    return _collect_examples(file_path, parent)
+
+
 def pytest_configure(config):
+    networks.fail_if_missing()
     load_hypothesis_profile()
     config.pluginmanager.register(SharedForkserver())
 
@@ -92,6 +102,7 @@ def _compute_in_one_thread():
 
 
 def pytest_itemcollected(item):
+    networks.add_marks(item)
     # Only at the full scale, as reading the source of all tests takes a second.
     if FULL and has_scale(item):
         item.add_marker("scaled")
@@ -106,7 +117,8 @@ _LONG = ("slow", "cluster", "process")
 def pytest_collection_modifyitems(items):
     ranks = {}
     for item in items:
-        marks = [rank for rank, mark in enumerate(_LONG) if item.get_closest_marker(mark)]
+        names = {mark.name for mark in item.iter_markers()}
+        marks = [rank for rank, mark in enumerate(_LONG) if mark in names]
         ranks[item.path] = min([len(_LONG), ranks.get(item.path, len(_LONG)), *marks])
     items.sort(key=lambda item: ranks[item.path])
 

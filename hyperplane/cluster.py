@@ -23,6 +23,7 @@ from hyperplane.clusters.replacement import (
     remember_cluster,
 )
 from hyperplane.clusters.running_clusters import find_engine
+from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import EngineUnavailable, Fault, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.spec.memory import MemoryPolicy
@@ -137,6 +138,8 @@ def start(plan: ClusterPlan) -> StartedCluster:
 
     Raises
     ------
+    RequestError
+        If ``plan`` is not a plan, or has values that the platform does not accept.
     EngineUnavailable
         If the engine cannot be used here.
     StartFailed, StartTimeout
@@ -150,8 +153,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
     """
     value: object = plan  # callers may pass another type
     if not isinstance(value, ClusterPlan):
-        advice = "create one with plan_cluster(...)"
-        check([Fault("plan", repr(value)[:80], "a ClusterPlan", advice)])
+        check([Fault("plan", repr(value)[:80], "a ClusterPlan, as plan_cluster returns it")])
     engine = registry.load(plan.engine)
     usable, reason = engine.available()
     if not usable:
@@ -306,10 +308,8 @@ def initialize_cluster(
     if isinstance(num_workers, ClusterPlan):
         check(find_arguments_beside_plan(initialize_cluster, arguments))
     else:
-        defaults = read_step_arguments(num_workers)
-        planner = create_planner(
-            "initialize_cluster", arguments.with_defaults(defaults), own=("replace",)
-        )
+        arguments = arguments.with_defaults(read_step_arguments(num_workers))
+        planner = create_planner("initialize_cluster", arguments, own=("replace",))
     # Before planning, which counts free memory, and only if the arguments are valid.
     if replaces and (planner is None or planner.has_valid_arguments()):
         closed = close_previous_clusters(location, None if name is OMITTED else name)
@@ -337,7 +337,7 @@ def get_cluster(name: str, engine: str | None = None) -> StartedCluster:
     name : str
         Name of the cluster, ``dask-cluster-<uuid4>``; ``hyperplane cluster list`` shows all.
     engine : str, optional
-        The engine that runs the cluster; by default the one that started a cluster of that name
+        The engine that runs the cluster; by default, or with ``"auto"``, the one that started it
         on this machine. Required for clusters on Kubernetes or started on another machine.
 
     Returns
@@ -357,13 +357,11 @@ def get_cluster(name: str, engine: str | None = None) -> StartedCluster:
     """
     if not isinstance(name, str) or not name:
         check([Fault("name", repr(name)[:80], "the name of a cluster as a string")])
-    if engine is None:
-        engine = find_engine(name)
+    engine = find_engine(name) if engine is None or is_one_of(engine, ("auto",)) else engine
     loaded_engine = registry.load(engine)
     framework = registry.load_framework(engine)
     framework.check_process()
-    settings = config.engine_settings(engine, loaded_engine.settings)
-    started = loaded_engine.connect(name, settings)
+    started = loaded_engine.connect(name, config.engine_settings(engine, loaded_engine.settings))
     framework.prepare(started, True)
     return started
 
@@ -379,7 +377,7 @@ def quickstart(num_workers: int, size: str, **arguments: Any) -> tuple[Client, C
     size : str
         Name or alias of a pool, such as ``"hyperplane-med"``.
     **arguments
-        Further arguments of :func:`initialize_cluster`.
+        Further arguments of :func:`initialize_cluster`, except ``pool``.
 
     Returns
     -------
@@ -396,5 +394,6 @@ def quickstart(num_workers: int, size: str, **arguments: Any) -> tuple[Client, C
     --------
     >>> client, cluster = quickstart(2, "hyperplane-med")  # doctest: +SKIP
     """
-    pool = arguments.pop("pool", config.get_pool(size))
-    return initialize_cluster(num_workers, pool=pool, **arguments)
+    if "pool" in arguments:
+        check([Fault("pool", repr(arguments["pool"])[:80], "no pool beside size")])
+    return initialize_cluster(num_workers, pool=config.get_pool(size), **arguments)

@@ -1,7 +1,8 @@
 """Checked settings of Dask's current configuration, section ``hyperplane``.
 
 Each call reads the configuration again, so a change takes effect with the next call. All invalid
-values are reported together, each with its file or variable, key, value and the allowed values.
+values of a section are reported together, each with its file or variable, key, value and the
+allowed values.
 """
 
 from __future__ import annotations
@@ -22,12 +23,17 @@ from hyperplane.core.config_sources import (
     SET_BY_VARIABLE,
     SET_FROM_PYTHON,
     get_nested,
+    get_section,
     source_of,
     with_underscores,
 )
 from hyperplane.core.errors import ConfigError, Fault, RequestError, UnknownName, UnknownPool
 from hyperplane.core.public_calls import check_call
-from hyperplane.core.pydantic_faults import faults_from_validation, with_known_names
+from hyperplane.core.pydantic_faults import (
+    faults_from_validation,
+    with_known_names,
+    with_model_keys,
+)
 from hyperplane.core.registry import Registry
 from hyperplane.sizing.rules import SizingRules
 from hyperplane.spec.pool import PoolSpec, canonical_pool_name, listing_order
@@ -54,6 +60,9 @@ _ROOT = "hyperplane"
 _POOLS = "hyperplane.pools"
 _GPU_POOLS = "hyperplane.gpu_pools"
 _ENGINES = f"{_ROOT}.engines"
+#: Keys of a pool; its name is that of its section.
+_POOL_KEYS = [name for name in PoolSpec.model_fields if name != "name"]
+_GPU_POOL_KEYS = ("enabled", "pools")
 _QUOTE_IT = "write it as pool_<cores>_<GB>: YAML reads a bare 16_16 as the number 1616"
 
 
@@ -88,7 +97,7 @@ def pools() -> dict[str, PoolSpec]:
 def _to_key_fault(fault: Fault) -> Fault:
     """Convert an unknown argument of PoolSpec into the fault of an unknown key."""
     if isinstance(fault, UnknownName):
-        return Fault(fault.where, fault.asked, "no such key")
+        return with_known_names(Fault(fault.where, fault.asked, "no such key"), _POOL_KEYS)
     return fault
 
 
@@ -101,8 +110,20 @@ class _PoolEntry(NamedTuple):
 
 
 def _are_gpu_pools_enabled() -> bool:
+    section = get_section(_GPU_POOLS)
+    if not isinstance(section, Mapping):
+        raise ConfigError([_make_fault(_GPU_POOLS, section, "a mapping of enabled and pools")])
+    faults = [
+        with_known_names(
+            _make_fault(f"{_GPU_POOLS}.{key}", value, "no such key"), _GPU_POOL_KEYS, _GPU_POOLS
+        )
+        for key, value in section.items()
+        if key not in _GPU_POOL_KEYS
+    ]
+    if faults:
+        raise ConfigError(faults)
     path = f"{_GPU_POOLS}.enabled"
-    enabled = dask.config.get(path, default=False)
+    enabled = section.get("enabled", False)
     if not isinstance(enabled, bool):
         raise ConfigError([_make_fault(path, enabled, "true or false")])
     return enabled
@@ -110,7 +131,7 @@ def _are_gpu_pools_enabled() -> bool:
 
 def _read_pool_entries(root: str, file: str) -> tuple[dict[str, _PoolEntry], list[Fault]]:
     """Return the entries of a section of pools by name, and the faults of invalid ones."""
-    section = dask.config.get(root)
+    section = get_section(root)
     if not isinstance(section, Mapping) or not section:
         raise ConfigError([_make_fault(root, section, "a mapping of pools")])
     entries: dict[str, _PoolEntry] = {}
@@ -127,7 +148,8 @@ def _read_pool_entries(root: str, file: str) -> tuple[dict[str, _PoolEntry], lis
         shipped = get_nested(config_defaults.load_file(file), path.split("."))
         for field, value in with_underscores(content).items():
             if field == "name":
-                faults.append(_make_fault(f"{path}.{field}", value, "no such key"))
+                fault = _make_fault(f"{path}.{field}", value, "no such key")
+                faults.append(with_known_names(fault, _POOL_KEYS, path))
             elif field not in entry.values or _takes_precedence(path, shipped, field, value, entry):
                 entry.values[field] = value
                 entry.paths[field] = f"{path}.{field}"
@@ -215,16 +237,31 @@ def jobs() -> JobSettings:
     return _read_section(f"{_ROOT}.jobs", JobSettings)
 
 
-def auto_engines() -> tuple[str, ...]:
-    """Return the names of the engines that ``engine="auto"`` tries, in order."""
+def auto_engines(engines: Registry[Any] | None = None) -> tuple[str, ...]:
+    """Return the names of the engines that ``engine="auto"`` tries, in order.
+
+    Raises
+    ------
+    ConfigError
+        If it is not a list of names, or if a name is not among ``engines``.
+    """
+    section = get_section(_ENGINES)
+    if not isinstance(section, Mapping):
+        raise ConfigError([_make_fault(_ENGINES, section, "a mapping of the sections of engines")])
     path = f"{_ENGINES}.auto"
-    names = dask.config.get(path)
+    names = section.get("auto")
     if (
         not isinstance(names, list | tuple)
         or not names
         or not all(isinstance(n, str) for n in names)
     ):
         raise ConfigError([_make_fault(path, names, "a list of engine names")])
+    # Names of built-in engines need no search for entry points, which takes longer.
+    if engines is not None and not (
+        engines.built_in.keys() >= set(names) or set(engines.names()) >= set(names)
+    ):
+        allowed = "a list of engine names: " + ", ".join(engines.names())
+        raise ConfigError([_make_fault(path, names, allowed)])
     return tuple(names)
 
 
@@ -243,7 +280,7 @@ def faults(engines: Registry[Any]) -> list[Fault]:
         with suppress(Exception):  # raised by the import of another package
             models[name] = engines.load(name).settings
     readers: list[Callable[[], object]] = [
-        *(pools, sizing_rules, memory_policy, auto_engines, jobs, tuning),
+        *(pools, sizing_rules, memory_policy, partial(auto_engines, engines), jobs, tuning),
         *(partial(engine_settings, name, model) for name, model in models.items()),
     ]
     for read in readers:
@@ -272,7 +309,7 @@ def _find_unknown_sections(engines: Registry[Any]) -> list[Fault]:
         for name in config_defaults.FILES
         for section in config_defaults.load_file(name)[_ROOT]
     }
-    section = dask.config.get(_ROOT)
+    section = get_section(_ROOT)
     return [
         _make_fault(
             f"{_ROOT}.{key}", section[key], "one of the sections " + ", ".join(sorted(known))
@@ -284,10 +321,11 @@ def _find_unknown_sections(engines: Registry[Any]) -> list[Fault]:
 
 def _find_unknown_engines(engines: Registry[Any]) -> list[Fault]:
     """Return the faults of sections whose engine does not exist."""
-    section = dask.config.get(_ENGINES)
+    section = get_section(_ENGINES)
     if not isinstance(section, Mapping):
         return []
-    if all(key == "auto" or key in engines.built_in for key in section):
+    built_in = set(map(engine_section, engines.built_in))
+    if all(key == "auto" or key in built_in for key in section):
         return []  # without a search for entry points, which takes longer
     sections = map(engine_section, ["auto", *engines.names()])
     known = {name.replace("-", "_"): name for name in sections}
@@ -311,8 +349,7 @@ def _read_section(path: str, model: type[Model]) -> Model:
         return model(**with_underscores(section, deep=not issubclass(model, EngineSettings)))
     except ValidationError as error:
         faults = [
-            with_known_names(fault, model.model_fields, path)
-            for fault in faults_from_validation(error, path)
+            with_model_keys(fault, model, path) for fault in faults_from_validation(error, path)
         ]
         raise ConfigError(_add_sources(faults)) from error
 

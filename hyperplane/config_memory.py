@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import dask.config
 
 from hyperplane.core import config_defaults
-from hyperplane.core.config_sources import MISSING, get_nested, source_of
+from hyperplane.core.config_sources import MISSING, get_nested, get_section, source_of
 from hyperplane.core.errors import ConfigError, Fault
 from hyperplane.spec.memory import MemoryPolicy, find_policy_faults
 
@@ -72,7 +72,7 @@ def note_overridden_thresholds(by_argument: MemoryPolicy | None) -> str:
 
 
 def _read_thresholds() -> dict[str, _Threshold]:
-    section = dask.config.get(HYPERPLANE_SECTION)
+    section = get_section(HYPERPLANE_SECTION)
     if not isinstance(section, Mapping):
         source = source_of(HYPERPLANE_SECTION)
         raise ConfigError(

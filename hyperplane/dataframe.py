@@ -1,7 +1,7 @@
 """Helpers for Dask dataframes: reading, time windows, group-bys, joins, sorts.
 
-Each takes a Dask dataframe or URLs and returns a lazy Dask collection, except :func:`explain`,
-which returns the expensive steps of collections.
+Each takes a Dask dataframe or URLs (:func:`repartition` only a dataframe) and returns a lazy Dask
+collection, except :func:`explain`, which returns the expensive steps of collections.
 """
 
 from __future__ import annotations

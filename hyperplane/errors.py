@@ -18,6 +18,10 @@
     +- JobError (RuntimeError)        .job_id
     |  +- JobFailed  +- JobCancelled  +- JobTimeout (TimeoutError)
     +- JobStoreError (RuntimeError)   .store .passing
+    +- SearchFailed (RuntimeError)    .failed .last
+    +- GangFailed (RuntimeError)      .rank .worker .exit_code .traceback .log_tail .restarts
+    |  +- GangTimeout (TimeoutError)
+    +- TrainingFailed (RuntimeError)
     +- EngineError (RuntimeError)     .engine .log_tail
        +- EngineUnavailable  +- StartFailed  +- StartTimeout (TimeoutError)
 
@@ -38,6 +42,8 @@ from hyperplane.core.errors import (
     EngineError,
     EngineUnavailable,
     Fault,
+    GangFailed,
+    GangTimeout,
     HyperplaneError,
     JobCancelled,
     JobError,
@@ -49,11 +55,14 @@ from hyperplane.core.errors import (
     OutputExists,
     ReadError,
     RequestError,
+    SearchFailed,
     SkippedFile,
     StartFailed,
     StartTimeout,
     StorageError,
+    TrainingFailed,
     UnknownArgument,
+    UnknownKey,
     UnknownName,
     UnknownPool,
     UnsupportedModule,
@@ -70,6 +79,8 @@ __all__ = [
     "EngineError",
     "EngineUnavailable",
     "Fault",
+    "GangFailed",
+    "GangTimeout",
     "HyperplaneError",
     "JobCancelled",
     "JobError",
@@ -81,11 +92,14 @@ __all__ = [
     "OutputExists",
     "ReadError",
     "RequestError",
+    "SearchFailed",
     "SkippedFile",
     "StartFailed",
     "StartTimeout",
     "StorageError",
+    "TrainingFailed",
     "UnknownArgument",
+    "UnknownKey",
     "UnknownName",
     "UnknownPool",
     "UnsupportedModule",

@@ -125,7 +125,7 @@ async def submit_pipeline_job(
         Limit from submission to the end of the job, in seconds or as text such as ``"2 hours"``;
         -1 for no limit.
     active_timeout : float or str, optional
-        Limit from the start of the first step to the end of the job; -1 for no limit.
+        Limit from the start of the job to its end; -1 for no limit.
     max_retries : int, optional
         Number of retries after a transient failure; finished steps are not run again.
     parameters : dict, optional

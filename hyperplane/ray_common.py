@@ -1,9 +1,336 @@
-"""Documented module of Ray clusters that this package does not provide."""
+"""Documented functions for Ray clusters: ``from hyperplane import ray_common as rc``."""
 
-from hyperplane.core.errors import UnsupportedModule
+from __future__ import annotations
 
-raise UnsupportedModule(
-    "hyperplane.ray_common",
-    "use a Dask cluster: hyperplane.notebook_common.initialize_cluster takes nodes, cores and "
-    "memory as initialize_ray_cluster does, and quickstart_dask the same sizes as quickstart_ray",
-)
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from hyperplane import config
+from hyperplane.clusters import interrupts, records
+from hyperplane.clusters.planning import Planner
+from hyperplane.clusters.ray.framework import describe_dashboard
+from hyperplane.clusters.ray.local.engine import LocalRayEngine
+from hyperplane.clusters.running_clusters import read_running
+from hyperplane.clusters.start_lines import BRAND
+from hyperplane.core.argument_checks import find_count_faults, find_flag_faults
+from hyperplane.core.errors import EngineError, EngineUnavailable, Fault, RequestError, check
+from hyperplane.core.errors.base import request_error
+from hyperplane.core.public_calls import check_call
+from hyperplane.core.units import bytes_to_gb
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import OMITTED, ClusterArguments, read_request
+
+if TYPE_CHECKING:
+    from hyperplane.clusters.ray.local.cluster import AttachedRayCluster, LocalRayCluster
+
+    RayCluster = LocalRayCluster | AttachedRayCluster
+
+__all__ = [
+    "RayWorker",
+    "find_ray_workers",
+    "get_ray_cluster",
+    "initialize_ray_cluster",
+    "quickstart_ray",
+    "stop_ray_cluster",
+]
+
+_ENGINE = LocalRayEngine.name
+#: Arguments of a plan, and their names in the functions of this module.
+_NAMES = {
+    "nthreads": "cpu_core_per_worker",
+    "cores_per_worker": "cpu_core_per_worker",
+    "ram_gb_per_proc": "ram_gb_per_worker",
+    "ngpus": "n_gpus",
+    "pool": "size",
+}
+#: Most worker nodes of a request; larger numbers are considered mistakes.
+_MAX_WORKERS = 1_000_000
+
+
+class RayWorker(NamedTuple):
+    """A running worker node.
+
+    Parameters
+    ----------
+    name : str
+        ``ray-worker-<uuid4>``.
+    status : str
+        ``Running``.
+    ip : str
+        Address of its machine.
+    """
+
+    name: str
+    status: str
+    ip: str
+
+
+@check_call(outcome="nothing was started")
+def initialize_ray_cluster(
+    num_workers: int = 2,
+    cpu_core_per_worker: int = 15,
+    ram_gb_per_worker: float = 12,
+    n_gpus: int = 0,
+    use_existing: bool = False,
+) -> RayCluster:
+    """Start a Ray cluster on this machine, and wait until all its worker nodes are registered.
+
+    Afterwards, ``ray.init()`` without an address, or any function of ``ray``, uses the cluster.
+
+    Parameters
+    ----------
+    num_workers : int
+        Number of worker nodes; 0 with ``use_existing=True`` connects only.
+    cpu_core_per_worker : int
+        Cores of each worker node.
+    ram_gb_per_worker : float
+        Memory of each worker node in GB (10**9 bytes), of which its object store gets 30 %.
+    n_gpus : int
+        GPUs of each worker node; must be 0, because GPUs are not supported yet.
+    use_existing : bool
+        Whether to return the running Ray cluster, if there is one. Otherwise the Ray clusters that
+        this process has started are ended, and a new one is started.
+
+    Returns
+    -------
+    LocalRayCluster or AttachedRayCluster
+        The cluster; ``close()`` or :func:`stop_ray_cluster` ends it.
+
+    Raises
+    ------
+    RequestError
+        With every fault of the request; nothing was started.
+    EngineUnavailable
+        If Ray is not installed.
+    EngineError
+        If no Ray cluster runs and ``num_workers`` is 0.
+    StartFailed, StartTimeout
+        If the cluster did not start; none of its processes keeps running.
+
+    Examples
+    --------
+    >>> cluster = initialize_ray_cluster(2, 15, 12)  # doctest: +SKIP
+    """
+    faults = [
+        *find_count_faults("num_workers", num_workers, 0, _MAX_WORKERS),
+        *find_flag_faults(use_existing=use_existing),
+    ]
+    if not faults and not num_workers and not use_existing:
+        allowed = "a whole number, 1 or more; 0 with use_existing=True connects only"
+        faults.append(Fault("num_workers", "0", allowed))
+    arguments = ClusterArguments(
+        num_workers=max(1, num_workers) if not faults else OMITTED,
+        nprocs=1,
+        nthreads=cpu_core_per_worker,
+        cores_per_worker=cpu_core_per_worker,
+        ram_gb_per_proc=ram_gb_per_worker,
+        ngpus=n_gpus,
+        engine=_ENGINE,
+    )
+    planner = _create_planner(arguments, faults)
+    return _initialize(planner, num_workers, use_existing)
+
+
+@check_call(outcome="nothing was started")
+def quickstart_ray(num_workers: int, size: str) -> RayCluster:
+    """Start a Ray cluster with worker nodes of one t-shirt size.
+
+    Parameters
+    ----------
+    num_workers : int
+        Number of worker nodes.
+    size : str
+        T-shirt size, such as ``"hyperplane-med-high-mem"``, or the name of a pool.
+
+    Returns
+    -------
+    LocalRayCluster
+        The cluster, as :func:`initialize_ray_cluster` returns it.
+
+    Raises
+    ------
+    UnknownPool
+        If there is no such size; the message lists all sizes. Other errors are those of
+        :func:`initialize_ray_cluster`.
+    """
+    check(find_count_faults("num_workers", num_workers, 1, _MAX_WORKERS))
+    pool = config.get_pool(size)
+    arguments = ClusterArguments(
+        num_workers=num_workers,
+        nprocs=1,
+        nthreads=pool.allocatable_cores,
+        cores_per_worker=pool.allocatable_cores,
+        ram_gb_per_proc=bytes_to_gb(pool.allocatable_ram),
+        pool=pool,
+        engine=_ENGINE,
+    )
+    return _initialize(_create_planner(arguments, []), num_workers, False)
+
+
+@check_call
+def get_ray_cluster(extra_workers: int = 0) -> RayCluster:
+    """Connect to the running Ray cluster, and add worker nodes of the same size.
+
+    Parameters
+    ----------
+    extra_workers : int
+        Number of worker nodes to add; only the process that started the cluster can add them.
+
+    Returns
+    -------
+    LocalRayCluster or AttachedRayCluster
+        The cluster of this process, or else the one that was started last by this user.
+
+    Raises
+    ------
+    RequestError
+        If ``extra_workers`` is invalid, or if this machine is too small for them.
+    EngineError
+        If no Ray cluster runs, or if another process owns it and ``extra_workers`` is not 0.
+    StartFailed, StartTimeout
+        If a worker node did not start.
+    """
+    check(find_count_faults("extra_workers", extra_workers, 0, _MAX_WORKERS))
+    cluster = _find_cluster()
+    if cluster is None:
+        raise EngineError(
+            _ENGINE, "no Ray cluster is running on this machine; initialize_ray_cluster starts one"
+        )
+    if extra_workers:
+        with interrupts.defer_interrupts():
+            cluster.add_workers(extra_workers, _announce)
+    return cluster
+
+
+@check_call
+def find_ray_workers() -> list[RayWorker]:
+    """Print the running worker nodes of the running Ray cluster, and return them.
+
+    Returns
+    -------
+    list of RayWorker
+        Empty if no Ray cluster runs.
+    """
+    record = _find_record()
+    names = record.client["workers"] if record is not None else []
+    host = record.scheduler.rpartition(":")[0] if record is not None else ""
+    workers = [RayWorker(name, "Running", host) for name in names]
+    for worker in workers:
+        _print("\t".join(worker))
+    return workers
+
+
+@check_call(outcome="nothing was stopped")
+def stop_ray_cluster(ray_cluster: RayCluster) -> None:
+    """End a Ray cluster and all its processes; do nothing if it has ended.
+
+    Parameters
+    ----------
+    ray_cluster : LocalRayCluster or AttachedRayCluster
+        Result of :func:`initialize_ray_cluster` or :func:`get_ray_cluster`.
+
+    Raises
+    ------
+    RequestError
+        If it is another object.
+    EngineError
+        If another process owns the cluster and has not ended it within a minute.
+    """
+    from hyperplane.clusters.ray.local.cluster import AttachedRayCluster, LocalRayCluster
+
+    value: object = ray_cluster  # callers may pass another type
+    if not isinstance(value, LocalRayCluster | AttachedRayCluster):
+        allowed = "a cluster that initialize_ray_cluster or get_ray_cluster returned"
+        check([Fault("ray_cluster", f"<{type(value).__name__}>", allowed)])
+    for name in ray_cluster.workers:
+        _print(f"Deleting {name}")
+    ray_cluster.close()
+
+
+def _create_planner(arguments: ClusterArguments, faults: list[Fault]) -> Planner:
+    request, others = read_request(arguments, "initialize_ray_cluster")
+    # The number of worker nodes is kept as far as there are cores; their sizes are reduced.
+    return Planner(request, [*faults, *others], explicit=frozenset({"nprocs"}))
+
+
+def _plan(planner: Planner) -> ClusterPlan:
+    """Return the plan; the faults of a request name the arguments of this module."""
+    try:
+        return planner.plan()
+    except RequestError as error:
+        named = [replace(each, where=_NAMES.get(each.where, each.where)) for each in error.faults]
+        if [each.where for each in named] == [each.where for each in error.faults]:
+            raise
+        unique = list({(each.where, each.asked): each for each in named}.values())
+        raise request_error(unique) from error
+
+
+def _initialize(planner: Planner, num_workers: int, use_existing: bool) -> RayCluster:
+    engine = LocalRayEngine()
+    usable, reason = engine.available()
+    if planner.faults or not usable:
+        _plan(planner)  # raises an error if there are faults
+        raise EngineUnavailable(_ENGINE, reason)
+    existing = _find_cluster() if use_existing else None
+    if existing is not None:
+        return existing
+    if not num_workers:
+        return get_ray_cluster()
+    if not use_existing:
+        _close_own_clusters()
+    plan = _plan(planner)
+    _print(f"{BRAND} selecting worker node pool")
+    for line in (plan.fit_note, *plan.alerts):
+        if line:
+            print(f"{BRAND} {line}", file=sys.stderr, flush=True)
+    lines: dict[str, Callable[[str], None]] = {
+        "dashboard": _announce_dashboard,
+        "worker": _announce,
+    }
+    started = interrupts.complete_start(
+        partial(engine.start_with_lines, plan, lambda kind, text: lines[kind](text))
+    )
+    return started.cluster
+
+
+def _close_own_clusters() -> None:
+    """End the Ray clusters that this process has started."""
+    from hyperplane.clusters.ray.local.cluster import LocalRayCluster
+
+    for cluster in list(LocalRayCluster.running.values()):
+        for name in cluster.workers:
+            _print(f"deleting pod {name}")
+        cluster.close()
+
+
+def _find_record() -> records.ClusterRecord | None:
+    """Return the record of the Ray cluster of this process, or else of the latest one."""
+    found = [record for record in read_running(_ENGINE) if record.engine == _ENGINE]
+    own = [record for record in found if record.pid == os.getpid()]
+    return (own or found or [None])[-1]  # type: ignore[list-item]
+
+
+def _find_cluster() -> RayCluster | None:
+    record = _find_record()
+    if record is None:
+        return None
+    settings = config.engine_settings(_ENGINE, LocalRayEngine.settings)
+    cluster: RayCluster = LocalRayEngine().connect(record.name, settings).cluster
+    return cluster
+
+
+def _announce_dashboard(dashboard: str) -> None:
+    if dashboard:
+        _print(describe_dashboard(f"{dashboard}/#/"))
+
+
+def _announce(name: str) -> None:
+    _print(f"Waiting for worker {name}...")
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)

@@ -47,13 +47,15 @@ def get_service_url(name: str) -> str:
     Returns
     -------
     str
-        The entry of ``hyperplane.services.addresses`` for the name, or else
-        ``hyperplane.services.url`` with the name inserted. The service may not be running.
+        The entry of ``hyperplane.services.addresses`` for the name; or the URL of the server of
+        this name that this user runs on this machine with ``hyperplane serve``; or else
+        ``hyperplane.services.url`` with the name inserted, where the service may not be running.
 
     Raises
     ------
     RequestError
-        If the name contains characters that an address cannot contain.
+        If the name contains characters that an address cannot contain, or
+        ``hyperplane.services.url`` does not contain ``{name}``.
 
     Examples
     --------
@@ -68,6 +70,10 @@ def get_service_url(name: str) -> str:
     known = dask.config.get("hyperplane.services.addresses", default=None) or {}
     if isinstance(known, Mapping) and name in known:
         return str(known[name])
+    from hyperplane.clusters.service_records import find_service
+
+    if (running := find_service(name)) is not None:
+        return running
     template = str(dask.config.get("hyperplane.services.url", default=_TEMPLATE))
     if "{name}" not in template:
         check([Fault("hyperplane.services.url", repr(template), "a URL with {name} in it")])

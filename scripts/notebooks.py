@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
@@ -16,7 +18,9 @@ def main() -> None:
     for file in sorted(FOLDER.glob("*.ipynb")):
         notebook = nbformat.read(file, as_version=4)
         metadata = dict(notebook.metadata)  # running adds the version of Python
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as home:
+            # Jobs and searches of earlier runs would be continued.
+            os.environ["DASK_HYPERPLANE__JOBS__HOME"] = home
             NotebookClient(
                 notebook,
                 timeout=600,
@@ -27,9 +31,21 @@ def main() -> None:
         notebook.metadata = nbformat.from_dict(metadata)
         for cell in notebook.cells:
             cell.metadata = nbformat.from_dict({})
-            if cell.cell_type == "code":  # lines on standard error differ between machines
-                cell.outputs = [each for each in cell.outputs if each.get("name") != "stderr"]
+            if cell.cell_type == "code":
+                cell.outputs = [each for each in cell.outputs if is_reproducible(each)]
         nbformat.write(notebook, file)
+
+
+def is_reproducible(output: Any) -> bool:
+    """Return whether an output of a cell appears on every machine.
+
+    Lines on standard error differ. A progress bar, and the empty output that replaces it at its
+    end, appear only if the cell takes longer than two seconds.
+    """
+    data = output.get("data", {})
+    is_bar = "application/vnd.jupyter.widget-view+json" in data
+    is_empty = output.output_type == "display_data" and data.get("text/plain") == ""
+    return output.get("name") != "stderr" and not is_bar and not is_empty
 
 
 if __name__ == "__main__":

@@ -45,11 +45,15 @@ def pools_table() -> str:
     return "\n".join(lines)
 
 
+#: How-to pages of engines that are not named ``use-<engine>.md``.
+_PAGES = {"cuda": "use-gpus.md", "ray:local": "start-ray.md"}
+
+
 def engines_table(folder: str) -> str:
     """Return the engines with what they start and their pages, for a page beside ``folder``."""
     lines = ["| engine | | |", "|---|---|---|"]
     for name in engines.ENGINES.built_in:
-        page = f"use-{'gpus' if name == 'cuda' else name}.md"
+        page = _PAGES.get(name, f"use-{name}.md")
         link = f"[how to]({folder}/{page})" if (DOCS / "how-to" / page).exists() else ""
         lines.append(f"| `{name}` | {_summary(type(engines.load(name)))} | {link} |")
     return "\n".join(lines)
@@ -144,6 +148,28 @@ def _rows(title: str, rows: list[tuple[str, str]]) -> str:
     return "\n".join([f"| {title} | |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows)])
 
 
+def dask_ml_table() -> str:
+    """Return the results of dask-ml on the oldest and the newest stack, as the tests recorded."""
+    sys.path.insert(0, str(DOCS.parent / "tests"))
+    from ml.dask_ml_results import make_table
+
+    return make_table()
+
+
+def cuml_table() -> str:
+    """Return the classes of scikit-learn that have an equivalent in cuML."""
+    from hyperplane.ml.gpu_estimators import CLASSES, DISTRIBUTED_CLASSES
+
+    lines = ["| scikit-learn | in `cuml` | also in `cuml.dask` |", "|---|---|---|"]
+    for module, names in CLASSES.items():
+        cells = [
+            ", ".join(f"`{name}`" for name in each)
+            for each in (names, DISTRIBUTED_CLASSES.get(module, ()))
+        ]
+        lines.append(f"| `sklearn.{module}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 #: Page, in docs -> name of its generated part, and the function that returns it.
 GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
     "../README.md": ("engines", partial(engines_table, "docs/how-to")),
@@ -153,6 +179,8 @@ GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
     "reference/pools.md": ("pools", pools_table),
     "reference/formats.md": ("formats", formats_table),
     "reference/cli.md": ("cli", cli_pages),
+    "reference/dask-ml.md": ("dask-ml", dask_ml_table),
+    "reference/ml.md": ("cuml", cuml_table),
 }
 
 

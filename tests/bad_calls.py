@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import dask.array as da
 import dask.bag as db
+import numpy as np
+import pandas as pd
 from bad_values import Call, FreshArgument, table
+from dask import delayed
 from matplotlib import pyplot
+from sklearn.svm import SVC
 
 import hyperplane
 import hyperplane.array
 import hyperplane.bag
 import hyperplane.dataframe
 import hyperplane.jobs
+import hyperplane.ml
+import hyperplane.orca
 import hyperplane.storage
 import hyperplane.utils
-from hyperplane import notebook_common
+from hyperplane import notebook_common, ray_common
 from hyperplane.asl.checking import check_machine
 from hyperplane.asl.items import object_reader
 from hyperplane.asl.reading import read_machine
 from hyperplane.asl.running import run_machine
+from hyperplane.clusters.ray.local.cluster import AttachedRayCluster
+from hyperplane.clusters.records import ClusterRecord
 from hyperplane.jobs.store.jobs_home import open_store
+from hyperplane.orca.data import transformer
 
 REQUEST = tuple(hyperplane.ClusterRequest.model_fields)
+ARRAYS = (np.ones((4, 2)), np.ones((4, 1)))
 TABLE = FreshArgument(table)
 RECORDS = FreshArgument(lambda: db.from_sequence([{"a": 1}, {"a": 2}], npartitions=1))
 ARRAY = FreshArgument(lambda: da.zeros((4, 6), chunks=2))
@@ -41,9 +52,13 @@ def advice() -> hyperplane.SizingAdvice:
     return hyperplane.size_cluster("1GB")
 
 
-def plotted(**options: Any) -> None:
-    """Plot advice, and close the figure."""
-    pyplot.close(advice().plot(**options).figure)
+def ended_ray_cluster() -> AttachedRayCluster:
+    return AttachedRayCluster(ClusterRecord("x", "ray:local", "127.0.0.1:1", "", 0, 0.0, 1, 1, 1))
+
+
+def plotted(make_result: Callable[[], Any]) -> Callable[..., None]:
+    """Return a function that plots a result and closes the figure."""
+    return lambda **options: pyplot.close(make_result().plot(**options).figure)
 
 
 def steps() -> None:
@@ -113,6 +128,12 @@ CLUSTERS: dict[str, Call] = {
     "start": Call(hyperplane.start, {"plan": PLAN}),
     "get_cluster": Call(hyperplane.get_cluster, {"name": "x"}),
     "get_dask_cluster": Call(notebook_common.get_dask_cluster, {"dask_cluster_name": "x"}),
+    "initialize_ray_cluster": Call(ray_common.initialize_ray_cluster, {"num_workers": 1}),
+    "quickstart_ray": Call(ray_common.quickstart_ray, {"num_workers": 1, "size": "16_16"}),
+    "get_ray_cluster": Call(ray_common.get_ray_cluster, {"extra_workers": 0}),
+    "stop_ray_cluster": Call(
+        ray_common.stop_ray_cluster, {"ray_cluster": FreshArgument(ended_ray_cluster)}
+    ),
     "get_pool": Call(hyperplane.get_pool, {"name": "16_16"}),
     "closest_pool": Call(hyperplane.closest_pool, {"cores": 1, "ram_gb": 1}),
     "fit_workers": Call(hyperplane.fit_workers, {"pool": "16_16"}),
@@ -122,7 +143,7 @@ CLUSTERS: dict[str, Call] = {
         hyperplane.SizingAdvice.start,
     ),
     "SizingAdvice.plot": Call(
-        plotted, {}, (), (), hyperplane.SizingAdvice.plot
+        plotted(advice), {}, (), (), hyperplane.SizingAdvice.plot
     ),
     "shard": Call(hyperplane.shard, {"index": 0, "count": 2}),
     "output_path": Call(hyperplane.output_path, {"template": "x_{idx}.csv", "idx": 0, "n": 2}),
@@ -249,4 +270,275 @@ JOBS: dict[str, Call] = {
     "object_reader": Call(object_reader, {"root": "."}),
 }  # fmt: skip
 
-ALL = {**CLUSTERS, **FILES, **COLLECTIONS, **JOBS}
+
+class _Ignored:
+    """Channel of a trial without a search."""
+
+    def report(self, value: float, step: int) -> None:
+        pass
+
+
+def enter(context: Any) -> None:
+    with context:
+        pass
+
+
+def search_result() -> hyperplane.ml.SearchResult:
+    history = pd.DataFrame({"trial": [0], "state": ["complete"], "value": [1.0]})
+    return hyperplane.ml.SearchResult(history, {}, 1.0, "maximize")
+
+
+def without_processes(function: Any) -> Any:
+    """Return a function for training programs that starts none."""
+
+    def call(**options: Any) -> Any:
+        with mock.patch(f"{function.__module__}.ProgramRun") as run:
+            run.return_value.run.return_value = 0
+            return function(**options)
+
+    return call
+
+
+def without_trials(function: Any) -> Any:
+    """Return a function for searches that runs no trial and uses no cluster."""
+    client = mock.Mock(status="running", asynchronous=False)
+    result = search_result()
+
+    def call(**options: Any) -> Any:
+        place = f"{function.__module__}.run_search"
+        with mock.patch(place, return_value=result):
+            return function(**{"client": client, **options})
+
+    return call
+
+
+def without_server(**options: Any) -> Any:
+    """Check the arguments of ``serve`` without starting a process."""
+    with (
+        mock.patch("hyperplane.ml.serving.serve.need"),
+        mock.patch("hyperplane.ml.serving.serve.ServerProcess") as process,
+    ):
+        process.return_value.wait_until_ready.return_value = ("http://x", "x", "x")
+        return hyperplane.ml.serve(**options)
+
+
+def of_registry(name: str, good: Any) -> Call:
+    """Return a call of a method of a registry with one model."""
+    method = getattr(hyperplane.ml.ModelRegistry, name)
+
+    def call(**options: Any) -> Any:
+        return getattr(hyperplane.ml.ModelRegistry("models"), name)(**options)
+
+    return Call(call, good, (), (), method)
+
+
+ML: dict[str, Call] = {
+    "Range": Call(hyperplane.ml.Range, {"low": 1, "high": 4}),
+    "SearchResult.plot": Call(
+        plotted(search_result), {}, (), (), hyperplane.ml.SearchResult.plot
+    ),
+    "Trial.report": Call(
+        lambda **options: hyperplane.ml.Trial(0, {}, _Ignored()).report(**options),
+        {"value": 0.5, "step": 1}, (), (), hyperplane.ml.Trial.report,
+    ),
+    "tune": Call(
+        without_trials(hyperplane.ml.tune), {"objective": steps, "space": {"x": [1, 2]}}, (), (),
+        hyperplane.ml.tune,
+    ),
+    "tune of an estimator": Call(
+        without_trials(hyperplane.ml.tune),
+        {"objective": SVC(), "space": {"C": [1, 2]}, "X": np.eye(10), "y": [0, 1] * 5}, (),
+        ("objective",), hyperplane.ml.tune,
+    ),
+    "tune_program": Call(
+        without_trials(hyperplane.ml.tune_program),
+        {"command": ["true"], "spec": {"params": [
+            {"parameterName": "x", "type": "INTEGER", "minValue": 1, "maxValue": 3}]}},
+        (), (), hyperplane.ml.tune_program,
+    ),
+    "train_program": Call(
+        without_processes(hyperplane.ml.train_program), {"module_name": "platform"}, (), (),
+        hyperplane.ml.train_program,
+    ),
+    "gpu_equivalent": Call(
+        hyperplane.ml.gpu_equivalent, {"estimator": SVC(), "ngpus": 0}, (), ("estimator",)
+    ),
+    # Without a cluster, so that no valid combination starts processes.
+    "gang": Call(hyperplane.ml.gang, {"client": None, "function": steps, "n": 1}, (), ("client",)),
+    "Estimator.from_torch": Call(
+        hyperplane.ml.Estimator.from_torch, {"model": steps}, (),
+        ("training_operator_cls", "use_tqdm", "sync_stats", "log_level"),
+    ),
+    "Estimator.from_keras": Call(
+        hyperplane.ml.Estimator.from_keras, {"model_creator": steps}, (),
+        ("cpu_binding", "keras_model"),
+    ),
+    "Estimator.load_keras_model": Call(
+        hyperplane.ml.Estimator.load_keras_model, {"path": "missing.keras"}
+    ),
+    "Estimator.latest_checkpoint": Call(
+        hyperplane.ml.Estimator.latest_checkpoint, {"checkpoint_dir": "missing"}
+    ),
+    "Estimator.from_graph": Call(hyperplane.ml.Estimator.from_graph, {}),
+    # Without a cluster and without modules of PyTorch, which need not be installed.
+    "train_with_parameter_server": Call(
+        hyperplane.ml.train_with_parameter_server,
+        {"client": None, "model": None, "data": ARRAYS, "loss": steps, "optimizer": steps},
+        (), ("client", "model"),
+    ),
+    "train_with_averaged_weights": Call(
+        hyperplane.ml.train_with_averaged_weights,
+        {"client": None, "model": None, "data": ARRAYS, "loss": steps, "optimizer": steps},
+        (), ("client", "model"),
+    ),
+    "train_pipeline": Call(
+        hyperplane.ml.train_pipeline,
+        {"client": None, "stages": [], "data": ARRAYS, "loss": steps, "optimizer": steps},
+        (), ("client",),
+    ),
+    "train_column_parts": Call(
+        hyperplane.ml.train_column_parts,
+        {"client": None, "parts": [], "columns": [], "data": ARRAYS, "loss": steps,
+         "optimizer": steps}, (), ("client",),
+    ),
+    "read_search": Call(hyperplane.ml.read_search, {"name": "x"}),
+    "predict_files": Call(
+        hyperplane.ml.predict_files,
+        {"model": "model.skops", "input": "x.parquet", "output": "predicted", "columns": ["a"]},
+    ),
+    "predict": Call(hyperplane.ml.predict, {"model": "model.skops", "df": TABLE, "columns": ["a"]}),
+    "ModelRegistry": Call(hyperplane.ml.ModelRegistry, {"url": "models"}),
+    "ModelRegistry.create": of_registry("create", {"name": "m", "model": "model.skops"}),
+    "ModelRegistry.list_versions": of_registry("list_versions", {"name": "one"}),
+    "ModelRegistry.get": of_registry("get", {"name": "one", "version": "v1"}),
+    "ModelRegistry.set_default": of_registry("set_default", {"name": "one", "version": "v1"}),
+    "serve": Call(
+        without_server, {"model": "model.skops"}, (), (), hyperplane.ml.serve,
+    ),
+    "parallel": Call(lambda **options: enter(hyperplane.ml.parallel(**options)), {}, (), (),
+                     hyperplane.ml.parallel),
+}  # fmt: skip
+
+
+def shards() -> Any:
+    return hyperplane.ml.XShards.partition(np.arange(6), num_shards=2)
+
+
+def collected(function: Any) -> Any:
+    """Return a function that collects the shards that the function returns."""
+
+    def call(**options: Any) -> Any:
+        result = function(**options)
+        if isinstance(result, hyperplane.ml.XShards) and not any(map(callable, options.values())):
+            result.collect()
+        return result
+
+    return call
+
+
+def of_shards(name: str, good: Any, skipped: Any = ()) -> Call:
+    """Return a call of a method of shards of arrays."""
+    method = getattr(hyperplane.ml.XShards, name)
+    return Call(
+        collected(lambda **options: getattr(shards(), name)(**options)), good, (), skipped, method
+    )
+
+
+def frames() -> Any:
+    frame = pd.DataFrame({"a": [1, 2, 2, 3], "b": [0.5, 1.0, 2.0, 4.0]})
+    return hyperplane.ml.XShards.partition(frame, num_shards=2)
+
+
+def fitted_transform(**options: Any) -> Any:
+    indexer = transformer.StringIndexer("a")
+    indexer.fit_transform(frames())
+    return indexer.transform(**options)
+
+
+def of_frames(name: str, good: Any) -> Call:
+    """Return a call of a method of shards of DataFrames, with columns ``a`` and ``b``."""
+    method = getattr(hyperplane.ml.XShards, name)
+    return Call(
+        collected(lambda **options: getattr(frames(), name)(**options)), good, (), (), method
+    )
+
+
+PARTS = FreshArgument(lambda: [delayed(np.arange)(3)])
+SHARDS: dict[str, Call] = {
+    "SharedValue": Call(hyperplane.ml.SharedValue, {"data": 1}),
+    "XShards": Call(hyperplane.ml.XShards, {"parts": PARTS}),
+    "XShards.lazy": Call(hyperplane.ml.XShards.lazy, {"parts": PARTS}),
+    "XShards.partition": Call(
+        collected(hyperplane.ml.XShards.partition), {"data": np.arange(6), "num_shards": 2}, (), (),
+        hyperplane.ml.XShards.partition,
+    ),
+    "XShards.load_pickle": Call(hyperplane.ml.XShards.load_pickle, {"path": "x.pickles"}),
+    "XShards.save_pickle": of_shards("save_pickle", {"path": "y.pickles"}),
+    "XShards.transform_shard": Call(
+        lambda **options: shards().transform_shard(**options), {"func": len}, (), (),
+        hyperplane.ml.XShards.transform_shard,
+    ),
+    "XShards.repartition": of_shards("repartition", {"num_partitions": 1}),
+    "XShards.zip": of_shards("zip", {"other": FreshArgument(shards)}),
+    "XShards.take": of_shards("take", {"n": 1}),
+    "XShards.partition_by": of_frames("partition_by", {"cols": "a"}),
+    "XShards.sort_values": of_frames("sort_values", {"col_names": "a"}),
+    "XShards.group_by": of_frames("group_by", {"columns": "a", "agg": "sum"}),
+    "XShards.merge": of_frames("merge", {"right": FreshArgument(frames), "on": "a"}),
+    "XShards.sample": of_frames("sample", {"frac": 0.5}),
+    "XShards.select": of_frames("select", {"cols": "a"}),
+    "XShards.describe": of_frames("describe", {"cols": "a"}),
+    "XShards.head": of_frames("head", {"n": 1}),
+    "XShards.concat_to_pdf": of_frames("concat_to_pdf", {}),
+    "XShards.sample_to_pdf": of_frames("sample_to_pdf", {"frac": 0.5}),
+    "XShards.assembleFeatureLabelCols": of_frames(
+        "assembleFeatureLabelCols", {"featureCols": ["a"], "labelCols": ["b"]}
+    ),
+    "XShards.max_values": of_frames("max_values", {"col_name": "a"}),
+    "XShards.from_dataframe": Call(
+        collected(hyperplane.ml.XShards.from_dataframe), {"df": TABLE}, (), (),
+        hyperplane.ml.XShards.from_dataframe,
+    ),
+    "XShards.from_array": Call(
+        collected(hyperplane.ml.XShards.from_array), {"array": ARRAY}, (), (),
+        hyperplane.ml.XShards.from_array,
+    ),
+    "XShards.from_bag": Call(
+        collected(hyperplane.ml.XShards.from_bag), {"bag": RECORDS}, (), (),
+        hyperplane.ml.XShards.from_bag,
+    ),
+    "XShards.from_pandas": Call(
+        collected(hyperplane.ml.XShards.from_pandas),
+        {"df": FreshArgument(lambda: table().compute()), "num_shards": 2}, (), (),
+        hyperplane.ml.XShards.from_pandas,
+    ),
+    "ml.read_csv": Call(
+        collected(hyperplane.ml.read_csv), {"file_path": "x.csv"}, (), (), hyperplane.ml.read_csv
+    ),
+    "ml.read_json": Call(
+        collected(hyperplane.ml.read_json), {"file_path": "x.jsonl", "lines": True}, ("lines",),
+        (), hyperplane.ml.read_json,
+    ),
+    "ml.read_parquet": Call(
+        collected(hyperplane.ml.read_parquet), {"file_path": "x.parquet"}, (), (),
+        hyperplane.ml.read_parquet,
+    ),
+    "init_orca_context": Call(hyperplane.orca.init_orca_context, {"cluster_mode": "local"}),
+    "StringIndexer": Call(transformer.StringIndexer, {"inputCol": "a"}),
+    "StringIndexer.setInputCol": Call(
+        lambda **options: transformer.StringIndexer("b").setInputCol(**options), {"inputCol": "a"},
+        (), (), transformer.StringIndexer.setInputCol,
+    ),
+    "StringIndexer.fit_transform": Call(
+        lambda **options: transformer.StringIndexer("a").fit_transform(**options),
+        {"shard": FreshArgument(frames)}, (), (), transformer.StringIndexer.fit_transform,
+    ),
+    "StringIndexer.transform": Call(
+        fitted_transform, {"shard": FreshArgument(frames)}, (), (),
+        transformer.StringIndexer.transform,
+    ),
+    "MinMaxScaler": Call(transformer.MinMaxScaler, {"inputCol": "a", "outputCol": "b"}),
+    "StandardScaler": Call(transformer.StandardScaler, {"inputCol": "a", "outputCol": "b"}),
+}  # fmt: skip
+
+ALL = {**CLUSTERS, **FILES, **COLLECTIONS, **JOBS, **ML, **SHARDS}

@@ -30,9 +30,13 @@ import pytest
 import xarray as xr
 from dask.base import is_dask_collection
 from dask.delayed import Delayed
+from sklearn.linear_model import LinearRegression
 
 import hyperplane
+import hyperplane.ml
 from hyperplane.clusters import planning
+from hyperplane.clusters.engine import Availability
+from hyperplane.clusters.ray.local.engine import LocalRayEngine
 from hyperplane.errors import HyperplaneError
 from hyperplane.jobs import slack, supervisor_client
 
@@ -221,6 +225,9 @@ def good_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "x.yaml").write_text(
         "pipeline:\n  name: p\n  tasks:\n  - {name: s, type: command, command: ['true']}\n"
     )
+    model = LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0])
+    hyperplane.save(model, folder / "model.skops")
+    hyperplane.ml.ModelRegistry(folder / "models").create("one", model)
     xr.Dataset({"v": ("i", np.arange(3))}).to_zarr(folder / "x.zarr", consolidated=False)
     return folder
 
@@ -247,6 +254,8 @@ def nothing_starts(
         return engine
 
     monkeypatch.setattr(planning.registry, "load", loaded)
+    monkeypatch.setattr(LocalRayEngine, "available", lambda _: Availability(True, "for tests"))
+    monkeypatch.setattr(LocalRayEngine, "start_with_lines", stopped)
     monkeypatch.setattr(supervisor_client, "notify_supervisor", lambda *_: None)
     monkeypatch.setattr(slack, "_post", lambda *_: b'{"ok": true}')
     monkeypatch.setenv("HOME", str(folder))

@@ -7,7 +7,9 @@ repetitions, larger data and more Hypothesis examples.
 from __future__ import annotations
 
 import os
-from typing import TypeVar
+from collections.abc import Collection
+from itertools import product
+from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
@@ -25,6 +27,22 @@ if SCALE not in SCALES:
 def scaled(small: T, full: T) -> T:
     """Return the value for the scale of this run."""
     return full if FULL else small
+
+
+def combinations(*parameters: Collection[Any]) -> list[tuple[Any, ...]]:
+    """Return all combinations of the values of parameters; at small scale each value at least once.
+
+    A combination that once was a bug belongs in a separate test, or is one value of a parameter.
+    """
+    if FULL:
+        return list(product(*parameters))
+    values = [list(each) for each in parameters]
+    # Each round through the values of a parameter begins at another value, so that two parameters
+    # with equally many values do not always change together.
+    return [
+        tuple(each[(n + n // len(each) * shift) % len(each)] for shift, each in enumerate(values))
+        for n in range(max(map(len, values)))
+    ]
 
 
 def load_hypothesis_profile() -> None:

@@ -3,7 +3,7 @@
 Normally the forkserver ends with the last cluster of a program, and the next cluster starts a new
 one, which costs two seconds of CPU time for imports. Tests run one cluster after the other, so each
 would need those seconds. A test marked ``own_forkserver`` starts without a forkserver, and the one
-that it starts ends as usual.
+that it starts imports only the modules of the configuration, and ends as usual.
 
 Programs that tests start do not use it: ``conftest.py`` sets that their workers preload no modules,
 unless the test uses :func:`conftest.usual_preload`.
@@ -32,7 +32,6 @@ class SharedForkserver:
 
     def __init__(self) -> None:
         self._acquire = forkserver.acquire
-        self._process_folder = records.process_folder
         self._environment: Mapping[str, str] | None = None
         self._keeps_none = False
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -43,13 +42,11 @@ class SharedForkserver:
         # For its socket, because many tests have a separate temporary directory.
         self._folder = tempfile.TemporaryDirectory(prefix="z-")
         forkserver.acquire = self.acquire
-        records.process_folder = self.process_folder
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         forkserver.acquire = self._acquire
         self.end()
-        records.process_folder = self._process_folder
         if self._folder is not None:
             self._folder.cleanup()
 
@@ -60,21 +57,21 @@ class SharedForkserver:
             self.end()
 
     def acquire(self, modules: Sequence[str], environment: Mapping[str, str]) -> bool:
-        modules = modules or _USUAL
         if self._keeps_none:
             return self._acquire(modules, environment)
         with self._lock:  # some tests start clusters in several threads
             if self._environment not in (None, environment) and forkserver._users == 1:
                 self.end()
-            acquired = self._acquire(modules, environment)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(records, "process_folder", self.process_folder)
+                acquired = self._acquire([*modules, *_USUAL], environment)
             if acquired and self._environment is None:
                 self._environment = environment
                 forkserver._users += 1
             return acquired
 
     def process_folder(self) -> Path:
-        if self._keeps_none or self._folder is None:
-            return self._process_folder()
+        assert self._folder is not None
         return Path(self._folder.name)
 
     def end(self) -> None:

@@ -18,7 +18,8 @@ from bad_values import TEXTS, Call, check, fault_of, good_files, nothing_starts
 import hyperplane
 from hyperplane import notebook_common
 from hyperplane.core import units
-from hyperplane.errors import EngineError, JobFailed
+from hyperplane.core.optional import is_installed
+from hyperplane.errors import EngineError, JobFailed, ReadError, RequestError
 
 __all__ = ["good_files", "nothing_starts"]
 
@@ -26,30 +27,64 @@ REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 #: Errors of valid calls where nothing can be started, or the job has failed.
 EXPECTED_ERRORS = {
     **dict.fromkeys(
-        ("initialize_cluster", "quickstart", "quickstart_dask", "start", "SizingAdvice.start"),
+        (
+            "initialize_cluster",
+            "quickstart",
+            "quickstart_dask",
+            "start",
+            "SizingAdvice.start",
+            "initialize_ray_cluster",
+            "quickstart_ray",
+        ),
         (EngineError, "nothing is started here"),
     ),
     **dict.fromkeys(("get_cluster", "get_dask_cluster"), (EngineError, "no cluster 'x'")),
+    "get_ray_cluster": (EngineError, "no Ray cluster is running"),
     "JobHandle.result": (JobFailed, "failed: test"),
+    "read_search": (RequestError, "tune has started"),
+    **dict.fromkeys(
+        (
+            "parallel",
+            "gang",
+            "train_with_parameter_server",
+            "train_with_averaged_weights",
+            "train_pipeline",
+            "train_column_parts",
+        ),
+        (RequestError, "initialize_cluster"),
+    ),
+    "Estimator.load_keras_model": (ReadError, "missing.keras"),
+    "Estimator.from_graph": (RequestError, "TensorFlow 1"),
+    "Estimator.latest_checkpoint": (RequestError, "last.ckpt"),
+    "XShards.load_pickle": (RequestError, "x.pickles"),
+    "init_orca_context": (EngineError, "nothing is started here"),
 }
+if not is_installed("torch"):
+    EXPECTED_ERRORS["Estimator.from_torch"] = (hyperplane.MissingPackage, "torch")
 #: Public names that take no arguments from callers.
 WITHOUT_ARGUMENTS = (
     "hyperplane.pools", "hyperplane.utils.is_jhub", "hyperplane.utils.SlackHelper",
-    "hyperplane.notebook_common.get_current_job_output",
+    "hyperplane.notebook_common.get_current_job_output", "hyperplane.orca.OrcaContext",
+    "hyperplane.orca.stop_orca_context",
     "hyperplane.notebook_common.get_previous_job_runs",
+    "hyperplane.ray_common.find_ray_workers",
 )  # fmt: skip
 #: Objects that the package creates and callers only read.
 CREATED_BY_PACKAGE = (
     "hyperplane.ClusterPlan", "hyperplane.Fault", "hyperplane.Shard", "hyperplane.SizingAdvice",
+    "hyperplane.errors.UnknownKey",
     "hyperplane.errors.UnknownName",
     "hyperplane.asl.commands.Command", "hyperplane.asl.events.Event",
     "hyperplane.asl.reading.Machine", "hyperplane.jobs.Attempt", "hyperplane.jobs.Job",
     "hyperplane.jobs.Submitted", "hyperplane.storage.CleanupReport",
-    "hyperplane.storage.SaveResult", "hyperplane.errors.check",
+    "hyperplane.storage.SaveResult", "hyperplane.errors.check", "hyperplane.ml.SearchResult",
+    "hyperplane.ml.ModelServer", "hyperplane.ml.Trial", "hyperplane.ml.ModelVersion",
+    "hyperplane.ml.PredictionResult", "hyperplane.ml.Estimator", "hyperplane.ml.TrainingResult",
+    "hyperplane.ml.AsynchronousTrainingResult", "hyperplane.ray_common.RayWorker",
 )  # fmt: skip
 #: Modules without functions to check: programs, modules that are not provided, the configuration,
 #: which is not on a reference page.
-OTHERS = {"hyperplane.cli", "hyperplane.config", "hyperplane.hyper_nlp", "hyperplane.ray_common"}
+OTHERS = {"hyperplane.cli", "hyperplane.config", "hyperplane.hyper_nlp"}
 
 
 @pytest.mark.usefixtures("nothing_starts")

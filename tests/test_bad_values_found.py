@@ -27,6 +27,7 @@ import hyperplane.storage
 import hyperplane.utils
 from hyperplane.asl.items import object_reader
 from hyperplane.errors import HyperplaneError, ReadError, RequestError
+from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.store.jobs_home import open_store
 
 HUGE = 10**400
@@ -87,8 +88,8 @@ def zarrs() -> str:
 
 #: Description -> call and a part of its message. Each call represents several similar ones.
 CALLS: dict[str, tuple[Callable[[], Any], str]] = {
-    "submit(None)": (lambda: hyperplane.jobs.submit(None), "path = 'None'"),
-    "read_pipeline(3)": (lambda: hyperplane.jobs.read_pipeline(3), "path = '3'"),
+    "submit(None)": (lambda: hyperplane.jobs.submit(None), "path = None:"),
+    "read_pipeline(3)": (lambda: hyperplane.jobs.read_pipeline(3), "path = 3:"),
     "load of a bad .skops": (lambda: hyperplane.load("bad.skops"), "damaged"),
     "load of nested brackets": (lambda: hyperplane.load("deep.json"), "damaged"),
     "load of nested lines": (lambda: hyperplane.load("deep.jsonl"), "damaged"),
@@ -339,7 +340,7 @@ def test_a_damaged_model_is_refused_without_importing_its_libraries(
 def test_invalid_timeouts_of_wait_are_refused(value: Any, tmp_path: Path) -> None:
     pipeline = hyperplane.jobs.Pipeline.from_steps("p", [step()])
     with dask.config.set({"hyperplane.jobs.home": str(tmp_path / "jobs")}):
-        job = hyperplane.jobs.job_control.new_job(pipeline)
+        job = new_job(pipeline)
         open_store().add(job)
         handle = hyperplane.jobs.JobHandle(job.id)
         for waiting in (handle.wait, handle.result):

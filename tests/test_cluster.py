@@ -119,6 +119,12 @@ def test_quickstart_takes_a_size() -> None:
         assert client.submit(sum, [1, 2]).result() == 3
 
 
+def test_quickstart_refuses_a_pool_beside_the_size() -> None:
+    with pytest.raises(hyperplane.RequestError) as caught:
+        hyperplane.quickstart(1, "8_8", pool="16_16")
+    assert [(fault.where, fault.asked) for fault in caught.value.faults] == [("pool", "'16_16'")]
+
+
 def test_quickstart_refuses_an_unknown_size() -> None:
     with pytest.raises(hyperplane.UnknownPool, match="hyperplane-small"):
         nc.quickstart_dask(num_workers=1, size="hyperplane-smal")

@@ -13,10 +13,10 @@ import dask.config
 import pytest
 from published_pools import PUBLISHED_POOLS
 
-from hyperplane import config
+from hyperplane import config, config_memory
 from hyperplane.clusters.registry import ENGINES
 from hyperplane.core import config_defaults
-from hyperplane.errors import ConfigError, Fault, UnknownPool
+from hyperplane.errors import ConfigError, Fault, UnknownKey, UnknownPool
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.settings import EngineSettings, GatewaySettings, LocalSettings
@@ -68,6 +68,11 @@ def in_new_process(tmp_path):
 
     show.folder = folder
     return show
+
+
+POOL_KEYS = (
+    "alias, cores, ram_gb, allocatable_cores, allocatable_ram_gb, gpus, price_per_hour, note"
+)
 
 
 class TestPools:
@@ -230,28 +235,36 @@ class TestFaults:
         )
 
     @pytest.mark.parametrize(
-        ("path", "allowed"),
+        ("path", "allowed", "near"),
         [
-            ("pools.pool_16_16.coers", "no such key"),
-            ("pools.pool_16_16.name", "no such key"),
-            ("sizing.multipliers.huge", "no such key"),
-            ("sizing.families.some_tasks", "no such key"),
-            ("sizing.split.form_gb", "no such key"),
-            ("sizing.checks.full", "no such key"),
-            ("memory.pauze", "one of target, spill, pause, terminate"),
-            ("tuning.profiles.fast.servers", "no such key"),
+            ("pools.pool_16_16.coers", f"one of {POOL_KEYS}", "cores"),
+            ("pools.pool_16_16.name", f"one of {POOL_KEYS}", ""),
+            ("sizing.multipliers.huge", "one of light, medium, heavy", ""),
+            ("sizing.families.some_tasks", "one of few_tasks, many_tasks, parallel", "few_tasks"),
+            ("sizing.split.form_gb", "one of from_gb, piece_gb, weights", "from_gb"),
+            ("sizing.checks.full", "one of aggregation_ratio, full_fraction, aggregations", ""),
+            ("memory.pauze", "one of target, spill, pause, terminate", "pause"),
             (
-                "memroy",
-                "one of the sections engines, gpu_pools, jobs, memory, pools, services, sizing, "
-                "slack, tuning",
+                "tuning.profiles.fast.servers",
+                "one of direct_to_workers, server, one_process, environ",
+                "server",
             ),
         ],
     )
-    def test_an_unknown_key_in_any_section_is_a_fault(self, path, allowed):
+    def test_an_unknown_key_is_a_fault_that_names_the_keys(self, path, allowed, near):
+        advice = f"did you mean {near}?" if near else ""
         with dask.config.set({f"hyperplane.{path}": 0.9}):
-            advice = "did you mean pause?" if path == "memory.pauze" else ""
             assert config.faults(ENGINES) == [
-                Fault(f"hyperplane.{path}", "0.9", allowed, advice, source="dask.config.set")
+                UnknownKey(f"hyperplane.{path}", "0.9", allowed, advice, source="dask.config.set")
+            ]
+
+    def test_an_unknown_section_is_a_fault(self):
+        allowed = "one of the sections engines, gpu_pools, jobs, memory, pools, services, sizing, "
+        with dask.config.set({"hyperplane.memroy": 0.9}):
+            assert config.faults(ENGINES) == [
+                Fault(
+                    "hyperplane.memroy", "0.9", f"{allowed}slack, tuning", source="dask.config.set"
+                )
             ]
 
     @pytest.mark.parametrize(
@@ -288,8 +301,12 @@ class TestFaults:
             ("tuning.profiles.fast.server", "none", "a mapping"),
             ("tuning.profiles.fast.environ", 3, "a mapping"),
             ("engines.local.preload", "dask.dataframe", "a list"),
-            ("engines.local.worker_ttl", "soon", "seconds up to 1e+09, or text such as '300s'"),
-            ("engines.local.worker_ttl", "", "seconds up to 1e+09, or text such as '300s'"),
+            ("engines.local.worker_ttl", "soon", "seconds from 0 to 1e+09, or text such as"),
+            ("engines.local.worker_ttl", "", "seconds from 0 to 1e+09, or text such as"),
+            ("engines.local.worker_ttl", -5, "seconds from 0 to 1e+09, or text such as"),
+            ("gpu_pools.enable", True, "one of enabled, pools"),
+            ("engines", 3, "a mapping of the sections of engines"),
+            ("engines.auto", ["local", "slrum"], "a list of engine names: local, ssh, slurm"),
         ],
     )
     def test_an_invalid_value_is_a_fault(self, path, value, allowed):
@@ -447,7 +464,7 @@ class TestFiles:
         found = {where: rest for _, where, *rest in shown["faults"]}
         expected = {
             "pools.pool_16_16.allocatable_cores": ["64", "at most cores, the nominal 16"],
-            "pools.pool_16_16.coers": ["3", "no such key"],
+            "pools.pool_16_16.coers": ["3", "one of alias, cores, ram_gb"],
             "pools.POOL_32_32.allocatable_ram_gb": ["-1", "more than 0"],
             "pools.pool_site.ram_gb": ["nothing", "a value; this key is required"],
             "pools.pool_1_1": ["11", "a mapping of the keys of a pool"],
@@ -458,7 +475,7 @@ class TestFiles:
             "sizing.families.many_tasks.0": ["3232", "the name of a pool"],
             "engines.auto": ["'local'", "a list of engine names"],
             "engines.local.fit": ["'loose'", "one of 'fit' or 'exact'"],
-            "engines.local.idle_timeout": ["'later'", "seconds up to 1e+09, or text such as"],
+            "engines.local.idle_timeout": ["'later'", "seconds from 0 to 1e+09, or text such as"],
             "memroy": ["{'pause': 0.8}", "one of the sections"],
         }
         assert set(found) == {f"hyperplane.{where}" for where in expected}
@@ -527,8 +544,8 @@ class TestVariables:
             (new, f"{own}.ram_gb", *missing),
             (new, f"{own}.allocatable_cores", *missing),
             (new, f"{own}.allocatable_ram_gb", *missing),
-            ("POOLS__POOL_8_8", "hyperplane.pools.pool_8_8.x", "2", "no such key"),
-            ("SIZING__CHECKS__FOO", "hyperplane.sizing.checks.foo", "1", "no such key"),
+            ("POOLS__POOL_8_8", "hyperplane.pools.pool_8_8.x", "2", "one of alias, cores"),
+            ("SIZING__CHECKS__FOO", "hyperplane.sizing.checks.foo", "1", "one of aggregation_r"),
             ("ENGINES__LOCAL__FIT", "hyperplane.engines.local.fit", "'loose'", "one of 'fit'"),
         ]
         found = {
@@ -543,3 +560,34 @@ class TestVariables:
         monkeypatch.setenv("DASK_HYPERPLANE__MEMORY__PAUSE", "0.9")
         with dask.config.set({"hyperplane.memory.pause": 7}):
             assert _the_fault(config.memory_policy).source == "dask.config.set"
+
+
+@pytest.mark.parametrize("section", [["a"], "text", None])
+@pytest.mark.parametrize("read", [config.pools, config_memory.memory_policy, config.auto_engines])
+def test_a_root_that_is_not_a_mapping_is_an_error(section, read):
+    with dask.config.set({"hyperplane": section}), pytest.raises(ConfigError) as caught:
+        read()
+    (fault,) = caught.value.faults
+    assert (fault.where, fault.asked, fault.source) == (
+        "hyperplane", repr(section), "dask.config.set",
+    )  # fmt: skip
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("hyperplane: text", "hyperplane: 'text'"), ("hyperplane: {memory: [1]}", "memory: [1]")],
+)
+def test_a_section_that_dask_replaces_by_the_defaults_is_reported(tmp_path, text, words):
+    (tmp_path / "a.yaml").write_text(text)
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("DASK_")}
+    done = subprocess.run(
+        [sys.executable, "-c", "import hyperplane"],
+        env={**kept, "DASK_CONFIG": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=250,
+    )
+    assert words in done.stderr
+    assert "which is ignored; expected a mapping" in done.stderr

@@ -112,7 +112,7 @@ def test_the_front_pages_list_every_notebook_in_the_order_of_their_numbers():
 
 def test_the_front_page_names_every_engine():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    assert set(ENGINES.built_in) <= set(re.findall(r"`(\w+)`", index))
+    assert set(ENGINES.built_in) <= set(re.findall(r"`([\w:]+)`", index))
     assert "planned" not in index
 
 

@@ -176,7 +176,7 @@ def test_the_layout_of_advice_is_reduced_to_the_machine(machine):
 def test_arguments_beside_a_plan_are_refused_unless_they_are_defaults(machine, planned):
     plan = hyperplane.plan_cluster(num_workers=1)
     assert _initialize(planned, plan, logging="quiet", nthreads=1) is plan
-    for arguments in ({"num_workers": 2}, {"nthreads": 2}):
+    for arguments in ({"num_workers": 2}, {"nthreads": 2}, {"ram_gb_proc": 2}):
         with pytest.raises(RequestError, match="no arguments besides the plan"):
             initialize_cluster(plan, **arguments)
     with pytest.raises(UnknownArgument, match=r"nthreds=2: .*did you mean nthreads\?"):

@@ -15,6 +15,7 @@ import sys
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -208,10 +209,13 @@ def name_problem(name: str) -> str:
     return ""
 
 
-def _classes(file: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ClassDef):
-            yield node.lineno, node.name
+@cache
+def _classes(file: Path) -> list[tuple[int, str]]:
+    source = file.read_text(encoding="utf-8")
+    if not re.search(r"\bclass ", source):  # to parse all files takes a second
+        return []
+    nodes = ast.walk(ast.parse(source))
+    return [(node.lineno, node.name) for node in nodes if isinstance(node, ast.ClassDef)]
 
 
 def test_classes_and_modules_are_named_with_nouns():

@@ -93,9 +93,14 @@ class _Imports(ast.NodeVisitor):
 
 
 @functools.cache
-def _imports(file, by_name=True):
+def _visited(file):
     visitor = _Imports()
     visitor.visit(ast.parse(file.read_text(encoding="utf-8")))
+    return visitor
+
+
+def _imports(file, by_name=True):
+    visitor = _visited(file)
     return visitor.found | (visitor.by_name if by_name else set())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scale import FULL
+from scale import FULL, combinations
 
 SHOW = """
 from hypothesis import settings
@@ -19,6 +20,15 @@ from scale import load_hypothesis_profile
 load_hypothesis_profile()
 print(settings.default.derandomize)
 """
+
+
+@pytest.mark.parametrize("sizes", [(1,), (2, 3), (7, 3, 3), (2, 2, 2), (4, 2, 3, 5)])
+def test_combinations_have_each_value_of_each_parameter(sizes):
+    parameters = [range(size) for size in sizes]
+    found = combinations(*parameters)
+    assert len(found) == len(set(found)) == (math.prod(sizes) if FULL else max(sizes))
+    for number, values in enumerate(parameters):
+        assert {each[number] for each in found} == set(values)
 
 
 def drawn() -> list[object]:

@@ -7,6 +7,14 @@ import scaled_tests
 
 pytest_plugins = ["pytester"]
 
+
+@pytest.fixture(autouse=True)
+def no_garbage_collection(pytester):
+    # The plugin collects garbage five times at the end of each run of pytest, which takes a second
+    # with the objects of a whole run of the tests.
+    pytester.makeini("[pytest]\naddopts = -p no:unraisableexception")
+
+
 FILE = """
 import pytest
 from hypothesis import given, strategies as st

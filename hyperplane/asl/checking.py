@@ -63,7 +63,7 @@ def find_problems(document: Any) -> list[Problem]:
 class _Checker:
     def __init__(self) -> None:
         self.collector = ProblemCollector()
-        self.names: dict[str, JsonLocation] = {}
+        self.names: set[str] = set()
 
     def report_language(self, asked: Any, location: JsonLocation) -> None:
         advice = "JSONata is not supported; use JSONPath"
@@ -98,7 +98,7 @@ class _Checker:
             if name in self.names:
                 allowed = "a name that is unique in the whole machine"
                 self.collector.add((*location, name), format_value(name), allowed, doubt=True)
-            self.names.setdefault(name, location)
+            self.names.add(name)
 
     def check_state(self, state: Any, location: JsonLocation) -> None:
         if not self.collector.check_object(state, location):
@@ -164,7 +164,8 @@ class _Checker:
     ) -> None:
         """Check the targets of transitions, terminal states and unreachable states."""
         start = machine.get("StartAt")
-        if isinstance(start, str) and start not in states:
+        has_start = isinstance(start, str) and start in states
+        if isinstance(start, str) and not has_start:
             self.collector.add(
                 (*location, "StartAt"), format_value(start), "the name of a state in States"
             )
@@ -179,8 +180,8 @@ class _Checker:
         if not any(_is_terminal(state) for state in states.values()):
             allowed = 'one with "End": true, or of type Succeed or Fail'
             self.collector.add(inside, "no terminal state", allowed)
-        reached = _find_reachable(states, start if isinstance(start, str) else "")
-        for name in states:
+        reached = _find_reachable(states, str(start))
+        for name in states if has_start else ():  # without a start no state is reachable
             if name not in reached:
                 allowed = "a state that is reachable from StartAt"
                 self.collector.add((*inside, name), "unreachable", allowed, doubt=True)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hyperplane.asl.errors import RUNTIME, StateError
-from hyperplane.asl.field_types import is_number
 from hyperplane.asl.path_lookup import PathNotFound, cached_path, find_value
+from hyperplane.asl.strict_json import is_number
 from hyperplane.asl.timestamps import parse_timestamp
 
 _PIECE = re.compile(r"\\([*\\])|(\*)|(\\.?)|[^*\\]+", re.DOTALL)

@@ -16,7 +16,7 @@ from typing import Any
 from hyperplane.asl.errors import TIMEOUT, BranchStopped, StateError
 from hyperplane.asl.execution_scope import ExecutionScope
 from hyperplane.asl.strict_json import copy_json, parse_json
-from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
 
 #: Seconds between SIGTERM and SIGKILL.
@@ -38,7 +38,7 @@ class Command:
     Raises
     ------
     RequestError
-        If ``argv`` is not a list of strings, or is empty.
+        If ``argv`` is not a list or tuple of strings, or names no program.
 
     Examples
     --------
@@ -51,10 +51,15 @@ class Command:
     def __post_init__(self) -> None:
         argv: object = self.argv
         parts = argv if isinstance(argv, (list, tuple)) else ()
-        if not (parts and parts[0] and all(isinstance(part, str) for part in parts)):
+        if not parts:
             advice = "a command line is not split: pass each argument as an item"
-            asked = "a list of other items" if parts else repr(argv)[:80]
+            asked = repr(argv)[:80]
             raise RequestError([Fault("argv", asked, "a list of strings, first a program", advice)])
+        check(
+            Fault(f"argv[{number}]", repr(part)[:80], "a string" if number else "a program's name")
+            for number, part in enumerate(parts)
+            if not isinstance(part, str) or not (part or number)
+        )
         object.__setattr__(self, "argv", tuple(parts))
 
 

@@ -6,6 +6,8 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Literal
 
+EventKind = Literal["entered", "succeeded", "retried", "caught", "failed"]
+
 
 @dataclass(frozen=True)
 class Event:
@@ -25,12 +27,12 @@ class Event:
     error, cause : str
         Name and description of the error; empty without one.
     attempt : int
-        Number of the next attempt, from 1.
+        For ``retried``, the number of the next attempt, from 2; for other kinds 1.
     wait : float
-        Seconds until the next attempt.
+        For ``retried``, the seconds until the next attempt; for other kinds 0.
     """
 
-    kind: Literal["entered", "succeeded", "retried", "caught", "failed"]
+    kind: EventKind
     path: tuple[str | int, ...]
     at: dt.datetime
     error: str = ""

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from hyperplane.asl.commands import Command, run_command, run_function
 from hyperplane.asl.errors import TIMEOUT, ExecutionStopped, StateError
-from hyperplane.asl.events import Event
+from hyperplane.asl.events import Event, EventKind
 from hyperplane.asl.execution_scope import ExecutionScope
 from hyperplane.asl.strict_json import JsonLocation, copy_json
 from hyperplane.asl.task_registry import Task, TaskRegistry
@@ -47,10 +47,11 @@ StateRunner = Callable[["Execution", dict[str, Any], Any, ExecutionFrame], Any]
 class Execution:
     """One execution of a machine.
 
-    ``now`` returns the time in UTC. ``sleep`` waits a number of seconds; if it is None, waits end
-    early when the branch is stopped. ``on_event`` receives one event at a time. ``max_workers``
-    limits the tasks that run concurrently. ``variables`` are the context variables of the caller,
-    for Python tasks. ``run_states`` runs the states of a machine, a branch or a processor.
+    ``now`` returns the time as an aware datetime. ``sleep`` waits a number of seconds; if it is
+    None, waits end early when the branch is stopped. ``on_event`` receives one event at a time.
+    ``max_workers`` limits the tasks that run concurrently. ``variables`` are the context variables
+    of the caller, for Python tasks. ``run_states`` runs the states of a machine, a branch or a
+    processor.
     """
 
     tasks: TaskRegistry
@@ -68,7 +69,7 @@ class Execution:
 
     def emit(
         self,
-        kind: Literal["entered", "succeeded", "retried", "caught", "failed"],
+        kind: EventKind,
         path: JsonLocation,
         error: StateError | None = None,
         attempt: int = 1,
@@ -79,7 +80,8 @@ class Execution:
             return
         name, cause = (error.name, error.cause) if error else ("", "")
         with self._event_lock:
-            self.on_event(Event(kind, path, self.now(), name, cause, attempt, wait))
+            at = self.now().astimezone(dt.UTC)
+            self.on_event(Event(kind, path, at, name, cause, attempt, wait))
 
     def check(self, scope: ExecutionScope) -> None:
         """Raise if the scope is stopped or the deadline has passed."""
@@ -107,7 +109,7 @@ class Execution:
     def call_task(
         self, task: Task, payload: Any, limit: float | None, scope: ExecutionScope
     ) -> Any:
-        """Run a task until it ends, but not longer than to its time limit or the deadline."""
+        """Run a task until it ends, or until its time limit or the deadline."""
         with self._slot(scope):
             left = self.seconds_left()
             shortest = min(

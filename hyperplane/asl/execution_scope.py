@@ -43,7 +43,7 @@ class ExecutionScope:
 
     def wait(self, seconds: float) -> None:
         """Wait; raise :class:`BranchStopped` as soon as the scope is stopped."""
-        self._event.wait(seconds)
+        self._event.wait(min(seconds, threading.TIMEOUT_MAX))
         self.check()
 
     @contextmanager

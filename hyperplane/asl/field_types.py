@@ -9,6 +9,7 @@ from typing import Any
 
 from hyperplane.asl.json_path import JsonPath, PathSyntax, parse_path
 from hyperplane.asl.payload_templates import find_syntax_error
+from hyperplane.asl.strict_json import is_number
 from hyperplane.asl.timestamps import parse_timestamp
 
 #: Limit of seconds and attempts in the language; values must be lower.
@@ -53,11 +54,6 @@ def number(low: float, high: float | None = None) -> FieldType:
     )
 
 
-def is_number(value: object) -> bool:
-    """Whether a value is a JSON number, but not true or false."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def one_of(*names: str) -> FieldType:
     """Type of texts from a list."""
     return FieldType(
@@ -74,11 +70,17 @@ def _path(value: Any, fits: Callable[[JsonPath], bool], why: str) -> str:
         return str(error)
 
 
-def _is_reference(path: JsonPath) -> bool:
-    return path.reference and not path.context
+_NO_REFERENCE = (
+    "a reference path starts with $ and has only names and non-negative indexes such as [0]"
+)
 
 
-_NO_REFERENCE = "a reference path starts with $ and contains only names and indexes such as [0]"
+def _input_reference(value: Any) -> str:
+    """Return why a value is no reference path in the input of the state; empty if it is one."""
+    return _path(value, lambda path: not path.context, "a path from $$ is not accepted here") or (
+        _path(value, lambda path: path.reference, _NO_REFERENCE)
+    )
+
 
 TEXT = FieldType("text", _valid_if(lambda value: isinstance(value, str)))
 BOOLEAN = FieldType("true or false", _valid_if(lambda value: isinstance(value, bool)))
@@ -103,10 +105,7 @@ NULLABLE_PATH = FieldType(
     'a path such as "$.orders[0]", or null',
     lambda value: "" if value is None else PATH.problem_with(value),
 )
-REFERENCE = FieldType(
-    'a reference path such as "$.orders[0]"',
-    lambda value: _path(value, _is_reference, _NO_REFERENCE),
-)
+REFERENCE = FieldType('a reference path such as "$.orders[0]"', _input_reference)
 NULLABLE_REFERENCE = FieldType(
     'a reference path such as "$.orders[0]", or null',
     lambda value: "" if value is None else REFERENCE.problem_with(value),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from hyperplane.asl.errors import RUNTIME, StateError
-from hyperplane.asl.field_types import is_number
+from hyperplane.asl.field_types import EXCLUSIVE_MAXIMUM
 from hyperplane.asl.path_lookup import PathNotFound, cached_path, find_value, put_value
 from hyperplane.asl.payload_templates import fill_template
+from hyperplane.asl.strict_json import is_number
 
 
 def select_path(state: dict[str, Any], name: str, data: Any, context: Any) -> Any:
@@ -51,6 +52,17 @@ def apply_result_path(clause: dict[str, Any], data: Any, result: Any) -> Any:
         raise StateError("States.ResultPathMatchFailure", str(error)) from None
 
 
+def read_seconds(
+    holder: dict[str, Any], name: str, data: Any, context: Any, least: int = 0
+) -> int | None:
+    """Read a number of seconds as :func:`read_whole_number` does, up to the language's limit."""
+    seconds = read_whole_number(holder, name, data, context, least)
+    if seconds is not None and seconds >= EXCLUSIVE_MAXIMUM:
+        problem = f"{seconds}, not below {EXCLUSIVE_MAXIMUM} seconds"
+        raise StateError(RUNTIME, f"{_describe_path(holder, name)} is {problem}")
+    return seconds
+
+
 def read_whole_number(
     holder: dict[str, Any], name: str, data: Any, context: Any, least: int = 0
 ) -> int | None:
@@ -59,7 +71,8 @@ def read_whole_number(
     if value is None:
         return None
     if type(value) is not int or value < least:
-        raise StateError(RUNTIME, f"{name}Path is {value!r}, not a whole number from {least}")
+        problem = f"{value!r}, not a whole number of at least {least}"
+        raise StateError(RUNTIME, f"{_describe_path(holder, name)} is {problem}")
     return value
 
 
@@ -69,7 +82,8 @@ def read_percentage(holder: dict[str, Any], name: str, data: Any, context: Any) 
     if value is None:
         return None
     if not is_number(value) or not 0 <= value <= 100:
-        raise StateError(RUNTIME, f"{name}Path is {value!r}, not a number from 0 to 100")
+        problem = f"{value!r}, not a number from 0 to 100"
+        raise StateError(RUNTIME, f"{_describe_path(holder, name)} is {problem}")
     return float(value)
 
 
@@ -80,5 +94,10 @@ def _read_field_or_path(holder: dict[str, Any], name: str, data: Any, context: A
         return None
     value = follow_path(holder[f"{name}Path"], data, context, f"{name}Path")
     if value is None:
-        raise StateError(RUNTIME, f"{name}Path is null")
+        raise StateError(RUNTIME, f"{_describe_path(holder, name)} is null, not a number")
     return value
+
+
+def _describe_path(holder: dict[str, Any], name: str) -> str:
+    """Describe the value that a ``...Path`` field refers to, for messages."""
+    return f"the value at {name}Path {holder.get(f'{name}Path')}"

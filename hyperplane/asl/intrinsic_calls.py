@@ -25,7 +25,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 class IntrinsicSyntax(ValueError):
-    """An invalid expression; the message has the position and the reason."""
+    """An invalid expression; the message states the reason, with the position if known."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class _IntrinsicParser:
         raise self.unexpected("a path, a text between ' ', a number or a function")
 
     def path(self) -> JsonPath:
-        """Parse a path, which ends at a comma, bracket or blank outside its own brackets."""
+        """Parse a path, which ends at a comma, ``)`` or blank outside its own brackets."""
         start, depth, quote = self.position, 0, ""
         while self.position < len(self.text):
             char = self.text[self.position]

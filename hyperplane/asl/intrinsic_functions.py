@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hyperplane.asl.path_lookup import json_equal
-from hyperplane.asl.strict_json import parse_json
+from hyperplane.asl.strict_json import is_number, json_type, parse_json
 
 #: Limits of the language.
 MAX_TEXT_LENGTH = 10_000
@@ -70,20 +70,20 @@ def _format_value(value: Any) -> str:
 
 def _require_text(value: Any, name: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{name} is {_json_type(value)}, not a text")
+        raise ValueError(f"{name} is {json_type(value)}, not a text")
     return value
 
 
 def _require_array(value: Any, name: str = "the first argument") -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError(f"{name} is {_json_type(value)}, not an array")
+        raise ValueError(f"{name} is {json_type(value)}, not an array")
     return value
 
 
 def _require_integer(value: Any, name: str) -> int:
     """Return a number rounded to the nearest integer, as the language specifies."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"{name} is {_json_type(value)}, not a number")
+    if not is_number(value):
+        raise ValueError(f"{name} is {json_type(value)}, not a number")
     return value if isinstance(value, int) else math.floor(value + 0.5)
 
 
@@ -92,11 +92,6 @@ def _require_int32(value: Any, name: str) -> int:
     if not SMALLEST_INT <= number <= LARGEST_INT:
         raise ValueError(f"{name} is {number}, not from {SMALLEST_INT} to {LARGEST_INT}")
     return number
-
-
-def _json_type(value: Any) -> str:
-    names = {bool: "a boolean", str: "a text", list: "an array", dict: "an object"}
-    return "null" if value is None else names.get(type(value), "a number")
 
 
 def _string_to_json(text: Any) -> Any:
@@ -124,10 +119,10 @@ def _array_range(first: Any, last: Any, step: Any) -> list[int]:
     by = _require_integer(step, "the step")
     if by == 0:
         raise ValueError("the step is 0")
-    numbers = range(start, stop + (1 if by > 0 else -1), by)
-    if len(numbers) > MAX_RANGE_LENGTH:
-        raise ValueError(f"{len(numbers)} numbers, more than {MAX_RANGE_LENGTH}")
-    return list(numbers)
+    count = max(0, (stop - start) // by + 1)  # len() of such a range may overflow
+    if count > MAX_RANGE_LENGTH:
+        raise ValueError(f"{count} numbers, more than {MAX_RANGE_LENGTH}")
+    return list(range(start, stop + (1 if by > 0 else -1), by))
 
 
 def _array_get_item(array: Any, index: Any) -> Any:
@@ -195,7 +190,7 @@ def _json_merge(first: Any, second: Any, deep: Any) -> Any:
         raise ValueError("the third argument must be false: deep merges are not supported")
     for value in (first, second):
         if not isinstance(value, dict):
-            raise ValueError(f"{_json_type(value)} cannot be merged; expected an object")
+            raise ValueError(f"{json_type(value)} cannot be merged; expected an object")
     return {**first, **second}
 
 

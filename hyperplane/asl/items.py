@@ -14,7 +14,7 @@ from hyperplane.asl.errors import RUNTIME, StateError
 from hyperplane.asl.execution import Execution, ExecutionFrame
 from hyperplane.asl.input_output import read_whole_number, select_path
 from hyperplane.asl.payload_templates import fill_template
-from hyperplane.asl.strict_json import parse_json
+from hyperplane.asl.strict_json import json_type, parse_json
 from hyperplane.core.errors import Fault, StorageError, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.objectstore.listing import resolve_location
@@ -85,7 +85,9 @@ def read_items(
         return _call_reader(execution, state["ItemReader"], data, context, frame)
     items = select_path(state, "ItemsPath", data, context)
     if not isinstance(items, list):
-        raise StateError(RUNTIME, f"ItemsPath is {type(items).__name__}, not an array")
+        path = state.get("ItemsPath", "$")
+        problem = f"{json_type(items)}, not an array"
+        raise StateError(RUNTIME, f"the value at ItemsPath {path} is {problem}")
     return items
 
 
@@ -96,12 +98,12 @@ def _call_reader(
     parameters = fill_template(reader.get("Parameters", {}), data, context)
     task = execution.tasks.find(reader["Resource"])
     if task is None:
-        raise StateError(RUNTIME, f"there is no task {reader['Resource']}")
+        raise StateError(RUNTIME, f"there is no task for {reader['Resource']}")
     try:
         content = execution.call_task(task, parameters, None, frame.scope)
         items = parse_items(content, config) if isinstance(content, str) else content
         if not isinstance(items, list):
-            raise ValueError(f"the reader returned {type(items).__name__}, not an array")
+            raise ValueError(f"the reader returned {json_type(items)}, not an array")
     except (StateError, ValueError) as error:
         raise StateError("States.ItemReaderFailed", str(error)) from error
     return items[: read_whole_number(config, "MaxItems", data, context, least=1)]
@@ -125,7 +127,7 @@ def parse_items(text: str, config: dict[str, Any]) -> list[Any]:
         return _parse_csv(text, config)
     items = parse_json(text)
     if not isinstance(items, list):
-        raise ValueError(f"the file contains {type(items).__name__}, not an array")
+        raise ValueError(f"the file contains {json_type(items)}, not an array")
     return items
 
 
@@ -171,4 +173,5 @@ def make_batches(
 
 
 def _json_size(value: Any) -> int:
-    return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return len(text.encode(errors="surrogatepass"))  # JSON may have half a surrogate pair

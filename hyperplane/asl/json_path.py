@@ -32,7 +32,7 @@ _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
 
 class PathSyntax(ValueError):
-    """An invalid path; the message has its position and the expected text."""
+    """An invalid path; the message states the reason, with the position if that is known."""
 
 
 @dataclass(frozen=True)

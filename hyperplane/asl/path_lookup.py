@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 from hyperplane.asl.json_path import Condition, JsonPath, Operand, PathStep, parse_path
+from hyperplane.asl.strict_json import is_number, json_type
+from hyperplane.core.units import plural
 
+_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 #: Value of an operand whose path matches nothing.
 _MISSING = object()
 
@@ -33,7 +37,7 @@ def find_value(path: JsonPath, root: Any) -> Any:
     nodes, definite = [root], True
     for number, step in enumerate(path.steps):
         if definite and not step.deep and not _is_applicable(step, nodes[0]):
-            raise PathNotFound(f"{path.text} has no value: step {number + 1} does not apply")
+            raise PathNotFound(f"{path.text} has no value: {_describe_end(path, number, nodes[0])}")
         nodes = [child for node in nodes for child in _matches(step, node, root)]
         definite = definite and step.kind in ("name", "index") and not step.deep
     return nodes[0] if definite else nodes
@@ -48,6 +52,25 @@ def _is_applicable(step: PathStep, node: Any) -> bool:
     if step.kind == "filter":
         return isinstance(node, (dict, list))
     return isinstance(node, list) or step.kind == "all"
+
+
+def _describe_end(path: JsonPath, number: int, node: Any) -> str:
+    """Describe why a step of a path cannot be applied to ``node``, the value before it."""
+    step = path.steps[number]
+    at = ("$$" if path.context else "$") + "".join(map(_format_step, path.steps[:number]))
+    if step.kind == "name" and isinstance(node, dict):
+        return f"the object at {at} has no field {step.value!r}"
+    if step.kind == "index" and isinstance(node, list):
+        return f"the array at {at} has {plural(len(node), 'item')}"
+    needed = {"name": "an object", "filter": "an object or an array"}.get(step.kind, "an array")
+    return f"the value at {at} is {json_type(node)}, not {needed}"
+
+
+def _format_step(step: PathStep) -> str:
+    """Format a name or an index, as in a path."""
+    if step.kind == "index":
+        return f"[{step.value}]"
+    return f".{step.value}" if _PLAIN_NAME.fullmatch(step.value) else f"[{step.value!r}]"
 
 
 def _matches(step: PathStep, node: Any, root: Any) -> Iterator[Any]:
@@ -105,7 +128,7 @@ def _matches_condition(condition: Condition, node: Any, root: Any) -> bool:
     left, right = values
     if op in ("==", "!="):
         return json_equal(left, right) is (op == "==")
-    if not (_is_number(left) and _is_number(right)) and not (
+    if not (is_number(left) and is_number(right)) and not (
         isinstance(left, str) and isinstance(right, str)
     ):
         return False
@@ -120,10 +143,6 @@ def _operand_value(operand: Operand, node: Any, root: Any) -> Any:
         return find_value(JsonPath(operand.start, False, operand.value), start)
     except PathNotFound:
         return _MISSING
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def json_equal(left: Any, right: Any) -> bool:
@@ -167,7 +186,7 @@ def put_value(path: JsonPath, root: Any, value: Any) -> Any:
         elif step.kind == "index" and isinstance(inner, list) and step.value < len(inner):
             inner = list(inner)
         else:
-            raise PathNotFound(f"{path.text} cannot be set: step {number + 1} does not apply")
+            raise PathNotFound(f"{path.text} cannot be set: {_describe_end(path, number, inner)}")
         holder[key] = inner
         holder, key = inner, step.value
     holder[key] = value

@@ -15,6 +15,8 @@ from hyperplane.core.errors import Fault
 #: Number of problems after which unknown fields get no advice, because searching for similar
 #: names takes time.
 _MAX_ADVISED = 100
+#: Maximum number of fields that a message lists: a rule of a Choice has more than forty.
+_MAX_LISTED = 30
 
 
 def format_location(location: JsonLocation) -> str:
@@ -81,7 +83,7 @@ class ProblemCollector:
         for name, value in holder.items():
             field_type = known.get(name)
             if field_type is None:
-                advice = _advice(name, known) if len(self.problems) < _MAX_ADVISED else ""
+                advice = _advise_field(name, known) if len(self.problems) < _MAX_ADVISED else ""
                 self.add((*location, name), format_value(value), "no such field here", advice)
             elif why := field_type.problem_with(value):
                 self.add(
@@ -126,8 +128,11 @@ class ProblemCollector:
         return [(inside, item) for inside, item in locations if self.check_object(item, inside)]
 
 
-def _advice(name: str, known: Fields) -> str:
+def _advise_field(name: str, known: Fields) -> str:
+    """Return what replaces an unknown field: another one, the most similar one, or all fields."""
     if name in UNSUPPORTED_FIELDS:
         return UNSUPPORTED_FIELDS[name]
     close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]}?" if close else ""
+    if close:
+        return f"did you mean {close[0]}?"
+    return f"expected one of {', '.join(known)}" if len(known) <= _MAX_LISTED else ""

@@ -18,6 +18,7 @@ from hyperplane.asl.strict_json import (
     copy_json_to_depth,
     parse_with_lines,
 )
+from hyperplane.core.argument_checks import find_flag_faults
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
 
@@ -91,7 +92,9 @@ def read_machine(
     faults = [
         (problem, problem.to_fault(_source(file, problem.location, lines))) for problem in problems
     ]
-    check(fault for problem, fault in faults if not (lenient and problem.doubt))
+    flag_faults = find_flag_faults(lenient=lenient)
+    accepts = lenient is True
+    check([*flag_faults, *(f for problem, f in faults if not (accepts and problem.doubt))])
     doubts = tuple(fault for _, fault in faults)
     return Machine(name or "machine", parsed.value, doubts)
 

@@ -17,6 +17,7 @@ from hyperplane.asl.input_output import (
     build_output,
     follow_path,
     read_percentage,
+    read_seconds,
     read_whole_number,
     select_path,
 )
@@ -34,10 +35,13 @@ StateResult = tuple[Any, str | None]
 
 def _select_payload(state: dict[str, Any], data: Any, context: Any) -> Any:
     """Apply ``InputPath`` and ``Parameters`` to the input of a state."""
-    selected = select_path(state, "InputPath", data, context)
-    return (
-        fill_template(state["Parameters"], selected, context) if "Parameters" in state else selected
-    )
+    return _apply_parameters(state, select_path(state, "InputPath", data, context), context)
+
+
+def _apply_parameters(state: dict[str, Any], selected: Any, context: Any) -> Any:
+    if "Parameters" not in state:
+        return selected
+    return fill_template(state["Parameters"], selected, context)
 
 
 def _next_state(state: dict[str, Any]) -> str | None:
@@ -49,7 +53,7 @@ def _next_state(state: dict[str, Any]) -> str | None:
 def run_pass(
     execution: Execution, state: dict[str, Any], data: Any, context: Any, frame: ExecutionFrame
 ) -> StateResult:
-    """Run a Pass state: its result is ``Result``, or else its selected input."""
+    """Run a Pass state: its result is ``Result``, else its ``Parameters``, else its input."""
     result = _select_payload(state, data, context)
     if "Result" in state:
         result = copy_json(state["Result"])  # a task may change the output, but not the machine
@@ -61,10 +65,8 @@ def run_task(
 ) -> StateResult:
     """Run a Task state: its result is that of the task for its ``Resource``."""
     selected = select_path(state, "InputPath", data, context)
-    payload = (
-        fill_template(state["Parameters"], selected, context) if "Parameters" in state else selected
-    )
-    limit = read_whole_number(state, "TimeoutSeconds", selected, context, least=1)
+    payload = _apply_parameters(state, selected, context)
+    limit = read_seconds(state, "TimeoutSeconds", selected, context, least=1)
     resource = state["Resource"]
     if execution.tasks.is_lambda_invoke(resource):
         result = _invoke_function(execution, payload, limit, frame)
@@ -108,14 +110,15 @@ def run_wait(
     """Run a Wait state: wait for a number of seconds or until a timestamp."""
     selected = select_path(state, "InputPath", data, context)
     if "Seconds" in state or "SecondsPath" in state:
-        seconds: float = read_whole_number(state, "Seconds", selected, context) or 0
+        seconds: float = read_seconds(state, "Seconds", selected, context) or 0
     else:
         text = state.get("Timestamp")
         if text is None:
             text = follow_path(state["TimestampPath"], selected, context, "TimestampPath")
         time = parse_timestamp(text)
         if time is None:
-            raise StateError(RUNTIME, f"TimestampPath is {text!r}, not a timestamp")
+            source = f"the value at TimestampPath {state.get('TimestampPath')}"
+            raise StateError(RUNTIME, f"{source} is {text!r}, not a timestamp")
         seconds = max(0.0, (time - execution.now()).total_seconds())
     execution.wait(seconds, frame.scope)
     return select_path(state, "OutputPath", selected, context), _next_state(state)
@@ -147,7 +150,7 @@ def _read_text(state: dict[str, Any], name: str, data: Any, context: Any) -> str
     else:
         value = evaluate_dynamic(text, data, context)
     if not isinstance(value, str):
-        raise StateError(RUNTIME, f"{name}Path is {value!r}, not a text")
+        raise StateError(RUNTIME, f"the value of {name}Path {text} is {value!r}, not a text")
     return value
 
 

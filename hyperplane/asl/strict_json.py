@@ -1,4 +1,4 @@
-"""Parse and copy strict JSON; optionally find duplicate fields and the line of each value."""
+"""Parse and copy strict JSON, with the line of each value and duplicate fields; JSON types."""
 
 from __future__ import annotations
 
@@ -60,6 +60,23 @@ def copy_json(value: Any) -> Any:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{type(value).__name__} is not JSON: {error}") from None
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a JSON number, but not true or false."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def json_type(value: object) -> str:
+    """Return the JSON type of a value, with an article, for messages.
+
+    Examples
+    --------
+    >>> json_type({}), json_type(True), json_type(None)
+    ('an object', 'a boolean', 'null')
+    """
+    names = {bool: "a boolean", str: "a text", list: "an array", dict: "an object"}
+    return "null" if value is None else names.get(type(value), "a number")
 
 
 def copy_json_to_depth(value: Any, max_depth: int) -> Any:

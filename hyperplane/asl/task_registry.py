@@ -89,7 +89,7 @@ def find_run_faults(document: Any, tasks: TaskRegistry) -> Iterator[Fault]:
             yield from _find_resource_faults(state, location, tasks)
         for name in ("HeartbeatSeconds", "HeartbeatSecondsPath"):
             if name in state:
-                advice = "TimeoutSeconds bounds the whole task"
+                advice = "remove it; TimeoutSeconds limits the whole task"
                 yield _fault(
                     location,
                     name,
@@ -117,9 +117,10 @@ def _find_resource_faults(
         yield _fault(location, "Resource", resource, allowed)
     elif tasks.is_lambda_invoke(resource):
         parameters = state.get("Parameters", {})
-        function_name = parameters.get("FunctionName")
-        if "FunctionName.$" not in parameters and tasks.find_function(function_name) is None:
-            yield _missing_task((*location, "Parameters"), function_name, tasks, "FunctionName")
+        name = parameters.get("FunctionName")
+        if "FunctionName.$" not in parameters and tasks.find_function(name) is None:
+            asked = "nothing" if name is None else name
+            yield _missing_task((*location, "Parameters"), asked, tasks, "FunctionName")
     elif tasks.find(resource) is None:
         yield _missing_task(location, resource, tasks)
 

@@ -21,7 +21,7 @@ from hyperplane.objectstore.file_names import DAMAGE_ERRORS
 from hyperplane.objectstore.locations import File
 from hyperplane.objectstore.redaction import describe_error, redact_url
 
-#: Number of partitions of a Dask dataframe that are computed to estimate its size.
+#: Maximum partitions of a Dask dataframe that are computed to estimate its size.
 SAMPLED_PARTITIONS = 3
 #: Limit of sizes in GB: an exabyte.
 LARGEST_GB = 10**9
@@ -131,7 +131,7 @@ def measure_files(urls: str | Sequence[str]) -> SizeEstimate:
     Raises
     ------
     RequestError
-        If there are no files, or none of a supported format.
+        If there are no files, none of a supported format, or files that cannot be read.
     """
     try:
         stores, files = _find_files([urls] if isinstance(urls, str) else urls)
@@ -203,6 +203,8 @@ def _measure_dask_bag(data: Any) -> int:
     from dask.sizeof import sizeof
 
     count = data.npartitions
+    if not count:
+        return 0
     first = data.map(sizeof).to_delayed()[0].compute()
     return int(sum(first) * count)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hyperplane.core.errors import Fault, RequestError
-from hyperplane.core.optional import need
+from hyperplane.core.plot_axes import make_axes
 from hyperplane.core.units import bytes_to_gb, plural
 from hyperplane.sizing.recommend import PoolOption
 from hyperplane.spec.pool import listing_order
@@ -24,17 +23,9 @@ def draw(options: Sequence[PoolOption], memory_gb: float, ax: Axes | None = None
 
     The first option is the recommended one.
     """
-    pyplot = need("matplotlib.pyplot", "plot")
-    from matplotlib.axes import Axes
-
-    given_axes: Any = ax
-    if not isinstance(given_axes, Axes | None):
-        allowed = "matplotlib axes, or None for a new figure"
-        raise RequestError([Fault("ax", repr(given_axes)[:80], allowed)])
+    axes = make_axes(ax, (8, 0.45 * len(options) + 1.2))
     recommended = options[0].pool
     options = sorted(options, key=lambda option: listing_order(option.pool))
-    size = (8, 0.45 * len(options) + 1.2)
-    axes = ax or pyplot.subplots(figsize=size, layout="constrained")[1]
     memory = [bytes_to_gb(option.total_ram) for option in options]
     colors = [CHOSEN if option.pool == recommended else OTHER for option in options]
     bars = axes.barh([option.pool.name for option in options], memory, color=colors)

@@ -135,7 +135,8 @@ def fit_workers(
     nprocs, nthreads : int, optional
         Fixed number of processes, or of threads of each; other values are proposed.
     ram_gb_per_proc : float, optional
-        Fixed memory of a process in GB, with as many processes as fit.
+        Fixed memory of a process in GB. If not all processes that the cores suggest fit, fewer are
+        proposed; never more.
 
     Returns
     -------
@@ -143,6 +144,8 @@ def fit_workers(
 
     Raises
     ------
+    RequestError
+        If a value is invalid.
     UnknownPool
         If there is no such pool.
     DoesNotFit
@@ -184,7 +187,7 @@ def closest_pool(cores: float, ram_gb: float, ngpus: int = 0) -> PoolSpec:
     Raises
     ------
     RequestError
-        If an argument is not a number or is negative.
+        If an argument is not a number, is negative or exceeds 10**12.
     DoesNotFit
         If no pool is large enough; the error names the largest.
 

@@ -1,5 +1,6 @@
 """The ``hyperplane`` application with all its commands; a command has a file of its name.
 
+Subcommands are in the file of their noun, or in files that begin with its name: ``job_inspect``.
 CONTRIBUTING.md, *Add a command*, has the steps.
 """
 
@@ -11,13 +12,16 @@ import typer
 from typer.core import TyperGroup
 
 import hyperplane
-from hyperplane.cli import cluster, job, storage
+from hyperplane.cli import cluster, job, model, storage
 from hyperplane.cli.demo import demo
 from hyperplane.cli.doctor import doctor
 from hyperplane.cli.output import JSON_REQUESTED, exit_code, write_error
 from hyperplane.cli.plan import plan
 from hyperplane.cli.pools import pools
+from hyperplane.cli.predict import predict
+from hyperplane.cli.serve import serve
 from hyperplane.cli.size import size
+from hyperplane.cli.train import train
 from hyperplane.core.errors import HyperplaneError
 
 
@@ -64,8 +68,9 @@ app = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 app.callback()(_hyperplane)
-for command in (size, plan, pools, demo, doctor):
+for command in (size, plan, train, predict, serve, pools, demo, doctor):
     app.command()(command)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(job.app, name="job")
+app.add_typer(model.app, name="model")
 app.add_typer(storage.app, name="storage")

@@ -126,6 +126,7 @@ def _disk_reserve() -> int:
 def check_engines() -> Iterator[CheckResult]:
     """Check whether each engine is usable here."""
     for name in registry.ENGINES.names():
+        usable, reason = False, "its settings are invalid"
         try:
             engine = registry.load(name)
             usable, reason = engine.available()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,7 +28,7 @@ from hyperplane.cli.job_options import (
 from hyperplane.cli.job_screen import job_document, show_end
 from hyperplane.cli.options import parse_settings
 from hyperplane.cli.output import JsonOption, write_json
-from hyperplane.core.errors import Fault, check
+from hyperplane.core.errors import Fault, JobError, check
 from hyperplane.core.public_calls import stating_outcome
 from hyperplane.jobs import job_control
 from hyperplane.jobs.store.job_records import OPEN, Job
@@ -81,6 +82,7 @@ def run(
     pipeline_options = {
         "--parameter": parameter, "--name": name, "--timeout": timeout, "--schedule": schedule,
         "--active-timeout": active_timeout, "--max-retries": max_retries,
+        "--runner": None if runner == "local" else runner, "--runner-option": runner_option,
     }  # fmt: skip
     machine_options = {"--input": machine_input, "--task": task}
     is_machine = job_state_machine.is_machine(file)
@@ -92,16 +94,22 @@ def run(
     if is_machine:
         job_state_machine.run_machine_file(file, machine_input, task or (), as_json=as_json)
         return
-    options = parse_settings(runner_option or (), "--runner-option")
+    options, faults = parse_settings(runner_option or (), "--runner-option")
     with stating_outcome("nothing was started"):
         job = build_job(
             file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
             max_retries=max_retries, schedule=schedule, runner=runner, runner_options=options,
+            other_faults=faults,
         )  # fmt: skip
+    run_to_end(job, options, as_json)
+
+
+def run_to_end(job: Job, runner_options: Mapping[str, Any], as_json: bool = False) -> None:
+    """Run a job in the foreground, print its result, and exit with the matching code."""
     store = open_store()
     from hyperplane.cli.job_foreground import run_in_foreground  # needs the extra jobs
 
-    ended = asyncio.run(run_in_foreground(store, job, options, quiet=as_json))
+    ended = asyncio.run(run_in_foreground(store, job, runner_options, quiet=as_json))
     _finish([ended], store, as_json)
 
 
@@ -130,13 +138,14 @@ def submit(
     as_json: JsonOption = False,
 ) -> None:
     """Submit a job, which continues when this terminal is closed; print its IDs."""
+    options, faults = parse_settings(runner_option or (), "--runner-option")
     if no_overlap and not schedule:
-        check([Fault("--no-overlap", "no schedule", "--no-overlap with --schedule NAME")])
-    options = parse_settings(runner_option or (), "--runner-option")
+        faults.append(Fault("--no-overlap", "no schedule", "--no-overlap with --schedule NAME"))
     with stating_outcome("nothing was submitted"):
         job = build_job(
             file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
             max_retries=max_retries, schedule=schedule, runner=runner, runner_options=options,
+            other_faults=faults,
         )  # fmt: skip
     if dry_run:
         job_render.show_local(job, as_json)
@@ -171,7 +180,7 @@ def watch(ids: IdsArgument, as_json: JsonOption = False) -> None:
     Exit code: that of the first job that is not done.
     """
     store = open_store()
-    full_ids = list(dict.fromkeys(store.get(id_).id for id_ in ids))
+    full_ids = _find_ids(store, ids)
     _watch(store, full_ids, as_json)
 
 
@@ -182,7 +191,7 @@ app.command()(job_inspect.logs)
 def cancel(ids: IdsArgument, as_json: JsonOption = False) -> None:
     """Cancel jobs: end all processes of their steps."""
     store = open_store()
-    full_ids = list(dict.fromkeys(store.get(id_).id for id_ in ids))
+    full_ids = _find_ids(store, ids)
     cancelled = [job_control.cancel(id_, by="with hyperplane job cancel") for id_ in full_ids]
     if as_json:
         write_json([
@@ -210,6 +219,22 @@ def resume(id_: IdArgument, wait: WaitOption = False, as_json: JsonOption = Fals
 
 app.command()(job_render.render)
 app.command()(job_schedule.schedule)
+
+
+def _find_ids(store: JobStore, beginnings: Sequence[str]) -> list[str]:
+    """Return the IDs of jobs, each once; raise one JobError for all jobs that are not found."""
+    ids: list[str] = []
+    errors: list[JobError] = []
+    for beginning in beginnings:
+        try:
+            ids.append(store.get(beginning).id)
+        except JobError as error:
+            errors.append(error)
+    if len(errors) > 1:
+        raise JobError("", "\n".join(map(str, errors)))
+    if errors:
+        raise errors[0]
+    return list(dict.fromkeys(ids))
 
 
 def _watch(store: JobStore, ids: list[str], as_json: bool) -> None:

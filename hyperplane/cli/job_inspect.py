@@ -15,6 +15,7 @@ from hyperplane.cli.job_options import INTERRUPTED, IdArgument
 from hyperplane.cli.job_screen import POLL_INTERVAL
 from hyperplane.cli.output import JsonOption, new_table, show, write_json
 from hyperplane.core.errors import Fault, JobError, check
+from hyperplane.core.units import plural
 from hyperplane.jobs import job_list
 from hyperplane.jobs.job_control import ensure_supervisor
 from hyperplane.jobs.job_progress import format_duration, to_plain_line
@@ -109,14 +110,26 @@ def logs(
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         return
-    attempts = selection.select(store.attempts(job.id))
+    all_attempts = store.attempts(job.id)
+    attempts = selection.select(all_attempts)
     if not attempts:
-        raise JobError(job.id, f"there is no log of {selection}")
+        raise JobError(job.id, f"there is no log of {selection}; {_describe_logs(all_attempts)}")
     # Only the latest attempt counts: a failed chunk may have succeeded since.
     latest = {(entry.step, entry.chunk): entry for entry in attempts}
     failed = [entry for entry in latest.values() if entry.status not in (DONE, IN_PROGRESS)]
     shown = (failed or attempts)[-1]
     _write_end(job.folder_path / shown.log, lines)
+
+
+def _describe_logs(attempts: Sequence[Attempt]) -> str:
+    """Return a text with the attempts that have logs, at most five."""
+    logged = [
+        str(_AttemptFilter(entry.step, entry.chunk if entry.chunk >= 0 else None, entry.number))
+        for entry in attempts
+        if entry.log
+    ]
+    more = f"; and of {plural(len(logged) - 5, 'more attempt')}" if len(logged) > 5 else ""
+    return f"there are logs of {'; '.join(logged[:5])}{more}" if logged else "no step has started"
 
 
 class _AttemptFilter:

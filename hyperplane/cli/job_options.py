@@ -10,6 +10,7 @@ import typer
 
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.units import parse_seconds
+from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.job_control import job_warnings, new_job
 from hyperplane.jobs.job_progress import to_plain_line
 from hyperplane.jobs.runners.registry import RUNNERS
@@ -41,7 +42,7 @@ TimeoutOption = Annotated[
 ]
 ActiveOption = Annotated[
     str | None,
-    typer.Option(metavar="SECONDS", help="Time limit from the start of the first step."),
+    typer.Option(metavar="SECONDS", help="Time limit from the start of the job; -1 for no limit."),
 ]
 RetriesOption = Annotated[int | None, typer.Option(help="Maximum number of retries, 0 to 10.")]
 RunnerOption = Annotated[
@@ -69,7 +70,7 @@ IdsArgument = Annotated[
 
 
 def build_job(
-    file: Path,
+    file: Path | Pipeline,
     *,
     parameter: Sequence[str] | None = None,
     name: str | None = None,
@@ -80,17 +81,19 @@ def build_job(
     runner: str = "local",
     runner_options: Mapping[str, Any] | None = None,
     runs_here: bool = True,
+    other_faults: Sequence[Fault] = (),
 ) -> Job:
     """Return the job of the given options; print its warnings to standard error.
 
-    ``runs_here`` is whether its steps run on this machine.
+    ``runs_here`` is whether its steps run on this machine. ``other_faults`` are those of options
+    that the caller has parsed.
 
     Raises
     ------
     RequestError
         With all faults of the options and the pipeline.
     """
-    faults: list[Fault] = []
+    faults = list(other_faults)
     parameters = _parse_parameters(parameter or (), faults)
     seconds = {
         "--timeout": _parse_time_limit(timeout, "--timeout", faults),

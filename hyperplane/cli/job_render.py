@@ -24,13 +24,13 @@ from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution import requirements
+from hyperplane.jobs.execution.cluster_arguments import cluster_variable
 from hyperplane.jobs.execution.step_command import (
     build_arguments,
     notebook_output_path,
     working_folder,
 )
 from hyperplane.jobs.execution.step_environment import (
-    cluster_variable,
     secret_variables,
     step_variables,
 )
@@ -65,10 +65,10 @@ def render(
     as_json: JsonOption = False,
 ) -> None:
     """Show the steps of a job, or a runner's scripts or manifests; submit nothing."""
-    options = _parse_options(runner, option or [], out)
+    options, faults = _parse_options(runner, option or [], out)
     job = build_job(
         file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,
-        max_retries=max_retries, runs_here=runner == "local",
+        max_retries=max_retries, runs_here=runner == "local", other_faults=faults,
     )  # fmt: skip
     if runner == "local":
         show_local(job, as_json)
@@ -89,8 +89,10 @@ def render(
         _show_documents(documents)
 
 
-def _parse_options(runner: str, texts: Sequence[str], out: Path | None) -> dict[str, str]:
-    """Validate the runner; return its options by name."""
+def _parse_options(
+    runner: str, texts: Sequence[str], out: Path | None
+) -> tuple[dict[str, str], list[Fault]]:
+    """Validate the runner; return its options by name, and faults."""
     faults = []
     exporters = registry.EXPORTERS.names()
     if runner not in ("local", *exporters):
@@ -104,8 +106,7 @@ def _parse_options(runner: str, texts: Sequence[str], out: Path | None) -> dict[
         if not equals or not key or key in options:
             faults.append(Fault("--option", repr(text), "KEY=VALUE, each key once"))
         options[key] = value
-    check(faults)
-    return options
+    return options, faults
 
 
 def _show_documents(documents: Sequence[Document]) -> None:
@@ -154,6 +155,7 @@ def _step_document(job: Job, step: Step) -> dict[str, Any]:
         "folder": working_folder(job.pipeline, step),
         "chunks": chunks,
         "max_parallel": step.max_parallel,
+        "processes": step.gang_size or 1,
         "retries": step.retries,
         "timeout": step.timeout,
         "resources": step.resources.model_dump(exclude_none=True, exclude_defaults=True),
@@ -174,6 +176,8 @@ def _rows(step: dict[str, Any]) -> list[tuple[str, str]]:
         ("runs", shlex.join(step["argv"])),
         ("in", str(Path(step["folder"]))),
     ]
+    if step["processes"] > 1:
+        rows.append(("processes", f"{step['processes']}, started together"))
     if step["chunks"]:
         most = step["max_parallel"]
         rows.append(("chunks", f"{step['chunks']}" + (f", {most} at once" if most else "")))
@@ -208,7 +212,8 @@ def write_documents(documents: Sequence[Document], out: Path) -> RenderResult:
     Raises
     ------
     RequestError
-        If the folder is not writable, or a file with one of the names was not written by a render.
+        If the folder is not writable, or a file with one of the names was not written by a render
+        or has changed since.
     """
     texts = {document.name: document.text.encode() for document in documents}
     try:
@@ -238,7 +243,7 @@ def write_documents(documents: Sequence[Document], out: Path) -> RenderResult:
 def _conflicts(
     out: Path, previous: Mapping[str, str], texts: Mapping[str, bytes]
 ) -> Iterator[Fault]:
-    """Yield a fault for each file of another origin that would be overwritten."""
+    """Yield a fault for each file whose content is neither that of the previous render nor new."""
     for name, text in texts.items():
         file = out / name
         if not file.exists() and not file.is_symlink():

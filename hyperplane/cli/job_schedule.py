@@ -13,9 +13,9 @@ import typer
 from hyperplane import config
 from hyperplane.cli.job_options import ParametersOption, build_job
 from hyperplane.cli.output import JsonOption, new_table, show, write_json
-from hyperplane.core.errors import Fault, check
+from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.jobs import schedules
-from hyperplane.jobs.cron import parse_cron
+from hyperplane.jobs.cron import CronExpression, parse_cron
 from hyperplane.jobs.execution.step_environment import find_secrets
 from hyperplane.jobs.exporters import cron_job
 from hyperplane.jobs.schedules import Schedule
@@ -61,23 +61,50 @@ def schedule(
     as_json: JsonOption = False,
 ) -> None:
     """Print a crontab line or a manifest that submits a job regularly, or install the line."""
-    check(_faults(file, cron, name, runner, install, remove, listed))
+    ignored = {
+        "file": file, "--cron": cron, "-p": parameter, "--no-overlap": no_overlap,
+        "--name": name if listed else None,
+    }  # fmt: skip
+    faults = [
+        *_faults(file, cron, name, runner, install, remove, listed, image or folder),
+        *(
+            Fault(option, "", f"not with {'--list' if listed else '--remove'}")
+            for option, value in ignored.items()
+            if value and listed != remove
+        ),
+    ]
+    if listed or remove or file is None or cron is None:
+        check(faults)
     if listed:
         _list(as_json)
     elif remove and name is not None:
         schedules.remove(name)
         write_json({"removed": name}) if as_json else typer.echo(f"{name} is removed")
     elif file is not None and cron is not None:
-        when = parse_cron(cron)
-        if when.warning:
-            typer.echo(f"warning: {when.warning}", err=True)
-        job = build_job(file, parameter=parameter, runs_here=runner == "cron")
+        when, cron_faults = _parse_times(cron)
+        faults += cron_faults
+        faults += [] if name is None else schedules.name_faults(name)
+        if runner == "kubernetes":
+            days_of = None if cron_faults else when.text
+            faults += cron_job.find_faults(name or "", days_of, image)
+        runs_here = runner == "cron"
+        job = build_job(file, parameter=parameter, runs_here=runs_here, other_faults=faults)
         schedule_name = job.pipeline.name if name is None else name
         check(schedules.name_faults(schedule_name))
+        if when.warning:
+            typer.echo(f"warning: {when.warning}", err=True)
         if runner == "kubernetes":
             _print_manifest(job, file, schedule_name, when.text, no_overlap, image, folder, as_json)
         else:
             _print_or_install(job, file, schedule_name, when.text, no_overlap, install, as_json)
+
+
+def _parse_times(cron: str) -> tuple[CronExpression, list[Fault]]:
+    """Parse ``--cron`` into an expression and faults."""
+    try:
+        return parse_cron(cron), []
+    except RequestError as error:
+        return CronExpression(cron), list(error.faults)
 
 
 def _faults(
@@ -88,6 +115,7 @@ def _faults(
     install: bool,
     remove: bool,
     listed: bool,
+    container: str,
 ) -> list[Fault]:
     faults = []
     if install + remove + listed > 1:
@@ -97,6 +125,8 @@ def _faults(
     elif runner != "cron" and (install or remove or listed):
         advice = "use kubectl apply with the manifest"
         faults.append(Fault("--install, --remove, --list", "", "only with --runner cron", advice))
+    elif runner == "cron" and container:
+        faults.append(Fault("--image, --folder", "", "only with --runner kubernetes"))
     if remove and name is None:
         faults.append(Fault("--name", "nothing", "the name of the schedule to remove"))
     if not (remove or listed):

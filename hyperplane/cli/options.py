@@ -10,8 +10,10 @@ from typing import Any
 import typer
 import yaml
 
+import hyperplane
 from hyperplane import config
-from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.errors import Fault, RequestError, check
+from hyperplane.core.public_calls import stating_outcome
 from hyperplane.spec.request import ClusterRequest
 
 _MEMORY = "memory_"
@@ -105,7 +107,15 @@ def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(**values: Any) -> None:
         options = {name: values.pop(name) for name in OPTIONS}
-        command(request=_arguments(options), **values)
+        arguments, faults = _arguments(options)
+        if faults:
+            with stating_outcome("nothing was started"):
+                try:
+                    hyperplane.plan_cluster(**arguments)  # reports the other faults
+                except RequestError as error:
+                    faults += error.faults
+                check(faults)
+        command(request=arguments, **values)
 
     command_options = inspect.signature(command, eval_str=True).parameters.values()
     parameters = [
@@ -121,8 +131,9 @@ def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _arguments(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the given options as arguments of ``plan_cluster``."""
+def _arguments(options: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+    """Return the given options as arguments of ``plan_cluster``, and faults."""
+    faults: list[Fault] = []
     arguments = {name: value for name, value in options.items() if value not in (None, [])}
     thresholds = {
         name.removeprefix(_MEMORY): _parse_threshold(arguments.pop(name))
@@ -130,25 +141,28 @@ def _arguments(options: dict[str, Any]) -> dict[str, Any]:
         if name.startswith(_MEMORY) and name in arguments
     }
     if "engine_options" in arguments:
-        arguments["engine_options"] = parse_settings(arguments["engine_options"], "engine_options")
+        settings, faults = parse_settings(arguments["engine_options"], "engine_options")
+        arguments["engine_options"] = settings
     if thresholds:
         arguments["memory"] = {**config.memory_policy().to_dict(), **thresholds}
-    return arguments
+    return arguments, faults
 
 
-def parse_settings(texts: Iterable[str], where: str) -> dict[str, object]:
-    """Return settings from texts ``name=value``, whose values are YAML."""
+def parse_settings(texts: Iterable[str], where: str) -> tuple[dict[str, object], list[Fault]]:
+    """Parse texts ``name=value``, whose values are YAML, into settings and faults."""
     settings: dict[str, object] = {}
+    faults: list[Fault] = []
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             advice = "write name=value, or name=[a,b] for several values"
-            raise RequestError([Fault(where, repr(text), "NAME=VALUE", advice)])
+            faults.append(Fault(where, repr(text), "NAME=VALUE", advice))
+            continue
         try:
             settings[name.strip()] = yaml.safe_load(value)
         except yaml.YAMLError:
             settings[name.strip()] = value
-    return settings
+    return settings, faults
 
 
 def _parse_threshold(text: str) -> object:

@@ -45,5 +45,5 @@ def _render(cluster_plan: ClusterPlan) -> str:
     if not isinstance(engine, SupportsRender):
         allowed = "an engine that starts from a script or a manifest"
         advice = f"engine {engine.name} has nothing to render; leave out --render"
-        raise RequestError([Fault("render", f"engine {engine.name}", allowed, advice)])
+        raise RequestError([Fault("--render", f"engine {engine.name}", allowed, advice)])
     return engine.render(cluster_plan)

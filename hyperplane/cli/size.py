@@ -107,6 +107,6 @@ def _save_plot(advice: SizingAdvice, file: Path) -> None:
         figure.savefig(file)
     except (OSError, ValueError) as error:
         allowed = "a writable file of a type that matplotlib supports"
-        raise RequestError([Fault("plot", str(file), allowed, str(error))]) from error
+        raise RequestError([Fault("--plot", str(file), allowed, str(error))]) from error
     finally:
         need("matplotlib.pyplot", "plot").close(figure)

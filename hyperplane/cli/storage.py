@@ -41,7 +41,15 @@ def clean(
     as_json: JsonOption = False,
 ) -> None:
     """Remove leftovers of killed and failed saves; complete a commit that was interrupted."""
-    options = _parse_options(option or [])
+    from hyperplane.storage.cleanup import find_age_faults, find_clean_faults  # loads pyarrow
+
+    options, faults = read_options(option or [])
+    if faults:  # a store cannot be opened without its options
+        check([*faults, *find_age_faults(older_than)])
+    for url in urls:
+        found = find_clean_faults(url, older_than, storage_options=options)
+        faults += [fault for fault in found if fault not in faults]
+    check(faults)
     reports = [
         hyperplane.storage.clean(
             url, older_than=older_than, dry_run=dry_run, storage_options=options
@@ -57,10 +65,17 @@ def clean(
         typer.echo("dry run: nothing was removed")
 
 
-def _parse_options(texts: Sequence[str]) -> dict[str, Any]:
-    """Return storage options by name; faults show no values, which may be secrets."""
+def parse_options(texts: Sequence[str]) -> dict[str, Any]:
+    """Return storage options by name, or raise RequestError with all faults."""
+    options, faults = read_options(texts)
+    check(faults)
+    return options
+
+
+def read_options(texts: Sequence[str]) -> tuple[dict[str, Any], list[Fault]]:
+    """Return storage options by name, and faults; these show no values, which may be secrets."""
     options: dict[str, Any] = {}
-    faults = []
+    faults: list[Fault] = []
     for number, text in enumerate(texts, 1):
         key, equals, value = text.partition("=")
         if not equals or not key.isidentifier():
@@ -70,5 +85,4 @@ def _parse_options(texts: Sequence[str]) -> dict[str, Any]:
         options[key] = value
         with suppress(ValueError):
             options[key] = json.loads(value)
-    check(faults)
-    return options
+    return options, faults

@@ -10,4 +10,6 @@ The modules are for all frameworks; ``dask`` has Dask's engines, one package for
     Steps of a start: the printed lines, Ctrl-C, and ``replace=True``.
 ``records``, ``record_folders``, ``running_clusters``, ``reserved_memory``, ``job_dashboards``
     Files that describe running clusters, and what is read from them.
+``gang_plan``, ``program_environment``, ``rank_environment``
+    Processes that start together, and their environment variables.
 """

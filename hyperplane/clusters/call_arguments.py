@@ -90,16 +90,15 @@ def find_arguments_beside_plan(
 ) -> Iterator[Fault]:
     """Yield a fault for each argument beside a plan that differs from its documented default."""
     parameters = inspect.signature(function).parameters
-    for name, value in {**arguments.given, **arguments.unknown}.items():
+    for name, value in arguments.given.items():
         if name == "num_workers":
             continue
-        if name not in parameters:
-            known = [parameter for parameter in parameters if parameter != "others"]
-            yield unknown_name(name, value, known, function.__name__)
-            continue
-        default = parameters[name].default
+        default = parameters["ram_gb_per_proc" if name == "ram_gb_proc" else name].default
         if (type(value), value) != (type(default), default):
             yield _argument_beside_plan(name, value)
+    known = [parameter for parameter in parameters if parameter != "others"]
+    for name, value in arguments.unknown.items():
+        yield unknown_name(name, value, known, function.__name__)
 
 
 def check_flag(name: str, value: object) -> bool:

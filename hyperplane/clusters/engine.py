@@ -99,7 +99,8 @@ class Engine(Protocol):
 
     An engine receives a finished plan. It does not read hyperplane's configuration, chooses no
     sizes and uses no other engine. If :meth:`start` fails, it closes everything that it opened and
-    raises an :class:`~hyperplane.errors.EngineError`.
+    raises an :class:`~hyperplane.errors.EngineError`, or a RequestError for values of the plan that
+    are checked only then.
     """
 
     name: ClassVar[str]
@@ -128,6 +129,8 @@ class Engine(Protocol):
 
         Raises
         ------
+        RequestError
+            If the platform does not accept values of the plan, such as the options of a gateway.
         StartFailed, StartTimeout
             If it did not start; nothing of it is left running.
         """

@@ -13,8 +13,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
-from hyperplane.clusters.engine import StartedCluster
+from hyperplane.clusters.engine import ClientType, ClusterType, StartedCluster
 
 #: Number of Ctrl-C presses after which a deferred interrupt is delivered at once.
 MAX_DEFERRED = 3
@@ -83,14 +84,15 @@ def allow_interrupts() -> Iterator[None]:
 
 
 def complete_start(
-    begin: Callable[[], StartedCluster], *steps: Callable[[StartedCluster], object]
-) -> StartedCluster:
+    begin: Callable[[], StartedCluster[ClientType, ClusterType]],
+    *steps: Callable[[StartedCluster[ClientType, ClusterType]], object],
+) -> StartedCluster[ClientType, ClusterType]:
     """Start a cluster and run further steps; close it if a step fails or Ctrl-C arrives.
 
     Ctrl-C is deferred to the end except where an engine allows the interruption, because a caller
     that was interrupted would have no cluster object to close.
     """
-    started: StartedCluster | None = None
+    started: StartedCluster[ClientType, ClusterType] | None = None
     try:
         with defer_interrupts():
             started = begin()
@@ -104,7 +106,7 @@ def complete_start(
         raise
 
 
-def _close(started: StartedCluster) -> None:
+def _close(started: StartedCluster[Any, Any]) -> None:
     try:
         started.client.close()
     finally:

@@ -97,7 +97,7 @@ class Planner:
                 if not self.faults:
                     raise self._unavailable
                 allowed = "an engine that supports the request and is usable here"
-                self.faults.append(Fault("engine", "'auto'", allowed, str(self._unavailable)))
+                self.faults.append(Fault("engine", "'auto'", allowed, self._unavailable.message))
             self._raise_faults()
         settings = self._read_settings(engine)
         draft = self._draft_options(framework_of(engine.name))
@@ -219,7 +219,7 @@ class Planner:
                 return None
             self.faults += self._find_unsupported(engine)
             return engine
-        candidates = [registry.load(name) for name in config.auto_engines()]
+        candidates = [registry.load(name) for name in config.auto_engines(registry.ENGINES)]
         supporting = [engine for engine in candidates if not self._find_unsupported(engine)]
         usable = [engine for engine in supporting if engine.available().usable]
         if usable:
@@ -237,7 +237,8 @@ class Planner:
         if not (self.request.ngpus and Feature.GPUS in engine.unsupported):
             return []
         allowed = f"0: engine {engine.name} has no {Feature.GPUS.value}"
-        advice = "choose another engine: " + ", ".join(_engines_with(Feature.GPUS))
+        others = _engines_with(Feature.GPUS, framework_of(engine.name))
+        advice = f"choose another engine: {', '.join(others)}" if others else ""
         return [Fault("ngpus", str(self.request.ngpus), allowed, advice)]
 
     def _choose_layout(self, uses_pools: bool) -> tuple[WorkerSpec, PoolSpec | None]:
@@ -290,10 +291,12 @@ class Planner:
             return None
 
 
-def _engines_with(feature: Feature) -> list[str]:
-    """Return the names of the engines that support a feature and can be imported."""
+def _engines_with(feature: Feature, framework: str) -> list[str]:
+    """Return the engines of a framework that support a feature and can be imported."""
     names = []
     for name in registry.ENGINES.names():
+        if framework_of(name) != framework:
+            continue
         with suppress(Exception):  # an engine of another package may raise any exception
             if feature not in registry.load(name).unsupported:
                 names.append(name)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import os
 import re
@@ -53,6 +54,7 @@ _ABANDONED = 60.0
 #: Thirty years in seconds. Start times of processes count from the boot of the system; larger ones
 #: are from older versions, or from systems without that figure, and count from 1970.
 _LONGEST_BOOT = 1e9
+_folder_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ class ClusterRecord:
     ram_gb : float
         Memory of all worker processes together.
     scratch : str
-        Folder that the workers spill to.
+        Folder of the cluster's files: data that workers on this machine spill, or the key pair and
+        logs of Slurm jobs.
     client : dict
         Settings for clients of the cluster, as its framework writes them.
     direct_to_workers : bool
@@ -165,7 +168,9 @@ def reserve(record: ClusterRecord, parent: str | None) -> ClusterRecord:
     Raises
     ------
     FileExistsError
-        If a cluster of that name runs.
+        If a cluster of that name runs or starts.
+    OSError
+        If a folder cannot be created.
     """
     if parent is not None and not _is_folder_path(parent):
         message = f"temporary-directory = {parent!r:.80}: expected the path of a folder, as text"
@@ -202,6 +207,26 @@ def process_folder() -> Path:
             return folder
 
 
+def create_cluster_folder() -> Path:
+    """Create and return a folder of one cluster of this process, whose path is short.
+
+    Like that of :func:`process_folder`, it is removed when this process has ended.
+    """
+    number = next(_folder_numbers)
+    while True:  # another process may remove the parent folder in between
+        folder = private_folder() / f"_p{os.getpid()}-{number}"
+        with contextlib.suppress(FileNotFoundError):
+            file_locks.create_locked_folder(folder)
+            return folder
+
+
+def remove_cluster_folder(folder: Path) -> None:
+    """Remove a folder of :func:`create_cluster_folder`, and its parent if that is empty."""
+    file_locks.release_locks(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    remove_empty(folder.parent)
+
+
 def remove_process_folder() -> None:
     """Remove the folder of :func:`process_folder`."""
     for parent in private_folders():
@@ -224,12 +249,13 @@ def write(record: ClusterRecord) -> None:
 
 def remove(name: str, scratch: str) -> None:
     """Remove the record of a cluster, its scratch folder, and parent folders that are empty."""
+    # Before the record, because without it another cluster of that name may create the folder.
+    file_locks.release_locks(Path(scratch))
+    shutil.rmtree(scratch, ignore_errors=True)
     for folder in record_folders():
         file_locks.release_locks(folder / f"{name}.json")
         (folder / f"{name}.json").unlink(missing_ok=True)
     job_dashboards.remove_dashboard(name)
-    file_locks.release_locks(Path(scratch))
-    shutil.rmtree(scratch, ignore_errors=True)
     for folder in {*record_folders(), *private_folders(), Path(scratch).parent}:
         remove_empty(folder)
 
@@ -257,7 +283,7 @@ def read_all(starting: bool = False) -> list[ClusterRecord]:
             _remove_dead(record)
     for folder in [entry for parent in private_folders() for entry in find_in(parent, "*")]:
         # Names of clusters never begin with an underscore.
-        owner = re.fullmatch(r"_p([0-9]+)", folder.name)
+        owner = re.fullmatch(r"_p([0-9]+)(?:-[0-9]+)?", folder.name)
         if owner and not psutil.pid_exists(int(owner[1])):
             shutil.rmtree(folder, ignore_errors=True)
     _remove_leftovers_of_other_systems(None)

@@ -23,6 +23,7 @@ ENGINES: Registry[Engine] = Registry(
         "kubernetes": "hyperplane.clusters.dask.kubernetes.engine:KubernetesEngine",
         "gateway": "hyperplane.clusters.dask.gateway.engine:GatewayEngine",
         "cuda": "hyperplane.clusters.dask.cuda.engine:CudaEngine",
+        "ray:local": "hyperplane.clusters.ray.local.engine:LocalRayEngine",
     },
     other_values=("auto",),
 )
@@ -31,7 +32,10 @@ ENGINES: Registry[Engine] = Registry(
 FRAMEWORKS: Registry[Framework] = Registry(
     argument="framework",
     group="hyperplane.frameworks",
-    built_in={DASK: "hyperplane.clusters.dask.framework:DaskFramework"},
+    built_in={
+        DASK: "hyperplane.clusters.dask.framework:DaskFramework",
+        "ray": "hyperplane.clusters.ray.framework:RayFramework",
+    },
 )
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from hyperplane.clusters import records, registry
 from hyperplane.clusters.engine import StartedCluster, SupportsClose
 from hyperplane.clusters.framework import RUNNING, Framework
+from hyperplane.core.public_calls import is_internal
 from hyperplane.spec.plan import ClusterPlan
 
 
@@ -39,7 +40,7 @@ _started: list[_StartedCluster] = []
 def current_location() -> CodeLocation:
     """Return the location of the nearest caller outside this package."""
     frame: FrameType | None = sys._getframe()
-    while frame is not None and _is_internal(frame):
+    while frame is not None and is_internal(frame):
         frame = frame.f_back
     if frame is None:
         return CodeLocation("", 0)
@@ -49,10 +50,6 @@ def current_location() -> CodeLocation:
     file = frame.f_code.co_filename
     # ipykernel derives the file name of a cell from its text; the line is relative to the cell.
     return CodeLocation(f"{file}:{frame.f_lineno}", execution_count)
-
-
-def _is_internal(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "hyperplane"
 
 
 def _notebook_cell() -> tuple[str, int]:

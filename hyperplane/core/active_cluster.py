@@ -1,4 +1,4 @@
-"""Threads, processes and memory of the cluster of the default client, or of this machine.
+"""The default client; threads, processes and memory of its cluster, or of this machine.
 
 An asynchronous client is ignored, because its answers would have to be awaited.
 """
@@ -9,6 +9,8 @@ import sys
 from typing import Any
 
 from dask.system import CPU_COUNT
+
+from hyperplane.core.errors import Fault
 
 
 def get_active_client() -> Any | None:
@@ -21,6 +23,25 @@ def get_active_client() -> Any | None:
     except ValueError:
         return None
     return None if client.asynchronous else client
+
+
+def find_client_faults(client: Any) -> list[Fault]:
+    """Return the fault of a client that cannot compute.
+
+    Examples
+    --------
+    >>> [fault.advice for fault in find_client_faults(None)]
+    ['call hyperplane.initialize_cluster() first']
+    """
+    advice = "call hyperplane.initialize_cluster() first"
+    if client is None:
+        return [Fault("client", "nothing", "the client of a running cluster", advice)]
+    if getattr(client, "asynchronous", False):
+        allowed = "a synchronous client; an asynchronous client cannot be used here"
+        return [Fault("client", str(client)[:80], allowed, "pass Client(address)")]
+    if getattr(client, "status", "") != "running":
+        return [Fault("client", str(client)[:80], "a connected client", advice)]
+    return []
 
 
 def count_threads() -> int:

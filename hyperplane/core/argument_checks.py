@@ -1,8 +1,10 @@
-"""Checks of arguments that are booleans or one of a few strings."""
+"""Checks of arguments that are booleans, counts or one of a few strings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Integral
+from typing import Any
 
 from hyperplane.core.errors import Fault
 
@@ -24,6 +26,24 @@ def find_flag_faults(**flags: object) -> list[Fault]:
     ]
 
 
+def find_count_faults(
+    where: str, value: Any, least: int = 1, most: int | None = None
+) -> list[Fault]:
+    """Return a fault if a value is not a whole number of at least ``least``, at most ``most``.
+
+    Examples
+    --------
+    >>> [fault.allowed for fault in find_count_faults("n", 2.5)], find_count_faults("n", 2)
+    (['a whole number, 1 or more'], [])
+    """
+    is_whole = not isinstance(value, bool) and isinstance(value, Integral)
+    number = int(value) if is_whole else least - 1
+    if number >= least and (most is None or number <= most):
+        return []
+    limits = f", {least} or more" if most is None else f" from {least} to {most:,}"
+    return [Fault(where, repr(value)[:80], f"a whole number{limits}")]
+
+
 def is_one_of(value: object, choices: Iterable[str | None]) -> bool:
     """Return whether a value is one of the choices, which are strings or None.
 
@@ -35,3 +55,17 @@ def is_one_of(value: object, choices: Iterable[str | None]) -> bool:
     (True, False)
     """
     return (value is None or isinstance(value, str)) and value in tuple(choices)
+
+
+def describe_value(value: object, limit: int = 80) -> str:
+    """Return the text of a value for a message, or its type if it has no text.
+
+    Examples
+    --------
+    >>> describe_value("x" * 100, limit=4), describe_value(10**5000)
+    ("'xxx", 'a value of type int')
+    """
+    try:
+        return repr(value)[:limit]
+    except Exception:  # noqa: BLE001 - such as of an integer with thousands of digits
+        return f"a value of type {type(value).__name__}"

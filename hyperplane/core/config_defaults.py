@@ -12,7 +12,8 @@ from __future__ import annotations
 import functools
 import importlib.util
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,28 @@ def register() -> None:
     The defaults of Dask's packages are added too, because defaults first loaded inside a
     ``with dask.config.set(...)`` block are lost at its end.
     """
-    dask.config.update_defaults(dask.config.merge(*_load_dask_defaults(), *map(load_file, FILES)))
+    shipped = dask.config.merge(*map(load_file, FILES))
+    for path, value in _list_replaced(dask.config.config, shipped):
+        warnings.warn(
+            f"the configuration has {path}: {value!r}, which is ignored; expected a mapping. "
+            "Correct it in the files of dask.config.paths or in the variables DASK_...",
+            stacklevel=2,
+        )
+    dask.config.update_defaults(dask.config.merge(*_load_dask_defaults(), shipped))
+
+
+def _list_replaced(
+    config: Mapping[str, Any], defaults: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Yield the values that Dask replaces by defaults, because these are mappings."""
+    for key, default in defaults.items():
+        value = config.get(dask.config.canonical_name(key, dict(config)))
+        if not isinstance(default, Mapping) or value is None:
+            continue
+        if isinstance(value, Mapping):
+            yield from _list_replaced(value, default, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def _load_dask_defaults() -> Iterator[dict[str, Any]]:

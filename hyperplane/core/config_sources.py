@@ -12,6 +12,7 @@ from typing import Any
 import dask.config
 
 from hyperplane.core import config_defaults
+from hyperplane.core.errors import ConfigError, Fault
 
 #: Result of :func:`source_of` for values set in Python, and its prefix for environment variables.
 SET_FROM_PYTHON, SET_BY_VARIABLE = "dask.config.set", "environment variable"
@@ -38,6 +39,24 @@ def source_of(path: str) -> str:
         if _sets_value(get_nested(content, parts), current):
             return source
     return SET_FROM_PYTHON
+
+
+def get_section(path: str) -> Any:
+    """Return the value of a dotted key of the configuration.
+
+    Raises
+    ------
+    ConfigError
+        If a section that should contain the key is not a mapping.
+    """
+    parts = path.split(".")
+    for count in range(1, len(parts)):
+        parent = ".".join(parts[:count])
+        section = dask.config.get(parent)
+        if not isinstance(section, Mapping):
+            allowed = f"a mapping with the key {parts[count]}"
+            raise ConfigError([Fault(parent, repr(section), allowed, source=source_of(parent))])
+    return dask.config.get(path)
 
 
 def _iterate_sources(parts: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -1,11 +1,23 @@
-"""Import of optional packages on first use."""
+"""Optional packages: whether they are installed, and their import on first use."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from types import ModuleType
 
 from hyperplane.core.errors import MissingPackage
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a module can be found, without importing it.
+
+    Examples
+    --------
+    >>> is_installed("json"), is_installed("no_such_module")
+    (True, False)
+    """
+    return importlib.util.find_spec(module) is not None
 
 
 def need(module: str, extra: str) -> ModuleType:

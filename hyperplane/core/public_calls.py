@@ -158,7 +158,7 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
 
 
 def _format_value(name: str, value: object) -> str:
-    """Format a value for a message; only its type if it is large or may be a secret."""
+    """Format None, a number or a short text without secrets; other values as their type."""
     kind = type(value)  # only built-in types: repr of a user's class may fail
     is_text = kind is str and not may_be_secret(name, value)
     if value is None or kind in (bool, int, float) or is_text:
@@ -190,12 +190,13 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     """Issue a warning that points to the nearest caller outside this package."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
-    while frame is not None and _is_internal(frame):
+    while frame is not None and is_internal(frame):
         frame = frame.f_back
         level += 1
     warnings.warn(message, category, stacklevel=level - (frame is None))
 
 
-def _is_internal(frame: FrameType) -> bool:
+def is_internal(frame: FrameType) -> bool:
+    """Return whether a frame runs code of this package."""
     name = str(frame.f_globals.get("__name__", ""))
     return name.partition(".")[0] == "hyperplane"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from hyperplane.core.errors import Fault
+from hyperplane.core.errors import Fault, UnknownKey
 from hyperplane.core.errors.base import request_error
 from hyperplane.core.public_calls import unknown_name
+from hyperplane.core.units import plural
 
 _LIMITS = {
     "greater_than": "more than {gt}",
@@ -99,15 +100,49 @@ def with_known_names(fault: Fault, known: Iterable[str], prefix: str = "") -> Fa
     Examples
     --------
     >>> print(with_known_names(Fault("site.prot", "22", "no such key"), ["host", "port"], "site"))
-    site.prot = 22: expected one of host, port; did you mean port?
+    site.prot = 22: no such key; expected one of host, port; did you mean port?
     """
     names = list(known)
     name = fault.where.removeprefix(f"{prefix}.") if prefix else fault.where
-    if name.partition(".")[0] in names:
+    return fault if name.partition(".")[0] in names else _unknown_key(fault, name, names)
+
+
+def with_model_keys(fault: Fault, model: type[BaseModel], prefix: str = "") -> Fault:
+    """Replace the fault of an unknown key by one that names the keys of its model.
+
+    The model may be nested in the given one. Other faults are returned unchanged.
+    """
+    if fault.allowed != _NO_KEY:
         return fault
+    name = fault.where.removeprefix(f"{prefix}.") if prefix else fault.where
+    names, name = _find_keys(model, name)
+    return _unknown_key(fault, name, names) if names else fault
+
+
+def _find_keys(kind: Any, name: str) -> tuple[list[str], str]:
+    """Return the keys of the model that lacks a dotted name, and the name in it; empty if none."""
+    first, _, rest = name.partition(".")
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        field = kind.model_fields.get(first)
+        if field is not None and rest:
+            return _find_keys(field.annotation, rest)
+        return list(kind.model_fields), name
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _find_keys(arguments[0], name)
+    if origin in (Union, UnionType):
+        found = (_find_keys(argument, name) for argument in arguments)
+        return next((each for each in found if each[0]), ([], ""))
+    if origin in (dict, list, tuple):
+        return _find_keys(arguments[-1 if origin is dict else 0], rest)
+    return [], ""
+
+
+def _unknown_key(fault: Fault, name: str, names: list[str]) -> UnknownKey:
     near = difflib.get_close_matches(name, names, n=1)
     advice = f"did you mean {near[0]}?" if near else ""
-    return replace(fault, allowed="one of " + ", ".join(names), advice=advice)
+    allowed = "one of " + ", ".join(names)
+    return UnknownKey(fault.where, fault.asked, allowed, advice, fault.source)
 
 
 def _is_union_branch(part: int | str) -> bool:
@@ -129,6 +164,9 @@ def _describe_allowed(entry: Any) -> str:
         return str(context["error"])
     if kind in {"model_type", "dataclass_type", "is_instance_of"}:
         return f"an object of type {context.get('class_name') or context['class']}"
+    if kind in {"string_too_short", "too_short"}:
+        noun = "character" if kind == "string_too_short" else "item"
+        return f"at least {plural(context['min_length'], noun)}"
     if kind == "string_pattern_mismatch":
         return f"text that matches {context['pattern']}"
     for start, words in _TYPE_WORDS.items():

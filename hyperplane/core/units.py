@@ -18,6 +18,8 @@ from typing import Any, SupportsIndex, cast
 from dask.utils import parse_timedelta
 
 GB = 10**9
+#: All integers up to this absolute value are exact as float64.
+MAX_EXACT_FLOAT = 2**53
 
 _UNITS = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgtp", start=1):
@@ -47,7 +49,7 @@ def gb_to_bytes(gigabytes: float) -> int:
         return gigabytes * GB
     number = float(gigabytes)  # the product of a NumPy float16 or float32 could be infinite
     # Numbers from 2**53 on have no decimals, and their product as a float could be infinite.
-    return round(number * GB) if abs(number) < 2**53 else int(number) * GB
+    return round(number * GB) if abs(number) < MAX_EXACT_FLOAT else int(number) * GB
 
 
 def bytes_to_gb(size: int) -> float:

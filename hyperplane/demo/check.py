@@ -16,7 +16,7 @@ RELATIVE = 1e-9
 ABSOLUTE = 1e-9
 
 
-class ResultMismatch(HyperplaneError):
+class ResultMismatch(HyperplaneError, RuntimeError):
     """The results of the cluster differ from those of pandas."""
 
 

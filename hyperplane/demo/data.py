@@ -153,7 +153,7 @@ def _expand_glob(url: str) -> list[str]:
     store, path = fsspec.url_to_fs(url)
     files = sorted(match for match in store.glob(path) if store.isfile(match))
     if not files:
-        raise _data_error(url, "a glob of files, not of folders")
+        raise _data_error(url, "a glob that matches files; it matches none, or only folders")
     return [store.unstrip_protocol(file) for file in files]
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 TOP = 10
 LATE_MINUTES = 15
 
-#: Sort order of flights: column -> ascending. It has all columns of the result, so that flights
-#: that tie are equal rows, and the result does not depend on the partitions.
+#: Sort order of the flights of an origin: column -> ascending. It has all other columns of the
+#: result, so that flights that tie are equal rows, and partitions do not change the result.
 RANKING = {
     "distance": False,
     "air_time": False,
@@ -69,7 +69,7 @@ def lazy_results(flights: dd.DataFrame) -> tuple[dd.DataFrame, dd.DataFrame, dd.
 
 
 def lazy_longest(flights: dd.DataFrame) -> dd.DataFrame:
-    """Return the longest departures: ten of each partition, then ten of those."""
+    """Return the longest departures of each origin: ten of each partition, then ten of those."""
     columns = ["origin", *RANKING]
     departed = flights[flights["dep_time"].notnull()][columns]
     longest: dd.DataFrame = departed.reduction(_longest, aggregate=_longest)

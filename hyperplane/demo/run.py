@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BYTES_PER_FLIGHT = 800
 
 
-class DemoFailed(HyperplaneError):
+class DemoFailed(HyperplaneError, RuntimeError):
     """The computation failed; the cluster was closed."""
 
 

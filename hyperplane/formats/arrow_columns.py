@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from hyperplane.core.errors import check
 from hyperplane.formats import column_types, hive_partitions, schemas
-from hyperplane.formats.column_mapping import ColumnMapping, may_lose
+from hyperplane.formats.column_mapping import ColumnMapping, choose_any_column, may_lose
 from hyperplane.formats.filters import Filters, list_filter_columns
 from hyperplane.formats.request import ReadRequest
 from hyperplane.objectstore.locations import File
@@ -84,13 +84,14 @@ def resolve_columns(groups: Sequence[SchemaGroup], request: ReadRequest) -> Arro
     filter_schema = {name: columns[name] for name in list_filter_columns(filters)}
     check(schemas.find_unreadable_columns(file_schemas, {**chosen, **filter_schema}))
     mappings = {}
-    for group in groups:
+    for group, file_schema in zip(groups, file_schemas, strict=True):
+        any_column = choose_any_column(file_schema.kinds, file_schema.unreadable)
         by_keys: dict[hive_partitions.PartitionKeys, ColumnMapping] = {}
         for file in group.files:
             constants = keys.get(file.path, ())
             if constants not in by_keys:
                 by_keys[constants] = _make_mapping(
-                    group.schema, dict(constants), chosen, filter_schema
+                    group.schema, dict(constants), chosen, filter_schema, any_column
                 )
             mappings[file] = by_keys[constants]
     optional = {name for name in chosen if name not in key_types and _is_nullable(name, groups)}
@@ -107,7 +108,11 @@ def group_by_schema(files: Sequence[File], file_schemas: Sequence[pa.Schema]) ->
 
 
 def _make_mapping(
-    schema: pa.Schema, constants: Mapping[str, Any], chosen: Kinds, filter_schema: Kinds
+    schema: pa.Schema,
+    constants: Mapping[str, Any],
+    chosen: Kinds,
+    filter_schema: Kinds,
+    any_column: str | None,
 ) -> ColumnMapping:
     used = {**chosen, **filter_schema}
     file_types = {
@@ -121,6 +126,7 @@ def _make_mapping(
         cast,
         tuple(absent.items()),
         lossy=frozenset(name for name in cast if may_lose(file_types[name], used[name])),
+        any_column=any_column,
     )
 
 

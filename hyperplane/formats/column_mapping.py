@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -25,7 +25,7 @@ class ColumnMapping:
     Parameters
     ----------
     schema : tuple of (str, polars.DataType)
-        The columns of the data set.
+        The requested columns of the data set.
     filter_schema : tuple of (str, polars.DataType)
         The columns that the filters use.
     cast : frozenset of str
@@ -38,6 +38,8 @@ class ColumnMapping:
         Those of ``cast`` where the cast may lose information, so that values are checked.
     uuids : frozenset of str
         Those of ``cast`` that are UUIDs of 16 bytes in the files.
+    any_column : str, optional
+        A column of the files, which is read to count the rows if no other column is needed.
     """
 
     schema: tuple[tuple[str, pl.DataType], ...]
@@ -47,6 +49,7 @@ class ColumnMapping:
     categories: tuple[tuple[str, tuple[str, ...]], ...] = ()
     lossy: frozenset[str] = frozenset()
     uuids: frozenset[str] = frozenset()
+    any_column: str | None = None
 
     def apply(
         self,
@@ -81,9 +84,9 @@ class ColumnMapping:
         values = dict(self.constants)
         needed = {*names, *(name for name, _ in self.filter_schema)}.difference(values)
         every = dict([*self.schema, *self.filter_schema])
-        return [name for name in every if name in needed] or [
-            name for name in every if name not in values
-        ][:1]
+        wanted = [name for name in every if name in needed]
+        others = (name for name in [*every, self.any_column] if name not in values)
+        return wanted or [name for name in others if name is not None][:1]
 
     def _make_input_expr(self, name: str, kind: pl.DataType, values: dict[str, Any]) -> pl.Expr:
         if name in values:
@@ -103,7 +106,7 @@ class ColumnMapping:
             # A direct cast to a category would turn unknown values into nulls; Enum raises.
             return expr.cast(pl.Enum(categories)).cast(kind)
         if kind.is_float() and name not in values:
-            return expr.fill_nan(None)  # null is the only missing value, as in pandas
+            return expr.fill_nan(None)  # pandas does not distinguish the two; only null remains
         return expr.alias(name) if name in self.cast or name in values else None
 
 
@@ -125,6 +128,20 @@ def may_lose(source: pl.DataType, target: pl.DataType) -> bool:
     if source.is_integer() and target.is_float():
         return source in (pl.Int64, pl.UInt64) or (target == pl.Float32 and source not in _SMALL)
     return source.is_temporal() and source != target
+
+
+def choose_any_column(
+    kinds: Mapping[str, pl.DataType], excluded: Collection[str | None]
+) -> str | None:
+    """Return a column that is not excluded, one of numbers if there is one; None if there is none.
+
+    Examples
+    --------
+    >>> choose_any_column({"s": pl.String(), "n": pl.Int64(), "m": pl.Int8()}, ["n"])
+    'm'
+    """
+    names = [name for name in kinds if name not in excluded]
+    return next((name for name in names if kinds[name].is_numeric()), next(iter(names), None))
 
 
 class InexactValue(ValueError):

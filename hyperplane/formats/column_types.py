@@ -64,7 +64,7 @@ def to_polars(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
         return pl.String()
     if pa.types.is_decimal(kind):
         if kind.precision > 38:
-            raise ValueError("a decimal of more than 38 digits")
+            raise ValueError("at most 38 digits of a decimal: save fewer, or floats")
         return pl.Float64() if decimals == "float" else pl.Decimal(kind.precision, kind.scale)
     return from_arrow(kind)
 

@@ -63,11 +63,11 @@ def parse_filters(filters: Any, schema: Mapping[str, pl.DataType]) -> tuple[Filt
     """
     if filters is None:
         return (), []
-    if not isinstance(filters, (list, tuple)) or not filters:
-        return (), [_format_fault("filters", filters)]
+    if faults := find_form_faults(filters):
+        return (), faults
     single = all(isinstance(entry, tuple) and _is_condition(entry) for entry in filters)
     groups = [filters] if single else filters
-    parsed, faults = [], []
+    parsed = []
     for number, group in enumerate(groups):
         where = "filters" if single else f"filters[{number}]"
         if not isinstance(group, (list, tuple)) or not group:
@@ -81,6 +81,13 @@ def parse_filters(filters: Any, schema: Mapping[str, pl.DataType]) -> tuple[Filt
                 conditions.append(condition)
         parsed.append(tuple(conditions))
     return tuple(parsed), faults
+
+
+def find_form_faults(filters: Any) -> list[Fault]:
+    """Return the fault of ``filters`` that are not a list."""
+    if filters is None or (isinstance(filters, (list, tuple)) and filters):
+        return []
+    return [_format_fault("filters", filters)]
 
 
 def _is_condition(entry: tuple[Any, ...]) -> bool:
@@ -279,7 +286,8 @@ def _may_match_condition(condition: Condition, statistics: ColumnStatistics | No
         return True
     low, high, nulls, rows = statistics
     if op == "is null":
-        return isinstance(low, float) or nulls != 0
+        # Statistics count no NaN as null, and have no values if all are NaN.
+        return low is None or isinstance(low, float) or nulls != 0
     if nulls is not None and nulls == rows:
         return False
     if op == "not null" or low is None or high is None:

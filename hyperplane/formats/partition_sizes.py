@@ -37,8 +37,8 @@ def choose_target_size(total: int, partition_size: int) -> float:
     """Return the target bytes of a partition, smaller if threads would otherwise be idle."""
     if partition_size == WHOLE_FILES:
         return partition_size
-    workers = count_threads() if total > MIN_PARTITION_SIZE else 1
-    return min(partition_size, max(MIN_PARTITION_SIZE, total / workers))
+    threads = count_threads() if total > MIN_PARTITION_SIZE else 1
+    return min(partition_size, max(MIN_PARTITION_SIZE, total / threads))
 
 
 def group_neighbors(
@@ -76,7 +76,7 @@ def group_neighbors(
 
 
 def _group_evenly(items: Sequence[tuple[T, int]], target_size: float) -> list[list[T]]:
-    """Group consecutive items into the fewest similar groups below ``target_size`` bytes."""
+    """Group consecutive items into ``total / target_size`` groups, rounded up, of similar size."""
     total = sum(size for _, size in items)
     count = max(1, -int(-total // target_size))
     parts: dict[int, list[T]] = {}

@@ -1,4 +1,4 @@
-"""Interface between readers, which plan partitions, and kernels, which scan them."""
+"""Interface of the partitions that formats plan and that operations on dataframes scan."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import polars as pl
 
-#: Smallest and largest value of a column; each is None if unknown.
+#: Smallest and largest value of a column.
 Bounds = tuple[Any, Any]
 
 
@@ -21,7 +21,7 @@ class ScannablePartition(Protocol):
 
     @property
     def nbytes(self) -> int | None:
-        """Bytes in memory of all columns, possibly estimated; None if unknown."""
+        """Bytes in memory of the requested columns, possibly estimated; None if unknown."""
         ...
 
     def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:

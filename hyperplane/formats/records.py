@@ -40,7 +40,8 @@ def build_table(items: Sequence[Any], format_name: str) -> Any:
             raise make_item_error(str(name), item.get(name), number, message)
     for name in fields:
         if not isinstance(name, str):
-            raise make_item_error(f"the key {name!r}", name, 0, "field names must be strings")
+            message = "field names must be strings; write str(key)"
+            raise make_item_error(f"the key {name!r}", name, 0, message)
     columns = [_build_column(items, name, format_name) for name in fields]
     table = pa.table(columns, names=fields)
     _check_round_trip(table.to_pylist(), items, format_name)

@@ -18,8 +18,8 @@ from hyperplane.formats.suffixes import detect_common_format
 from hyperplane.objectstore.file_names import suffix_of
 from hyperplane.objectstore.locations import File
 
-#: Formats by name, in the order in which messages list them; other packages register theirs in the
-#: entry-point group.
+#: Formats by name; the first one with a suffix reads its files. Other packages register theirs in
+#: the entry-point group.
 FORMATS: Registry[FileFormat] = Registry(
     argument="format",
     group="hyperplane.formats",
@@ -133,7 +133,7 @@ def detect_format(
     interface : type
         The protocol of :mod:`hyperplane.formats.base` that the format must have.
     urls : str, path or iterable of these, optional
-        The argument from which the files were listed, for messages.
+        The argument from which the files were listed; it decides whether ``.txt`` files are data.
     advice : str
         Advice for a file with an unknown suffix.
 

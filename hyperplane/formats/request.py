@@ -1,4 +1,4 @@
-"""The request of a ``read`` call, and the plan made for it."""
+"""The request of a call of ``read`` or ``shard_rows``, and the plan made for it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ OnError = Literal["raise", "skip"]
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """The partitions and columns of the data set that a ``read`` call returns.
+    """The partitions and columns that a call of ``read`` or ``shard_rows`` reads.
 
     Parameters
     ----------
     parts : sequence of ScannablePartition
-        The partitions; at least one.
+        At least one partition; none only for a shard without rows.
     columns : dict of str to polars.DataType
         The requested columns.
     optional : set of str
@@ -70,6 +70,17 @@ class ReadPlan:
             ) from error
 
 
+def parse_columns(columns: Any) -> tuple[list[Any], list[Fault]]:
+    """Return the elements of the argument ``columns``, and a fault if it is not a list."""
+    single = isinstance(columns, str) or not is_iterable(columns)
+    names = [] if single else list(columns)
+    if names:
+        return names, []
+    value = repr(columns)[:80]
+    advice = f"write columns=[{value}]" if isinstance(columns, str) else ""
+    return [], [Fault("columns", value, "a list of at least one column", advice)]
+
+
 @dataclass(frozen=True)
 class ReadRequest:
     """The arguments of ``read`` that are common to all formats."""
@@ -104,15 +115,7 @@ class ReadRequest:
         RequestError
             If a column is unknown or a filter is invalid; the error lists all faults.
         """
-        faults = []
-        names = list(default)
-        if self.columns is not None:
-            single = isinstance(self.columns, str) or not is_iterable(self.columns)
-            names = [] if single else list(self.columns)
-            if not names:
-                value = repr(self.columns)[:80]
-                advice = f"write columns=[{value}]" if isinstance(self.columns, str) else ""
-                faults.append(Fault("columns", value, "a list of at least one column", advice))
+        names, faults = (list(default), []) if self.columns is None else parse_columns(self.columns)
         for name in names:
             if not row_filters.is_column(name, known):
                 allowed = "a column of the files: " + _list_names(known)

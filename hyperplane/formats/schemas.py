@@ -16,7 +16,7 @@ from hyperplane.formats import column_types
 #: Whether files with different columns are an error, or their columns are merged.
 SchemaMode = Literal["strict", "union"]
 #: Maximum number of files that a fault names.
-MAX_NAMED_FILES = 3
+_MAX_NAMED_FILES = 3
 #: Names of unnamed indexes that pandas and Dask write to Parquet.
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__|__null_dask_index__")
 
@@ -30,7 +30,7 @@ class FileSchema:
     kinds : dict of str to polars.DataType
         The types of the columns in the data set.
     untyped : frozenset of str
-        Columns of nulls only, which match any type.
+        Columns of the type null, and those of ``unreadable``; both match any type.
     urls : list of str
         The files.
     unreadable : dict of str to Fault
@@ -41,6 +41,18 @@ class FileSchema:
     untyped: frozenset[str]
     urls: list[str]
     unreadable: Mapping[str, Fault] = field(default_factory=dict)
+
+
+def list_some_files(urls: Sequence[str]) -> str:
+    """Return the first URLs, and the number of the others.
+
+    Examples
+    --------
+    >>> list_some_files(["a.csv", "b.csv"]), list_some_files(list("abcde"))
+    ('a.csv, b.csv', 'a, b, c and 2 more')
+    """
+    more = len(urls) - _MAX_NAMED_FILES
+    return ", ".join(urls[:_MAX_NAMED_FILES]) + (f" and {more} more" if more > 0 else "")
 
 
 def is_unnamed_index(name: str) -> bool:
@@ -170,11 +182,6 @@ def _make_difference_fault(
     reference: FileSchema,
     wide: bool = True,
 ) -> Fault:
-    more = (
-        f" and {len(file_schema.urls) - MAX_NAMED_FILES} more"
-        if len(file_schema.urls) > MAX_NAMED_FILES
-        else ""
-    )
-    where = ", ".join(file_schema.urls[:MAX_NAMED_FILES]) + more
+    where = list_some_files(file_schema.urls)
     advice = 'schema="union" fills missing columns and widens numbers and times' if wide else ""
     return Fault(where, f"{name}: {actual}", f"{expected}, as in {reference.urls[0]}", advice)

@@ -12,8 +12,6 @@ from hyperplane.core.errors import DataError
 
 #: Type of text columns, without a limit of 2 GiB.
 TEXT = pa.large_string()
-#: Above this float64 does not represent every integer.
-MAX_EXACT_FLOAT = 2.0**53
 _DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}
 #: Block size for pyarrow, and its maximum, which is used if a row is longer than a block.
 _BLOCK_BYTES, _MAX_BLOCK_BYTES = 1 << 22, 2**31 - 1

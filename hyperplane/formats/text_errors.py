@@ -23,6 +23,8 @@ MAX_REMOTE_COUNT, MAX_LOCAL_COUNT = 50_000_000, 4_000_000_000
 STEP = 1 << 24
 #: Lines that are compared with the header to guess the separator.
 COMPARED = 10
+#: Advice for a line that cannot be decoded; ``shard_rows`` has no ``on_error``.
+SKIP_ADVICE = 'leave out this part of the file with dataframe.read(..., on_error="skip")'
 
 
 def suggest_dtype(value: object, kind: str) -> str:
@@ -128,7 +130,7 @@ def describe_row_length(message: str, names: Sequence[str], separator: str) -> s
         )
     return (
         f"{message}; correct the line, name all columns with names=[...] if the file has no "
-        'complete header, or leave out this part of the file with on_error="skip"'
+        f"complete header, or {SKIP_ADVICE}"
     )
 
 

@@ -78,7 +78,11 @@ class TextOptions:
 
     @classmethod
     def check(cls, options: Mapping[str, Any]) -> TextOptions:
-        """Return valid options; raise a RequestError that lists all invalid values."""
+        """Return the options; raise a RequestError that lists all invalid values.
+
+        ``dtypes``, ``parse_dates`` and ``na_values`` are checked later, with the columns of the
+        files.
+        """
         checks: dict[str, tuple[Callable[[Any], bool], str]] = {
             "separator": (_is_one_ascii, "one ASCII character"),
             "encoding": (_is_like_ascii, "an encoding that includes ASCII, such as 'latin-1'"),
@@ -201,7 +205,10 @@ def make_read_plan(
         used = {**chosen, **filter_schema}
         constants = tuple((name, values.get(name)) for name in used if name not in text_file.names)
         mapping = ColumnMapping(
-            tuple(chosen.items()), tuple(filter_schema.items()), frozenset(), constants
+            tuple(chosen.items()),
+            tuple(filter_schema.items()),
+            constants=constants,
+            any_column=next(iter(text_file.names), None),
         )
         byte_ranges += _split_file(text_file, decoder(text_file), mapping, target_size)
     parts = _make_partitions(byte_ranges, filters, request)

@@ -40,7 +40,7 @@ class TextSample:
         Offsets and lines from its middle and its end.
     whole : bool
         Whether the head is the whole file.
-    is_large : bool
+    used_for_types : bool
         Whether types are inferred from the sample; others only have a short head.
     """
 
@@ -48,7 +48,7 @@ class TextSample:
     head: bytes = b""
     excerpts: tuple[tuple[int, bytes], ...] = ()
     whole: bool = False
-    is_large: bool = True
+    used_for_types: bool = True
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ FindEnd = Callable[[File, bytes], int]
 def read_samples(
     files: Sequence[File], find_end: FindEnd
 ) -> tuple[list[TextSample], list[ReadError]]:
-    """Return samples of all files, large ones of a few spread over the list, and errors."""
+    """Return a sample of each file, and errors; types are inferred from a few of the samples."""
     count = min(len(files), MAX_SAMPLED_FILES)
     chosen = {round(i * (len(files) - 1) / max(1, count - 1)) for i in range(count)}
     with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:
@@ -74,16 +74,16 @@ def read_samples(
     return samples, [result for result in results if isinstance(result, ReadError)]
 
 
-def _try_sample(file: File, is_large: bool, find_end: FindEnd) -> TextSample | ReadError:
+def _try_sample(file: File, used_for_types: bool, find_end: FindEnd) -> TextSample | ReadError:
     try:
         with translate_read_errors(TextSample(file)):
-            return _read_sample(file, is_large, find_end)
+            return _read_sample(file, used_for_types, find_end)
     except ReadError as error:
         return error
 
 
-def _read_sample(file: File, is_large: bool, find_end: FindEnd) -> TextSample:
-    length = HEAD if is_large else SHORT_HEAD
+def _read_sample(file: File, used_for_types: bool, find_end: FindEnd) -> TextSample:
+    length = HEAD if used_for_types else SHORT_HEAD
     while True:
         head, whole = _read_head(file, length, find_end)
         # A header alone is not enough: at least one row is needed.
@@ -97,13 +97,13 @@ def _read_sample(file: File, is_large: bool, find_end: FindEnd) -> TextSample:
             raise ReadError(file.url, message)
         length = min(MAX_HEAD, length * 8)
     excerpts = []
-    if is_large and not whole and not file.compression:
+    if used_for_types and not whole and not file.compression:
         for start in {max(length, file.size // 2), max(length, file.size - EXCERPT)}:
             text = file.read_range(start, min(file.size, start + EXCERPT))
             first, last = text.find(b"\n") + 1, text.rfind(b"\n") + 1
             last = len(text) if start + EXCERPT >= file.size else last
             excerpts.append((start + first, text[first:last]))
-    return TextSample(file, head, tuple(excerpts), whole, is_large)
+    return TextSample(file, head, tuple(excerpts), whole, used_for_types)
 
 
 def _read_head(file: File, length: int, find_end: FindEnd) -> tuple[bytes, bool]:

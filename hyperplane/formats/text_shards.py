@@ -45,7 +45,7 @@ class LineBoundaries:
     """Boundaries of a format whose lines are its records."""
 
     quoted = False
-    contradiction = "its lines have changed while they were read"
+    contradiction = "its lines have changed while they were read; read all shards again"
 
     def find_record_start(self, byte_range: ByteRange, target: int) -> int:
         """Return the offset of the first line that begins after ``target``."""

@@ -36,7 +36,7 @@ class TimeFormat:
 
     @property
     def python_format(self) -> str:
-        """The format in the codes of Python's ``strptime``."""
+        """The format in the codes of Python's ``strptime``; empty for ISO 8601."""
         return (self.polars_format or "").replace("%.f", ".%f")
 
     def parse(self, texts: pl.Series) -> pl.Series:

@@ -48,7 +48,7 @@ def check_not_forked() -> None:
 def _raise_forked(*args: object, **kwargs: object) -> NoReturn:
     del args, kwargs
     raise EngineError(
-        "local",
+        "",  # the guard is on clusters of all engines
         f"process {os.getpid()} was forked from process {_parent}, which has a Dask client or "
         "cluster open; a fork does not copy the threads that serve them, so neither they nor a "
         "new cluster work here. Use them in the process that started them, fork before the "

@@ -1,9 +1,9 @@
 """Close a cluster after an idle timeout.
 
-The clock of Dask's idle timeout starts with the scheduler, so a cluster that was slow to start was
-closed when it became ready. Dask also does not count held results as use, so they were lost. The
-clock of this guard starts with the first worker, or when the start of the cluster is complete, and
-the guard does not close a cluster while a client holds a result on it.
+The clock of Dask's idle timeout starts with the scheduler, so Dask closes a cluster that is slow to
+start when it becomes ready. It also does not count held results as use, so they are lost. The clock
+of this guard starts with the first worker, or when the start of the cluster is complete, and the
+guard does not close a cluster while a client holds a result on it.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ def load_result(job: Job) -> Any:
     try:
         return unpickle((job.folder_path / _RESULT).read_bytes())
     except FileNotFoundError:
-        raise JobError(job.id, f"no result of the function in {job.folder_path}") from None
+        message = f"the result of the function is not in {job.folder_path}; submit it again"
+        raise JobError(job.id, message) from None
     except OtherVersionError as error:
         raise JobError(job.id, f"the result cannot be read: {error}") from error
 

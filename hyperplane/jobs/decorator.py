@@ -26,7 +26,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 _JOB_OPTIONS = ("name", "job_type", "timeout", "active_timeout", "max_retries", "parameters")
 #: Fields of a step that are not options of ``@job``.
 _FILLED_FIELDS = {"name", "kind", "path", "argv", "output_path", "depends_on"}
-_STEP_OPTIONS = tuple(name for name in Step.model_fields if name not in _FILLED_FIELDS)
+#: ``timeout`` is that of the job.
+_STEP_OPTIONS = tuple(
+    name for name in Step.model_fields if name not in {*_FILLED_FIELDS, *_JOB_OPTIONS}
+)
 #: Name of the step for a callable that has no ``__name__``.
 _DEFAULT_NAME = "function"
 
@@ -108,7 +111,7 @@ def _read_source(function: Any) -> str | None:
 
 
 def _option_faults(options: Mapping[str, Any]) -> list[Fault]:
-    known = list(dict.fromkeys((*_JOB_OPTIONS, *_STEP_OPTIONS)))
+    known = [*_JOB_OPTIONS, *_STEP_OPTIONS]
     faults: list[Fault] = []
     for name in options:
         if name not in known:

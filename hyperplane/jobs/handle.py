@@ -181,7 +181,7 @@ class JobHandle:
         JobError
             If there is no such step, or its log is missing.
         RequestError
-            If ``lines`` is not a number of lines.
+            If ``step`` is not text, or ``lines`` is not a number of lines.
         """
         faults = []
         number = whole_number(lines)
@@ -293,8 +293,8 @@ def submit(
         Seconds, or text such as ``"2 hours"``, from submission until the job must have ended; -1
         for no limit.
     active_timeout : float or str, optional
-        Seconds, or text such as ``"2 hours"``, from the start of the first step until the job must
-        have ended; -1 for no limit.
+        Seconds, or text such as ``"2 hours"``, from the start of the job until it must have ended;
+        -1 for no limit. A job starts when its supervisor begins to run it.
     max_retries : int, optional
         Number of retries after a failure that may be transient; finished steps are not repeated.
     parameters : mapping, optional

@@ -27,7 +27,7 @@ from hyperplane.jobs.execution.job_folder import (
 from hyperplane.jobs.execution.step_environment import find_secrets
 from hyperplane.jobs.notebook_steps import notebook_checks
 from hyperplane.jobs.runners.registry import has_shared_files, resolve_options
-from hyperplane.jobs.store.job_records import CANCELLED, OPEN, PENDING, PROCESSED, Job
+from hyperplane.jobs.store.job_records import CANCELLED, DONE, OPEN, PENDING, PROCESSED, Job
 from hyperplane.jobs.store.jobs_home import jobs_folder, open_store, this_machine
 from hyperplane.jobs.submission.option_checks import (
     label_faults,
@@ -284,7 +284,7 @@ def resume(job_id: str | Submitted) -> Submitted:
     job = store.get(to_job_id(job_id))
     if job.machine != this_machine():
         raise JobError(job.id, f"the files of this job are on {job.machine}; resume it there")
-    if job.status == "done":
+    if job.status == DONE:
         raise JobError(job.id, "this job is done; submit it again for another run")
     if job.status in OPEN and (
         supervisor_client.supervisor_pid() is not None or not can_adopt(job)

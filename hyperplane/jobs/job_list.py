@@ -76,9 +76,12 @@ def list_jobs(
     statuses = [str(value).replace("-", " ").replace("_", " ") for value in requested]
     faults = [
         Fault(
-            "status", repr(value), f"one of {', '.join(STATUSES)}", suggest_names(value, STATUSES)
+            "status",
+            repr(given)[:80],
+            f"one of {', '.join(STATUSES)}",
+            suggest_names(value, STATUSES),
         )
-        for value in statuses
+        for given, value in zip(requested, statuses, strict=True)
         if value not in STATUSES
     ]
     if limit is not None and (

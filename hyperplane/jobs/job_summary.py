@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 def format_summary(jobs: Sequence[Job]) -> str:
     """Format the documented summary of several jobs."""
-    count = {status: sum(job.status == status for job in jobs) for status in _STATUSES}
+    count = Counter(job.status for job in jobs)
     total = len(jobs)
     processed = sum(job.processed for job in jobs)
     waiting = count[PENDING] + count[SCHEDULED]
@@ -44,9 +45,6 @@ def format_summary(jobs: Sequence[Job]) -> str:
     )
 
 
-_STATUSES = (SCHEDULED, PENDING, IN_PROGRESS, DONE, TIMED_OUT, CANCELLED, FAILED)
-
-
 def summarize_jobs(ids: Any, store: JobStore | None = None) -> tuple[str, bool]:
     """Return the summary of jobs, and whether all of them have ended.
 
@@ -60,7 +58,7 @@ def summarize_jobs(ids: Any, store: JobStore | None = None) -> tuple[str, bool]:
     Raises
     ------
     RequestError
-        With every id that no job has.
+        With every id that no job has, and every prefix of several ids.
     """
     store = store or open_store()
     job_ids = _to_ids(ids)
@@ -71,7 +69,7 @@ def summarize_jobs(ids: Any, store: JobStore | None = None) -> tuple[str, bool]:
             try:
                 jobs_by_id[job_id] = store.get(job_id)  # by a prefix of its id
             except JobError:
-                allowed = "the id of a job; 'hyperplane job list' shows them"
+                allowed = "an id, or a unique prefix; 'hyperplane job list' shows the ids"
                 faults.append(Fault("ids", repr(job_id), allowed))
     check(faults)
     ensure_supervisor(store)

@@ -120,7 +120,7 @@ def _execute(notebook: Path, output: Path, folder: KernelFolder) -> None:
     metadata = json.loads(notebook.read_bytes()).get("metadata") or {}
     kernel, language, own_spec = _select_kernel(notebook.name, metadata)
     if language == "python":  # other names would break the cell; they are in the environment
-        parameters = {name: parameters[name] for name in parameters if _is_variable(name)}
+        parameters = {name: parameters[name] for name in parameters if is_variable(name)}
     try:
         papermill.execute_notebook(
             _escape_braces(notebook),
@@ -223,7 +223,8 @@ def notebook_language(metadata: Mapping[str, Any]) -> str:
     return "python" if hints[0] == ".py" or hints[1].startswith("python") else ""
 
 
-def _is_variable(name: str) -> bool:
+def is_variable(name: str) -> bool:
+    """Whether a parameter can be a variable of a Python notebook."""
     return name.isidentifier() and not keyword.iskeyword(name)
 
 

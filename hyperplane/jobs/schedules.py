@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -11,12 +10,12 @@ from dataclasses import dataclass
 
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.jobs.store.jobs_home import jobs_folder
+from hyperplane.jobs.submission.option_checks import NAME_FORM, NAME_PATTERN
 from hyperplane.platforms.local.file_locks import exclusive_lock
 
-#: Maximum length of a line that every cron accepts.
-MAX_LINE_LENGTH = 998
+#: Maximum length of the command in a line, with the comment at its end, that every cron accepts.
+MAX_COMMAND_LENGTH = 998
 _MARKER = "# hyperplane schedule "
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -49,10 +48,7 @@ class Schedule:
 
 def name_faults(name: str) -> list[Fault]:
     """Return the faults of a schedule's name."""
-    if _NAME.fullmatch(name):
-        return []
-    allowed = "up to 63 letters, digits and . _ -, beginning and ending with a letter or digit"
-    return [Fault("--name", repr(name), allowed)]
+    return [] if NAME_PATTERN.fullmatch(name) else [Fault("--name", repr(name), NAME_FORM)]
 
 
 def crontab_line(schedule: Schedule) -> str:
@@ -74,17 +70,17 @@ def crontab_line(schedule: Schedule) -> str:
     if schedule.log:
         command += f" >>{shlex.quote(schedule.log)} 2>&1"
     # Cron reads % as a line break, also in quotes.
-    command = command.replace("%", "\\%")
+    command = command.replace("%", "\\%") + f" {_MARKER}{schedule.name}"
     faults = []
     if "\n" in command or "\r" in command:
         allowed = "arguments without line breaks"
         faults.append(Fault("schedule", "an argument with a line break", allowed))
-    if len(command) > MAX_LINE_LENGTH:
-        allowed = f"at most {MAX_LINE_LENGTH} characters, the limit of cron"
+    if len(command) > MAX_COMMAND_LENGTH:
+        allowed = f"at most {MAX_COMMAND_LENGTH} characters, the limit of cron"
         advice = "move parameters to the pipeline file"
-        faults.append(Fault("schedule", f"a line of {len(command)} characters", allowed, advice))
+        faults.append(Fault("schedule", f"a command of {len(command)} characters", allowed, advice))
     check(faults)
-    return f"{schedule.cron} {command} {_MARKER}{schedule.name}"
+    return f"{schedule.cron} {command}"
 
 
 def read_installed() -> dict[str, str]:

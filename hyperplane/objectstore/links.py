@@ -18,7 +18,7 @@ listing_thread = threading.local()
 
 
 class ResolvedLinks(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """Local file system whose listings show the target of each link in place of the link.
+    """Local file system whose listings give each link the type and size of its target.
 
     fsspec lists a link as neither file nor folder, and does not descend into linked folders.
 

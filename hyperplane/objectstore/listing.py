@@ -147,7 +147,7 @@ def _find_all(urls: Any, options: Any, find: _Finder) -> list[Any]:
         raise RequestError([_url_fault(urls, _ALLOWED)])
     try:
         names = list(names)
-    except TypeError:  # a zero-dimensional NumPy array has __iter__, which fails
+    except TypeError:  # the iterator of a zero-dimensional Dask array fails
         raise RequestError([_url_fault(urls, _ALLOWED)]) from None
     if not names:
         raise RequestError([Fault("urls", "[]", f"{_ALLOWED}; the list is empty")])
@@ -358,6 +358,16 @@ def _refresh_info(file: File) -> File:
     except Exception:  # noqa: BLE001 - each file system raises its own
         return file
     return entries[0] if entries and isinstance(entries[0], File) else file
+
+
+def has_changed(file: File) -> bool:
+    """Return whether a file has another size or version than when it was listed."""
+    file.store.system.invalidate_cache()
+    new = _refresh_info(file)
+    is_resized = file.sized and new.sized and new.size != file.size
+    # The answer about one file may have other versions than a listing, such as only a time.
+    is_comparable = file.stamp.partition("=")[0] == new.stamp.partition("=")[0]
+    return is_resized or (is_comparable and new.stamp != file.stamp)
 
 
 def _suggest_names(system: Any, path: str) -> str:

@@ -22,7 +22,7 @@ class Store:
     Parameters
     ----------
     protocol : str
-        Protocol of the URL, such as ``file`` or ``gs``; may be a chain.
+        Protocol of the file system, such as ``file`` or ``gs``; the first one of a chain.
     url : str
         Any URL on the store, from which fsspec constructs the file system.
     options : dict

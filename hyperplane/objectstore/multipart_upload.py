@@ -1,27 +1,29 @@
-"""Upload and compare large local files in blocks, without loading them into memory."""
+"""Upload and compare large local files in blocks, so that memory use stays limited."""
 
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from hyperplane.core.errors import StorageError
-from hyperplane.objectstore.retrying import call_with_retries, translate_errors
-from hyperplane.objectstore.save_target import Target
-from hyperplane.objectstore.store_files import StoreFiles, content_type_options
+from hyperplane.objectstore.locations import Location
+from hyperplane.objectstore.retrying import translate_errors
+from hyperplane.objectstore.store_files import (
+    StoreFiles,
+    choose_draft_path,
+    content_type_options,
+)
 
-T = TypeVar("T")
 #: Bytes read at a time; smaller files are uploaded whole.
 BLOCK_BYTES = 8 * 2**20
 
 
 class MultipartUpload:
-    """Upload of a large local file, of which only one block at a time is in memory.
+    """Upload of a large local file, which the file system reads in blocks.
 
     Parameters
     ----------
@@ -36,10 +38,10 @@ class MultipartUpload:
     def compare(self, store_files: StoreFiles, path: str) -> tuple[bool, int | None]:
         """Return whether a file of the store is equal, and its size; None if it does not exist."""
         try:
-            info = _call_store(store_files, path, partial(store_files.store.system.info, path))
+            info = store_files.call(path, partial(store_files.store.system.info, path))
             size = int(info["size"] or 0)
-            same = size == self.size and _call_store(
-                store_files, path, partial(self._has_same_bytes, store_files, path)
+            same = size == self.size and store_files.call(
+                path, partial(self._has_same_bytes, store_files, path)
             )
         except (FileNotFoundError, StorageError) as error:
             if store_files.is_missing(error):
@@ -58,9 +60,9 @@ class MultipartUpload:
     def put(self, store_files: StoreFiles, path: str) -> None:
         """Upload the file atomically, replacing an existing one."""
         if store_files.store.local:
-            _call_store(store_files, path, partial(_copy_locally, self.source, path, Path.replace))
+            store_files.call(path, partial(_copy_locally, self.source, path, Path.replace))
         else:
-            _call_store(store_files, path, partial(self._send, store_files, path))
+            store_files.call(path, partial(self._send, store_files, path))
 
     def put_new(self, store_files: StoreFiles, path: str) -> None:
         """Upload the file atomically, unless it exists.
@@ -72,11 +74,9 @@ class MultipartUpload:
         """
         try:
             if store_files.store.local:
-                _call_store(store_files, path, partial(_copy_locally, self.source, path, os.link))
+                store_files.call(path, partial(_copy_locally, self.source, path, os.link))
             else:
-                _call_store(
-                    store_files, path, partial(self._send, store_files, path, mode="create")
-                )
+                store_files.call(path, partial(self._send, store_files, path, mode="create"))
         except FileExistsError:
             # If a response was lost, this process may have uploaded the file itself.
             if not self.compare(store_files, path)[0]:
@@ -91,10 +91,10 @@ class MultipartUpload:
             If the size differs.
         """
         store_files.store.system.invalidate_cache()
-        size = _call_store(store_files, path, partial(store_files.store.system.info, path))["size"]
+        size = store_files.call(path, partial(store_files.store.system.info, path))["size"]
         if int(size or 0) != self.size:
             raise StorageError(
-                Target(store_files.store, path).url,
+                Location(store_files.store, path).url,
                 f"has {size} bytes in the store, but {self.source} had {self.size} bytes; save it "
                 "again while no process changes it",
             )
@@ -107,27 +107,12 @@ class MultipartUpload:
 
 def _copy_locally(source: Path, path: str, publish: Callable[[Path, str], Any]) -> None:
     """Copy a file to a temporary name on the same disk, then publish it under its path."""
-    file = Path(path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f".{file.name[:200]}.{secrets.token_hex(6)}.part")
+    draft = choose_draft_path(path)
     try:
         shutil.copyfile(source, draft)
         publish(draft, path)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def _call_store(store_files: StoreFiles, path: str, work: Callable[[], T]) -> T:
-    """Call a function under the store's concurrency limit, with retries."""
-
-    def throttled() -> T:
-        with store_files.throttle.acquire():
-            return work()
-
-    url = Target(store_files.store, path).url
-    return call_with_retries(
-        throttled, url, store=store_files.store, before_retry=store_files.throttle.reduce
-    )
 
 
 def hash_file(file: Path, update: Callable[[bytes], None]) -> int:

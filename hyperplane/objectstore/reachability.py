@@ -64,7 +64,7 @@ _locks: defaultdict[ServerAddress, threading.Lock] = defaultdict(threading.Lock)
 
 @contextmanager
 def monitor_open(url: str, options: Mapping[str, Any]) -> Iterator[None]:
-    """Probe the server before a file system is constructed; print a notice if that is slow.
+    """Probe a Google store before its file system is constructed; print a notice if slow.
 
     Raises
     ------

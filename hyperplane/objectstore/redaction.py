@@ -33,7 +33,7 @@ def redact_url(url: object) -> str:
 
 
 def describe_url(url: object) -> str:
-    """Return the repr of a URL without secrets; for another value, only its type.
+    """Return the repr of a URL without secrets, of None or a number; otherwise the type.
 
     Examples
     --------

@@ -21,7 +21,7 @@ from hyperplane.objectstore.reachability import (
     has_answered,
     monitor_request,
 )
-from hyperplane.objectstore.redaction import describe_error
+from hyperplane.objectstore.redaction import describe_error, redact_url
 
 T = TypeVar("T")
 #: Seconds after which no further attempt is made.
@@ -63,7 +63,7 @@ _ADVICE = {
     errno.EACCES: "permission denied; check the permissions of the folder, or the credentials",
     errno.EPERM: "permission denied; check the permissions of the folder, or the credentials",
     errno.EROFS: "the disk is read-only; save elsewhere",
-    errno.ENOENT: "the bucket or folder does not exist; create it, or check its name",
+    errno.ENOENT: "the bucket, folder or file does not exist; create it, or check its name",
     errno.ENOTDIR: "a parent of the path is a file; save elsewhere",
     errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
 }
@@ -180,9 +180,10 @@ def call_with_retries(
 
 @contextmanager
 def translate_errors(url: str, options: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Raise errors of a store in this block as a StorageError with the URL and advice.
+    """Raise errors of a store in this block as a StorageError with the redacted URL and advice.
 
-    FileExistsError stays unchanged; other errors become the ``__cause__`` of the StorageError.
+    FileExistsError, errors of hyperplane, and errors that no store raises stay unchanged. The
+    original error is the ``__cause__`` of the StorageError.
     """
     try:
         yield
@@ -192,7 +193,8 @@ def translate_errors(url: str, options: Mapping[str, Any] | None = None) -> Iter
         advice = _advice(error)
         if advice is None:
             raise
-        raise StorageError(url, f"{advice} ({describe_error(error, options)})") from error
+        message = f"{advice} ({describe_error(error, options, url)})"
+        raise StorageError(redact_url(url), message) from error
 
 
 def _advice(error: BaseException) -> str | None:
@@ -206,7 +208,7 @@ def _advice(error: BaseException) -> str | None:
         if code in (401, 403) or name in ("AccessDenied", "Forbidden", "InvalidAccessKeyId"):
             return "permission denied; check the credentials and their permissions on the bucket"
         if code == 404 or name in ("NoSuchBucket", "NoSuchKey"):
-            return "the bucket does not exist; create it, or check its name"
+            return _ADVICE[errno.ENOENT]
         if type(cause) is OSError and cause.errno is None and _FORBIDDEN.search(str(cause)):
             return _ADVICE[errno.EACCES]
         if isinstance(cause, FileNotFoundError):

@@ -7,7 +7,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,7 +17,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from hyperplane.core.errors import Fault, RequestError, StorageError, check
 from hyperplane.core.public_calls import unknown_name
-from hyperplane.objectstore.locations import Store
+from hyperplane.objectstore.locations import Location, Store
 from hyperplane.objectstore.reachability import StoreUnreachable, monitor_open
 from hyperplane.objectstore.redaction import describe_error, redact_url
 from hyperplane.objectstore.retrying import NO_CONNECTION
@@ -34,24 +34,8 @@ _FIELD = re.compile(r"\{[^{}/]*\}")
 
 
 @dataclass(frozen=True)
-class Target:
-    """Location of a saved output.
-
-    Parameters
-    ----------
-    store : Store
-        The store.
-    path : str
-        Path on the store, without trailing slash.
-    """
-
-    store: Store
-    path: str = field(repr=False)
-
-    @property
-    def url(self) -> str:
-        """The URL for messages, without secrets."""
-        return self.path if self.store.local else redact_url(self.address(self.path))
+class Target(Location):
+    """Location of a saved output; its path has no trailing slash."""
 
     @property
     def name(self) -> str:
@@ -72,17 +56,13 @@ class Target:
         """
         return f"{self.parent}/.{self.name}.hyperplane"
 
-    def address(self, path: str) -> str:
-        """Return a path of the store as a URL for other libraries; may contain a signature."""
-        return path if self.store.local else str(self.store.system.unstrip_protocol(path))
-
 
 def resolve_target(
     url: Any,
     storage_options: Mapping[str, Any] | None,
     extra_options: Mapping[str, Any] | None = None,
 ) -> Target:
-    """Return the target of a URL; links on local disk are resolved.
+    """Return the target of a URL; a path on local disk that is a link is resolved.
 
     Raises
     ------
@@ -202,7 +182,7 @@ def _contains_cwd(path: str) -> bool:
 
 
 def check_options(url: Any, options: Mapping[str, Any], function: Callable[..., Any]) -> None:
-    """Raise for misspelled arguments of a function and for options unknown to the file system.
+    """Raise for misspelled arguments of a function, and for any option of a local path.
 
     Parameters
     ----------

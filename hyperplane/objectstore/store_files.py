@@ -22,6 +22,7 @@ from fsspec.spec import AbstractFileSystem
 
 from hyperplane.core.errors import StorageError
 from hyperplane.objectstore.locations import Store
+from hyperplane.objectstore.redaction import redact_url
 from hyperplane.objectstore.retrying import call_with_retries
 
 T = TypeVar("T")
@@ -71,7 +72,7 @@ class Throttle:
                 self._changed.notify_all()
 
     def reduce(self) -> None:
-        """Halve the limit, because the store has refused a request."""
+        """Halve the limit, because a request has failed and is repeated."""
         with self._changed:
             self.limit, self._successes = max(1, self.limit // 2), 0
 
@@ -115,9 +116,7 @@ class StoreFiles:
 
     def put(self, path: str, data: Any) -> None:
         """Write a file atomically, replacing an existing one."""
-        self._call(
-            path, partial(_write_replacing if self.store.local else self._upload, path, data)
-        )
+        self.call(path, partial(_write_replacing if self.store.local else self._upload, path, data))
 
     def put_new(self, path: str, data: bytes) -> None:
         """Write a file atomically, unless it exists.
@@ -128,7 +127,7 @@ class StoreFiles:
             If it exists with other content.
         """
         try:
-            self._call(
+            self.call(
                 path, partial(_write_new if self.store.local else self._upload_new, path, data)
             )
             return
@@ -143,7 +142,7 @@ class StoreFiles:
     def get(self, path: str) -> bytes | None:
         """Return the content of a file; None if it does not exist."""
         try:
-            data: bytes = self._call(path, partial(self.store.system.cat_file, path))
+            data: bytes = self.call(path, partial(self.store.system.cat_file, path))
             return data
         except (FileNotFoundError, StorageError) as error:
             if self.is_missing(error):
@@ -169,7 +168,7 @@ class StoreFiles:
 
     def _find(self, system: Any, folder: str) -> dict[str, dict[str, Any]]:
         """Return all files below a folder by path, with the file system's own find()."""
-        files: dict[str, dict[str, Any]] = self._call(
+        files: dict[str, dict[str, Any]] = self.call(
             folder, partial(system.find, folder, detail=True)
         )
         return files
@@ -180,7 +179,7 @@ class StoreFiles:
         while pending:
             current = pending.pop()
             try:
-                entries = self._call(current, partial(self.store.system.ls, current, detail=True))
+                entries = self.call(current, partial(self.store.system.ls, current, detail=True))
             except (FileNotFoundError, StorageError) as error:
                 if current == folder or not self.is_missing(error):
                     raise
@@ -197,7 +196,7 @@ class StoreFiles:
         # Not fsspec's isfile, which returns False for any error.
         self.store.system.invalidate_cache()
         try:
-            info = self._call(path, partial(self.store.system.info, path))
+            info = self.call(path, partial(self.store.system.info, path))
         except (FileNotFoundError, StorageError) as error:
             if self.is_missing(error):
                 return False
@@ -213,10 +212,10 @@ class StoreFiles:
             If the size differs, or the MD5 if the store reports one.
         """
         self.store.system.invalidate_cache()
-        info = self._call(path, partial(self.store.system.info, path))
+        info = self.call(path, partial(self.store.system.info, path))
         if int(info["size"] or 0) != len(data) or _reported_md5(info) not in ("", _md5(data)):
             raise StorageError(
-                path if self.store.local else self.store.system.unstrip_protocol(path),
+                redact_url(self._get_url(path)),
                 f"has {info['size']} bytes in the store, but {len(data)} bytes were written, or "
                 "its checksum differs; save again",
             )
@@ -224,7 +223,7 @@ class StoreFiles:
     def copy(self, path: str, to: str) -> None:
         """Copy a file within the store, on the server's side; on local disk make a hard link."""
         copy = _link_or_copy if self.store.local else self.store.system.cp_file
-        self._call(to, partial(copy, path, to))
+        self.call(to, partial(copy, path, to))
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files; missing ones are ignored."""
@@ -250,21 +249,27 @@ class StoreFiles:
             error.__cause__, FileNotFoundError
         )
 
-    def _call(self, path: str, work: Callable[[], T]) -> T:
-        """Call a function under the concurrency limit, with retries."""
-        url = path if self.store.local else self.store.system.unstrip_protocol(path)
+    def call(self, path: str, work: Callable[[], T]) -> T:
+        """Call a function that uses a path, under the concurrency limit and with retries."""
 
         def throttled() -> T:
             with self.throttle.acquire():
                 return work()
 
         return call_with_retries(
-            throttled, url, store=self.store, before_retry=self.throttle.reduce
+            throttled,
+            self._get_url(path),
+            store=self.store,
+            before_retry=self.throttle.reduce,
         )
+
+    def _get_url(self, path: str) -> str:
+        """Return a path as a URL, which may contain secrets."""
+        return path if self.store.local else str(self.store.system.unstrip_protocol(path))
 
     def _remove(self, path: str) -> None:
         try:
-            self._call(path, partial(self.store.system.rm_file, path))
+            self.call(path, partial(self.store.system.rm_file, path))
         except (FileNotFoundError, StorageError) as error:
             if not self.is_missing(error):
                 raise
@@ -293,11 +298,16 @@ def _md5(data: Any) -> str:
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
-def _write_draft(path: str, data: Any) -> Path:
-    """Write data to a temporary file in the folder of a path."""
+def choose_draft_path(path: str) -> Path:
+    """Return the path of a new temporary file in the folder of a path; create the folder."""
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f".{file.name[:200]}.{secrets.token_hex(6)}.part")
+    return file.with_name(f".{file.name[:200]}.{secrets.token_hex(6)}.part")
+
+
+def _write_draft(path: str, data: Any) -> Path:
+    """Write data to a temporary file in the folder of a path."""
+    draft = choose_draft_path(path)
     try:
         with draft.open("xb") as opened:
             opened.write(data)
@@ -314,6 +324,9 @@ def _link_or_copy(path: str, to: str) -> None:
         os.link(path, to)
     except FileNotFoundError:
         raise
+    except FileExistsError:
+        if not Path(path).samefile(to):
+            shutil.copy2(path, to)
     except OSError:  # a disk without hard links
         shutil.copy2(path, to)
 

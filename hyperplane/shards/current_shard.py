@@ -43,7 +43,9 @@ def shard(index: int | None = None, count: int | None = None) -> Shard:
     - AWS Batch: ``AWS_BATCH_JOB_ARRAY_INDEX`` and ``AWS_BATCH_JOB_ARRAY_SIZE``;
     - Cloud Run: ``CLOUD_RUN_TASK_INDEX`` and ``CLOUD_RUN_TASK_COUNT``.
 
-    Without any of these there is one shard, ``Shard(idx=0, n=1)``.
+    The count of the runner belongs to the index of the runner: an index from an argument or from
+    ``HYPERPLANE_SHARD_INDEX`` needs a count from one of these two. Without any of these sources
+    there is one shard, ``Shard(idx=0, n=1)``.
 
     Parameters
     ----------

@@ -11,6 +11,7 @@ from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats.partition_sizes import find_shard_bounds
 from hyperplane.objectstore import listing
+from hyperplane.objectstore.redaction import redact_url
 from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.shards.current_shard import Shard, resolve_shard
@@ -147,12 +148,13 @@ def _parse_snapshot(data: bytes, urls: Any, snapshot_url: str) -> list[ListedFil
     advice = "use a new file for each run"
     try:
         document = json.loads(data)
-        snapshot_urls, files = document["asked"], _parse_files(document["files"])
+        snapshot_urls, files = list(document["asked"]), _parse_files(document["files"])
     except (ValueError, KeyError, TypeError) as error:
         allowed = "a listing written by shard_files, or a new file name"
         raise RequestError([Fault("frozen", snapshot_url, allowed, advice)]) from error
     if snapshot_urls != _format_urls(urls):
-        allowed = f"a listing of the same urls; it lists {', '.join(snapshot_urls)[:200]}"
+        listed = ", ".join(map(redact_url, snapshot_urls))[:200]
+        allowed = f"a listing of the same urls; it lists {listed}"
         raise RequestError([Fault("frozen", snapshot_url, allowed, advice)])
     return files
 

@@ -35,8 +35,7 @@ def output_path(template: str, idx: int | None = None, n: int | None = None) -> 
     ------
     RequestError
         With every fault: an unknown field, no ``{}`` or ``{idx}`` although there are several
-        shards, a ``..`` by which a field could leave its folder, a field in the bucket or host of
-        a URL, an index out of range.
+        shards, a ``..`` in the path, a field in the bucket or host of a URL, an index out of range.
 
     Examples
     --------

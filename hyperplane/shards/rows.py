@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -45,9 +47,10 @@ def shard_rows(
     share is read.
 
     - Parquet: shares as ``numpy.array_split`` divides rows, so that the first ones may have one
-      more row. The footers and the row groups with rows of the share are read.
-    - ORC: the same shares. Of the stripes before the share one column is read, to count their
-      rows.
+      more row. The footers and the row groups with rows of the share are read, and one row of each
+      row group if a column has ordered categories.
+    - ORC: the same shares. Of the stripes up to the end of the share one column is read first, to
+      count their rows, unless the share consists of whole files.
     - CSV and JSON lines: shares of equal bytes, moved to the next beginning of a record, so that
       the numbers of rows differ. The samples from which all shards infer the types are read, too,
       and the bytes up to the next record at both ends of the share. A compressed file, such as
@@ -100,8 +103,9 @@ def shard_rows(
     """
     shard, faults = resolve_shard(idx, n_machines, ("idx", "n_machines"))
     check(faults)
-    files = listing.find_files(url, storage_options)
-    file_format = registry.format_of(files, SupportsRead, format, url)
+    with _name_argument_url():
+        files = listing.find_files(url, storage_options)
+        file_format = registry.format_of(files, SupportsRead, format, url)
     if not isinstance(file_format, SupportsRowShards):
         known = [repr(name) for name in registry.list_formats(SupportsRowShards)[0]]
         allowed = f"{', '.join(known[:-1])} or {known[-1]}"
@@ -117,8 +121,25 @@ def shard_rows(
         multiline=multiline,
         na_values=na_values,
     )
-    plan = file_format.plan_shard(files, ReadRequest(columns), options, shard.idx, shard.n)
+    with _name_argument_url():
+        plan = file_format.plan_shard(files, ReadRequest(columns), options, shard.idx, shard.n)
     return _to_pandas(plan.parts[0], plan.like) if plan.parts else plan.like
+
+
+@contextmanager
+def _name_argument_url() -> Iterator[None]:
+    """Replace ``urls``, the name of the argument of ``read``, by ``url`` in faults."""
+    try:
+        yield
+    except RequestError as error:
+        if all(fault.where != "urls" for fault in error.faults):
+            raise
+        raise RequestError(
+            [
+                replace(fault, where="url") if fault.where == "urls" else fault
+                for fault in error.faults
+            ]
+        ) from error
 
 
 def _to_pandas(part: ScannablePartition, like: pd.DataFrame) -> pd.DataFrame:

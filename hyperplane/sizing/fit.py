@@ -2,14 +2,14 @@
 
 Layout rule
 -----------
-Dask derives the number of processes from the square root of the cores: it is the smallest divisor
-of the core count that is at least the root (``nprocesses_nthreads`` in
-``distributed.deploy.utils``). For 15 cores that is the published 5 x 3, but the result depends on
-the divisors: 94 cores result in 47 x 2 and 7 cores in 7 x 1. The rule of this module applies Dask's
-rule to the largest number of cores for which it results in *at most twice as many processes as
-threads per process*: 94 cores result in 13 x 7 (91 of 94 cores), 7 in 3 x 2. Up to three cores get
-one process: in measurements of dataframe queries, one process with two threads was 1.2 to 1.4 times
-faster than two processes.
+Above four cores, Dask derives the number of processes from the square root of the cores: it is the
+smallest divisor of the core count that is at least the root (``nprocesses_nthreads`` in
+``distributed.deploy.utils``; up to four cores it is the core count). For 15 cores that is the
+published 5 x 3, but the result depends on the divisors: 94 cores result in 47 x 2 and 7 cores in
+7 x 1. The rule of this module applies the square-root rule to the largest number of cores for which
+it results in *at most twice as many processes as threads per process*: 94 cores result in 13 x 7
+(91 of 94 cores), 7 in 3 x 2, 4 in 2 x 2. Up to three cores get one process: in measurements of
+dataframe queries, one process with two threads was 1.2 to 1.4 times faster than two processes.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
-from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.errors import Fault, RequestError, UnknownKey
 from hyperplane.core.public_calls import check_call
 
 Threshold = float | Literal[False]
@@ -25,13 +25,13 @@ class MemoryPolicy:
     Parameters
     ----------
     target : float or False
-        Above this fraction of managed data, the oldest data is moved to disk.
+        If managed data exceeds this fraction, the least recently used data is moved to disk.
     spill : float or False
-        Above this fraction of process memory, data is moved to disk.
+        If process memory exceeds this fraction, data is moved to disk.
     pause : float or False
-        Above this fraction of process memory, the worker starts no new task (it freezes).
+        If process memory exceeds this fraction, the worker starts no new task.
     terminate : float or False
-        Above this fraction of process memory, the nanny restarts the worker process.
+        If process memory exceeds this fraction, the nanny restarts the worker process.
 
     Raises
     ------
@@ -40,8 +40,8 @@ class MemoryPolicy:
 
     Notes
     -----
-    The defaults are those of Dask and of the platform's documentation. The thresholds must rise,
-    because each one takes effect when the previous one was not sufficient.
+    The defaults are those of Dask and of the platform's documentation. No threshold may be below
+    the one before it, because each takes effect when that one was not sufficient.
 
     Examples
     --------
@@ -88,13 +88,13 @@ def find_policy_faults(values: Mapping[str, Any], where: str) -> list[Fault]:
 
     ``where`` is prepended to the names in the faults.
     """
-    faults = []
+    faults: list[Fault] = []
     for name in values:
         if name not in _NAMES:
             near = difflib.get_close_matches(str(name), _NAMES, n=1)
             advice = f"did you mean {near[0]}?" if near else ""
             allowed = "one of " + ", ".join(_NAMES)
-            faults.append(Fault(f"{where}{name}", repr(values[name]), allowed, advice))
+            faults.append(UnknownKey(f"{where}{name}", repr(values[name]), allowed, advice))
     numbers: list[tuple[str, float]] = []
     for name in _NAMES:
         value = values.get(name, getattr(MemoryPolicy, name))
@@ -108,7 +108,7 @@ def find_policy_faults(values: Mapping[str, Any], where: str) -> list[Fault]:
     for (lower, low), (upper, high) in pairwise(numbers):
         if low > high:
             allowed = f"at least {where}{lower} ({low:g})"
-            advice = "the thresholds must rise from target to terminate"
+            advice = "no threshold may be below the one before it"
             faults.append(Fault(where + upper, f"{high:g}", allowed, advice))
     return faults
 

@@ -33,7 +33,7 @@ class ClusterPlan:
     Parameters
     ----------
     name : str
-        Name of the cluster, ``dask-cluster-<uuid4>`` unless the caller chose one.
+        Name of the cluster, ``<framework>-cluster-<uuid4>`` unless the caller chose one.
     engine : str
         Name of the engine that starts the cluster.
     request : ClusterRequest
@@ -122,7 +122,8 @@ class ClusterPlan:
     def idle_timeout(self) -> float | None:
         """Seconds without use after which the cluster closes; None for never."""
         chosen = self.request.idle_timeout or self.settings.idle_timeout
-        return parse_seconds(chosen) if chosen else None
+        # Settings accept zero in several forms, such as "0s".
+        return (parse_seconds(chosen) or None) if chosen else None
 
     @property
     def dashboard_port(self) -> int:

@@ -29,13 +29,12 @@ from hyperplane.core.units import (
 )
 from hyperplane.spec.memory import MemoryPolicy, find_policy_faults
 from hyperplane.spec.pool import PoolSpec
+from hyperplane.spec.settings.base import MAX_SECONDS
 from hyperplane.spec.worker import WorkerSpec
 
 MAX_PORT = 65_535
 #: Value of an argument that the caller omitted.
 OMITTED: Any = object()
-#: Longest accepted duration: about 30 years.
-MAX_SECONDS = 1e9
 
 
 def check_integer(value: object) -> object:

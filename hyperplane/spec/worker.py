@@ -73,7 +73,7 @@ class WorkerSpec:
         ]
         cores = self.cores_per_worker
         if not (_is_number(cores) and 0 < cores <= _LARGEST):
-            allowed = "more than 0"
+            allowed = f"a number more than 0, at most {_LARGEST:,}"
             faults.append(Fault("cores_per_worker", repr(cores)[:80], allowed))
         if faults:
             raise RequestError(faults)
@@ -91,7 +91,7 @@ class WorkerSpec:
         """Create a layout from the memory of a process in GB (10**9 bytes)."""
         faults = []
         if not (_is_number(ram_gb_per_proc) and 0 < ram_gb_per_proc <= _LARGEST / GB):
-            allowed = f"more than 0, at most {_LARGEST / GB:g}"
+            allowed = f"a number more than 0, at most {_LARGEST / GB:g}"
             faults = [Fault("ram_gb_per_proc", repr(ram_gb_per_proc)[:80], allowed)]
         ram = 1 if faults else gb_to_bytes(ram_gb_per_proc)
         try:

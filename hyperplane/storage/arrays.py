@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from hyperplane.core.errors import Fault, ReadError, RequestError, StorageError
+from hyperplane.core.errors import ReadError, StorageError
 from hyperplane.core.optional import need
+from hyperplane.core.progress import compute_with_progress
+from hyperplane.objectstore.locations import Location
 from hyperplane.objectstore.redaction import describe_error
 from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.part_saving import staging_folder, verify_listing
-from hyperplane.storage.progress import compute_with_progress
 from hyperplane.storage.published_state import PublishedState, conflict_error
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
@@ -30,7 +31,7 @@ def save_array(obj: Any, request: SaveRequest) -> SaveResult:
     Raises
     ------
     RequestError
-        If Zarr does not support the object, or the mode is ``"append"``.
+        If Zarr does not support the object.
     OutputExists
         If something else is saved there and the mode is ``"error"``.
     """
@@ -41,11 +42,6 @@ def save_array(obj: Any, request: SaveRequest) -> SaveResult:
     old = base.manifest
     if old is not None and request.mode == "skip":
         return SaveResult(target.url, len(old.parts), None, old.size)
-    if old is not None and request.mode == "append":
-        advice = "append with xarray's to_zarr(append_dim=...), which is not atomic"
-        raise RequestError(
-            [Fault("mode", "'append'", "'error', 'overwrite' or 'skip' for arrays", advice)]
-        )
     with staging_folder(commits) as staged:
         protected = old is not None and request.mode == "error"
         existing = _find_reusable_parts(commits, old, check_sizes=not protected)
@@ -148,7 +144,7 @@ def load_array(commits: CommitProtocol, manifest: Manifest) -> Any:
 
             return da.from_zarr(zarr.open_array(store, mode="r"))
     else:  # written by another program
-        store = target.address(folder)
+        store = Location(target.store, folder).address
         if not target.store.local:
             options["storage_options"] = dict(target.store.options)
     xarray = need("xarray", "array")

@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from hyperplane.core.errors import Fault, check
+from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import format_bytes, parse_seconds, plural
 from hyperplane.objectstore.save_target import (
@@ -25,7 +25,7 @@ from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
 from hyperplane.storage.published_state import PublishedState
 from hyperplane.storage.save_attempts import is_attempt, is_local_attempt, is_running
-from hyperplane.storage.shard_saving import UNNAMED_RUN
+from hyperplane.storage.shard_saving import run_of_folder
 
 _COMMIT = re.compile(r"commit-([0-9]{8})\.(?:json|done)")
 _SHARDS = re.compile(r"shards-[0-9]+-(.+)")
@@ -45,6 +45,8 @@ class CleanupReport:
         Number and bytes of the files in these leftovers.
     kept : tuple of str
         Names of attempts that may still be running.
+    dry_run : bool
+        Whether the leftovers are still there, because ``dry_run=True`` was passed.
     """
 
     url: str
@@ -52,10 +54,12 @@ class CleanupReport:
     files: int
     nbytes: int
     kept: tuple[str, ...]
+    dry_run: bool = False
 
     def __str__(self) -> str:
+        verb = "would remove" if self.dry_run else "removed"
         lines = [f"{self.url}: {plural(self.files, 'leftover file')}, {format_bytes(self.nbytes)}"]
-        lines += [f"  removed {name}" for name in self.removed]
+        lines += [f"  {verb} {name}" for name in self.removed]
         lines += [f"  kept {name}: it may still be in use" for name in self.kept]
         return "\n".join(lines)
 
@@ -79,8 +83,8 @@ def clean(
         The saved output.
     older_than : str or float
         Minimum age, in seconds or as text such as ``"2h"``, of leftovers that may still be in use:
-        shards of incomplete runs, temporary files, and files of saves on other machines and in
-        other containers. Other files of a save on this machine are leftovers once it has ended.
+        shards of incomplete runs, manifests, temporary files, and parts of saves on other machines
+        and in other containers. Parts of a save on this machine are leftovers once it has ended.
     dry_run : bool
         Whether to report only and remove nothing.
     storage_options : mapping, optional
@@ -109,15 +113,8 @@ def clean(
     0
     """
     check_options(url, options, clean)
-    target = resolve_target(url, storage_options, options)
-    age = _parse_age(older_than)
-    faults = read_only_faults(target)
-    faults += [] if age is not None else [_age_fault(older_than)]
-    dry_run_value: Any = dry_run
-    if not isinstance(dry_run_value, bool):
-        faults.append(Fault("dry_run", repr(dry_run)[:80], "True or False"))
-    check(faults)
-    assert age is not None  # noqa: S101 - otherwise there are faults
+    check(find_clean_faults(url, older_than, dry_run, storage_options, options))
+    target, age = resolve_target(url, storage_options, options), parse_seconds(older_than)
     commits = commit_protocol_for(target)
     state = commits.read_state()
     if not dry_run:
@@ -146,25 +143,37 @@ def clean(
         sum(len(groups[name]) for name in leftovers) + len(drafts),
         sum(sizes),
         tuple(sorted(kept)),
+        dry_run,
     )
 
 
-def _parse_age(older_than: Any) -> float | None:
-    """Return an age in seconds; None if it is invalid."""
+def find_clean_faults(
+    url: str | PathLike[str],
+    older_than: Any,
+    dry_run: Any = False,
+    storage_options: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> list[Fault]:
+    """Return the faults of the arguments of :func:`clean`; reads nothing from the store."""
+    faults = []
     try:
-        age = parse_seconds(older_than)
-    except ValueError:
-        return None
-    return age if 0 <= age < math.inf else None
+        faults += read_only_faults(resolve_target(url, storage_options, options or {}))
+    except RequestError as error:
+        faults += error.faults
+    faults += find_age_faults(older_than)
+    if not isinstance(dry_run, bool):
+        faults.append(Fault("dry_run", repr(dry_run)[:80], "True or False"))
+    return faults
 
 
-def _age_fault(older_than: Any) -> Fault:
+def find_age_faults(older_than: Any) -> list[Fault]:
     """Return the fault of an invalid age."""
-    return Fault(
-        "older_than",
-        repr(older_than)[:80],
-        "a duration such as '2h', or a number of seconds, at least 0",
-    )
+    try:
+        valid = 0 <= parse_seconds(older_than) < math.inf
+    except ValueError:
+        valid = False
+    allowed = "a duration such as '2h', or a number of seconds, at least 0"
+    return [] if valid else [Fault("older_than", repr(older_than)[:80], allowed)]
 
 
 def _is_leftover(
@@ -181,7 +190,7 @@ def _is_leftover(
         )
     shards = _SHARDS.fullmatch(name)
     if shards:
-        run = "" if shards[1] == UNNAMED_RUN else shards[1]
+        run = run_of_folder(shards[1])
         is_published = state.manifest is not None and state.manifest.details.get("run") == run
         return is_published or all(
             _is_older(store_files, f"{target.metadata_folder}/{file}", age) for file in files

@@ -27,11 +27,13 @@ from hyperplane.core.errors import (
     StorageError,
 )
 from hyperplane.core.public_calls import check_call
+from hyperplane.core.units import plural
 from hyperplane.formats import hive_partitions
 from hyperplane.formats.base import SupportsColumnLoad
 from hyperplane.formats.pandas_frames.from_arrow import to_frame
 from hyperplane.formats.reader import READER_THREADS
 from hyperplane.formats.registry import load as load_format
+from hyperplane.objectstore.locations import Location
 from hyperplane.objectstore.redaction import describe_error
 from hyperplane.objectstore.save_target import Target, check_options, resolve_target
 from hyperplane.objectstore.store_files import StoreFiles
@@ -66,7 +68,8 @@ def load(
         The saved output, or files that another program wrote.
     trusted : bool
         Whether to load a model saved with joblib, which runs code chosen by the author of the
-        file. Models saved with skops do not need it.
+        file. A model saved with skops needs it only if it has types that skops does not trust,
+        such as the trees of forests, or classes of the user.
     storage_options : mapping, optional
         Options of the file system.
     **options
@@ -154,7 +157,7 @@ def _load_frame(target: Target, manifest: Manifest, files: Sequence[PartFile]) -
     has_schemas = all(file.part.schema for file in files)
     if not isinstance(file_format, SupportsColumnLoad) and not has_schemas:
         # Another program wrote some parts, so their types are not recorded.
-        urls = [target.address(file.path) for file in files]
+        urls = [Location(target.store, file.path).address for file in files]
         options = dict(target.store.options)
         return read(urls, schema="union", storage_options=options, **file_format.read_arguments)
     with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:
@@ -193,12 +196,12 @@ def _load_file(target: Target, store_files: StoreFiles, trusted: bool) -> Any:
         raise RequestError([Fault("trusted", "False", allowed, "or save the model as .skops")])
     data = store_files.get(target.path)
     if data is None:
-        raise StorageError(target.url, "was removed while it was loaded")
+        raise StorageError(target.url, "was removed while it was loaded; load it again")
     try:
         kind = loaded_kind(format_name)
         if kind == "table":
             return _decode_table(data, format_name)
-        return decode_object(data, kind, format_name)
+        return decode_object(data, kind, format_name, trusted=trusted)
     except DataError as error:
         raise ReadError(target.url, str(error)) from error
     except (HyperplaneError, MemoryError):
@@ -206,7 +209,8 @@ def _load_file(target: Target, store_files: StoreFiles, trusted: bool) -> Any:
     except Exception as error:  # each format's library raises its own exceptions
         raise ReadError(
             target.url,
-            f"is damaged, or its content does not match its suffix ({describe_error(error)})",
+            f"is damaged, or its content does not match its suffix ({describe_error(error)}); save "
+            "it again, or correct its suffix",
         ) from error
 
 
@@ -225,11 +229,12 @@ def _infer_foreign_format(target: Target, manifest: Manifest) -> Manifest:
             target.url,
             "has changed since it was saved: "
             + "; ".join(
-                f"{len(names)} files {change} ({', '.join(names[:3])}{', ...' * (len(names) > 3)})"
-                for names, change in ((missing, "are missing"), (added, "were added"))
+                f"{plural(len(names), 'file')} {change} ({_list_some(names)})"
+                for names, change in ((missing, "missing"), (added, "added"))
                 if names
             )
-            + ". Save it again, or read its files with another tool",
+            + ". Save it again, or read its files as they are with hyperplane.dataframe.read or "
+            "another library",
         )
     if any(part.name.rpartition("/")[2] in _ZARR_METADATA_NAMES for part in manifest.parts):
         return Manifest("zarr", "dataset", manifest.parts)
@@ -237,10 +242,16 @@ def _infer_foreign_format(target: Target, manifest: Manifest) -> Manifest:
     if len(formats) != 1 or not is_format_of("dataframe", min(formats)):
         raise StorageError(
             target.url,
-            "is a folder that hyperplane did not save, with files of several formats; read them "
-            "with hyperplane.dataframe.read or hyperplane.bag.read_records",
+            "is a folder that hyperplane did not save, and its files do not all have one format of "
+            f"tables: {_list_some([part.name for part in manifest.parts])}. Load each file by its "
+            "URL, or read some of them with hyperplane.dataframe.read or "
+            "hyperplane.bag.read_records",
         )
     return Manifest(formats.pop(), "dataframe", manifest.parts)
+
+
+def _list_some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + ", ..." * (len(names) > 3)
 
 
 def _suffix(name: str) -> str:

@@ -8,13 +8,13 @@ from pathlib import Path
 from fsspec.asyn import AsyncFileSystem
 
 from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.progress import show_progress
 from hyperplane.objectstore.locations import Store
 from hyperplane.objectstore.multipart_upload import BLOCK_BYTES, MultipartUpload, hash_file
 from hyperplane.objectstore.retrying import translate_errors
 from hyperplane.storage.commit_protocol import commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.part_saving import staging_folder, verify_listing
-from hyperplane.storage.progress import show_progress
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.single_file import BytesContent, FileContent, exists_error, save_content
@@ -49,9 +49,10 @@ def _save_folder(path: Path, files: list[Path], request: SaveRequest) -> SaveRes
     old = base.manifest
     parts = tuple(_hash_entry(path, file) for file in files)
     manifest = Manifest("files", "files", parts)
-    if manifest.has_same_content(old) or (old is not None and request.mode == "skip"):
-        published = old or manifest
-        return SaveResult(target.url, len(published.parts), None, published.size)
+    # Names are compared, too: they are those of the user, unlike the names of other parts.
+    same = old is not None and (old.format, old.parts) == (manifest.format, parts)
+    if old is not None and (same or request.mode == "skip"):
+        return SaveResult(target.url, len(old.parts), None, old.size)
     if old is not None and request.mode != "overwrite":
         raise exists_error(request)
     with (
@@ -68,7 +69,9 @@ def _save_folder(path: Path, files: list[Path], request: SaveRequest) -> SaveRes
         commits.store_files.map_concurrently(send, parts)
         verify_listing(commits.store_files, staged, parts)
         commits.publish(manifest, staged, base)
-    return SaveResult(target.url, len(parts), None, manifest.size, written=len(parts))
+    return SaveResult(
+        target.url, len(parts), None, manifest.size, written=len(parts), published=True
+    )
 
 
 def _open_content(file: Path, store: Store) -> FileContent:

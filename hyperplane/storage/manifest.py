@@ -8,6 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from hyperplane.core.errors import StorageError
+from hyperplane.objectstore.locations import Location
+
 #: Version of the JSON document; other versions are rejected.
 FORMAT_VERSION = 1
 
@@ -113,11 +116,34 @@ class Manifest:
             If the text is not a manifest, or was written by a newer version of hyperplane.
         """
         fields = json.loads(text)
-        if not isinstance(fields, dict) or fields.pop("form", None) != FORMAT_VERSION:
-            raise ValueError("not a manifest that this version of hyperplane can read")
-        schemas = fields.pop("schemas", ())
-        parts = tuple(_parse_entry(part, schemas) for part in fields.pop("parts"))
-        return cls(parts=parts, **fields)
+        version = fields.pop("form", None) if isinstance(fields, dict) else None
+        if version != FORMAT_VERSION:
+            raise ValueError(f"form is {version!r}, expected {FORMAT_VERSION}")
+        try:
+            schemas = fields.pop("schemas", ())
+            parts = tuple(_parse_entry(part, schemas) for part in fields.pop("parts"))
+            return cls(parts=parts, **fields)
+        except (AttributeError, LookupError, TypeError) as error:
+            raise ValueError(f"its fields are not those of a manifest: {error!r}") from error
+
+
+def parse_manifest_file(data: bytes, file: Location) -> Manifest:
+    """Return the manifest in a file.
+
+    Raises
+    ------
+    StorageError
+        If it is damaged, or was written by a newer version of hyperplane.
+    """
+    try:
+        return Manifest.from_json(data)
+    except ValueError as error:
+        raise StorageError(
+            file.url,
+            f"is not a manifest that this version of hyperplane can read ({error}): a newer "
+            "version wrote it, or it is damaged; upgrade hyperplane, or remove the output and the "
+            "folder of this file, and save it again",
+        ) from error
 
 
 def _parse_entry(fields: Mapping[str, Any], schemas: Sequence[str]) -> ManifestEntry:

@@ -11,9 +11,10 @@ from collections.abc import Set
 from dataclasses import replace
 
 from hyperplane.core.errors import StorageError
+from hyperplane.objectstore.locations import Location
 from hyperplane.objectstore.save_target import Target
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.storage.manifest import Manifest
+from hyperplane.storage.manifest import Manifest, parse_manifest_file
 from hyperplane.storage.published_state import PublishedState, conflict_error, foreign_manifest
 
 _COMMIT = re.compile(r"commit-([0-9]{8})\.json")
@@ -29,14 +30,22 @@ class ManifestCommit:
         """Return the state of the manifest with the highest number."""
         while True:
             if numbers := self._list_numbers():
-                data = self.store_files.get(self._commit_path(numbers[-1]))
-                if data is not None:
-                    return PublishedState(str(numbers[-1]), Manifest.from_json(data))
+                manifest = self._read_manifest(numbers[-1])
+                if manifest is not None:
+                    return PublishedState(str(numbers[-1]), manifest)
                 # The manifest was removed after the listing, so a newer one exists.
             elif not (sizes := self._list_target_sizes()):
                 return PublishedState()
             elif not self._list_numbers():  # otherwise the files belong to a concurrent commit
                 return PublishedState("0", foreign_manifest(sizes))
+
+    def _read_manifest(self, number: int) -> Manifest | None:
+        """Return the manifest with a number; None if it does not exist."""
+        path = self._commit_path(number)
+        data = self.store_files.get(path)
+        return (
+            None if data is None else parse_manifest_file(data, Location(self.target.store, path))
+        )
 
     def _list_target_sizes(self) -> dict[str, int]:
         """Return the size of each file in the output's folder."""
@@ -115,9 +124,9 @@ class ManifestCommit:
 
     def _replaced_names(self, manifest: Manifest, number: int) -> set[str]:
         """Return the names of the parts that this commit replaces; it removes no other files."""
-        before = self.store_files.get(self._commit_path(number - 1))
+        before = self._read_manifest(number - 1)
         if before is not None:
-            return {part.name for part in Manifest.from_json(before).parts}
+            return {part.name for part in before.parts}
         return set(manifest.details.get("replaced", ()))
 
     def _is_superseded(self, number: int) -> bool:

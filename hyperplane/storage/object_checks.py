@@ -75,7 +75,8 @@ def _name_faults(obj: Any) -> list[Fault]:
             "obj",
             f"a table with a column named {name!r}",
             "column names that are strings",
-            "write df.columns = ['_'.join(map(str, name)) for name in df.columns]"
+            "write df.rename(columns=lambda name: '_'.join(map(str, name)) "
+            "if isinstance(name, tuple) else name)"
             if isinstance(name, tuple)
             else "write df.rename(columns=str)",
         )

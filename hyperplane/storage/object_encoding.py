@@ -9,6 +9,7 @@ import re
 import zipfile
 from typing import Any
 
+from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.optional import need
 from hyperplane.core.units import format_bytes
 from hyperplane.formats.json_values import to_json
@@ -39,13 +40,15 @@ def encode_object(obj: Any, kind: str, format_name: str, suffix: str) -> bytes:
     return _encode_figure(obj, suffix) if kind == "figure" else _encode_model(obj, format_name)
 
 
-def decode_object(data: bytes, kind: str, format_name: str) -> Any:
+def decode_object(data: bytes, kind: str, format_name: str, *, trusted: bool = False) -> Any:
     """Return the object in the bytes of a file.
+
+    ``trusted`` allows types of a skops model that skops does not trust.
 
     Raises
     ------
     RequestError
-        If it is a skops model with types that skops does not trust.
+        If it is a skops model with such types and ``trusted`` is false.
     """
     if kind == "text":
         return data.decode()
@@ -55,7 +58,7 @@ def decode_object(data: bytes, kind: str, format_name: str) -> Any:
         return _load_npy(data)
     if kind == "model" and format_name == "skops":
         _check_skops(data)  # fails before the import, which takes seconds for scikit-learn
-        return need("skops.io", "ml").loads(data)
+        return _load_skops(data, trusted)
     if kind == "model":
         return need("joblib", "ml").load(io.BytesIO(data))
     return data
@@ -122,6 +125,17 @@ def _load_npy(data: bytes) -> Any:
             )
         file.seek(0)
     return np.load(file, allow_pickle=False)
+
+
+def _load_skops(data: bytes, trusted: bool) -> Any:
+    """Return the model in a skops file."""
+    skops = need("skops.io", "ml")
+    untrusted = skops.get_untrusted_types(data=data)
+    if untrusted and not trusted:
+        shown = ", ".join(map(str, untrusted[:3])) + ", ..." * (len(untrusted) > 3)
+        allowed = f"True if you trust the author of the file, as it names the types {shown}"
+        raise RequestError([Fault("trusted", "False", allowed)])
+    return skops.loads(data, trusted=untrusted)
 
 
 def _check_skops(data: bytes) -> None:

@@ -24,7 +24,7 @@ _OBJECT_SUFFIXES = {
     ".skops": "skops",
     ".bin": "bytes",
 }  # fmt: skip
-#: Formats of these objects, by kind; bytes may be the content of a file of any format.
+#: Formats of these objects, by kind; bytes may be the content of any file except a model.
 _OBJECT_FORMATS = {
     "numpy": ("npy",),
     "json": ("json",),
@@ -37,6 +37,16 @@ _OBJECT_FORMATS = {
 _LOADED_KINDS = {
     "json": "json", "npy": "numpy", "text": "text", "skops": "model", "joblib": "model",
 }  # fmt: skip
+_SAVE_FILE = "then save the file, as a pathlib.Path; hyperplane.ml.ModelRegistry does both"
+#: Class of an object that cannot be saved -> what to do instead.
+_ADVICE = {
+    "keras.Model": f"write it with model.save('model.keras'), {_SAVE_FILE}",
+    "torch.Module": "export it with torch.export.export, write the program with torch.export.save "
+    "as .pt2, then save the file, as a pathlib.Path",
+    "torch.ExportedProgram": f"write it with torch.export.save as .pt2, {_SAVE_FILE}",
+    "torch.Tensor": "save tensor.numpy(force=True)",
+    "xgboost.Booster": f"write it with save_model('model.ubj'), {_SAVE_FILE}",
+}
 #: Interface of the formats in which a kind of object can be saved.
 _INTERFACES: dict[str, Any] = {
     "dataframe": SupportsSave,
@@ -106,7 +116,7 @@ def _saved_suffixes(file_format: FileFormat) -> tuple[str, ...]:
 
 
 def detect_kind(obj: Any) -> str:
-    """Return the kind of an object, among those that can be saved.
+    """Return the kind of an object; ``"series"`` means a Dask series, which is refused later.
 
     Raises
     ------
@@ -142,4 +152,5 @@ def detect_kind(obj: Any) -> str:
         "scikit-learn model, a matplotlib figure, a dict or list, text, bytes, or a pathlib.Path "
         "of a file or folder"
     )
-    raise RequestError([Fault("obj", type(obj).__name__, allowed)])
+    advice = next((text for name, text in _ADVICE.items() if name in names), "")
+    raise RequestError([Fault("obj", type(obj).__name__, allowed, advice)])

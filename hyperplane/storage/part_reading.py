@@ -14,15 +14,14 @@ from hyperplane.formats.base import SupportsColumnLoad
 from hyperplane.formats.hive_partitions import PartitionKeys
 from hyperplane.formats.pandas_frames.from_arrow import to_frame
 from hyperplane.formats.registry import load as load_format
-from hyperplane.objectstore.locations import Store
+from hyperplane.objectstore.locations import Location, Store
 from hyperplane.objectstore.redaction import describe_error
 from hyperplane.objectstore.retrying import call_with_retries, is_transient
-from hyperplane.objectstore.save_target import Target
 from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.manifest import ManifestEntry
 from hyperplane.storage.part_schemas import convert_frame, deserialize_schema
 
-REPLACED = "is gone: another process has replaced it; load it again"
+GONE = "is gone: it was replaced or removed since it was loaded; load it again"
 T = TypeVar("T")
 
 
@@ -43,7 +42,7 @@ class PartFile:
     @property
     def url(self) -> str:
         """The URL for messages."""
-        return Target(self.store, self.path).url
+        return Location(self.store, self.path).url
 
     def read_bytes(self) -> bytes:
         """Read the whole part and verify its size and checksum.
@@ -58,34 +57,43 @@ class PartFile:
         if data is None and self.path != self.published:  # copied from the staging folder meanwhile
             data = store_files.get(self.published)
         if data is None:
-            raise ReadError(self.url, REPLACED)
-        if len(data) != self.part.size:
-            raise ReadError(self.url, f"has {len(data)} bytes, but {self.part.size} were saved")
+            raise ReadError(self.url, GONE)
+        self._check_size(len(data))
         if self.part.sha256 and hashlib.sha256(data).hexdigest() != self.part.sha256:
             raise ReadError(self.url, "is damaged: its checksum differs; save it again")
         return data
 
-    def _read_retrying(self, read: Callable[[Any], T]) -> T:
-        """Call ``read`` with the opened part; retry transient errors of the store."""
+    def _check_size(self, size: int) -> None:
+        """Raise ReadError if the part has another size than when it was saved."""
+        if size != self.part.size:
+            problem = f"is damaged: it has {size} bytes, but {self.part.size} were saved"
+            raise ReadError(self.url, f"{problem}; save it again")
 
-        def open_and_read() -> T:
+    def _read_retrying(self, read: Callable[[Any], T]) -> T:
+        """Call ``read`` with the opened part, verify its size; retry transient errors."""
+
+        def open_and_read() -> tuple[Any, T]:
             path = self.path
             if path != self.published and not self.store.system.exists(path):
                 path = self.published  # copied from the staging folder meanwhile
             with self.store.system.open(path, "rb") as opened:
-                return read(opened)
+                return getattr(opened, "size", None), read(opened)
 
         try:
-            return call_with_retries(open_and_read, self.url, store=self.store)
+            size, result = call_with_retries(open_and_read, self.url, store=self.store)
         except (OSError, pa.ArrowException) as error:
             cause = error.__cause__ or error
             if is_transient(cause):
                 raise
             if isinstance(cause, FileNotFoundError):
-                raise ReadError(self.url, REPLACED) from error
+                raise ReadError(self.url, GONE) from error
             raise ReadError(
-                self.url, f"is damaged ({describe_error(cause, self.store.options)})"
+                self.url,
+                f"is damaged ({describe_error(cause, self.store.options)}); save it again",
             ) from error
+        if isinstance(size, int):  # not all file systems return it
+            self._check_size(size)
+        return result
 
     def read_table(
         self, file_format: SupportsColumnLoad, columns: Sequence[str] | None
@@ -128,7 +136,8 @@ class FrameReader:
                 table = file_format.decode_table(data, file.read_schema())
             except (ValueError, OverflowError, pa.ArrowException) as error:
                 raise ReadError(
-                    file.url, f"does not match its saved schema ({describe_error(error)})"
+                    file.url,
+                    f"does not match its saved schema ({describe_error(error)}); save it again",
                 ) from error
             if columns is not None:
                 levels = [name for name in table.column_names if name not in self.like.columns]

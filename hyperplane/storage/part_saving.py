@@ -22,6 +22,7 @@ from hyperplane.core.errors import (
     WrongType,
     check,
 )
+from hyperplane.core.progress import compute_with_progress
 from hyperplane.formats.base import EncodedFile
 from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.locations import Store
@@ -30,7 +31,6 @@ from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_f
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.object_kinds import part_suffix
 from hyperplane.storage.part_schemas import serialize_schema
-from hyperplane.storage.progress import compute_with_progress
 from hyperplane.storage.published_state import FOREIGN
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult

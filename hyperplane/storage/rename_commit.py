@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hyperplane.core.folder_entries import find_in
+from hyperplane.objectstore.locations import Location
 from hyperplane.objectstore.save_target import Target
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.storage.manifest import Manifest, hash_names
+from hyperplane.storage.manifest import Manifest, hash_names, parse_manifest_file
 from hyperplane.storage.published_state import PublishedState, conflict_error, foreign_manifest
 from hyperplane.storage.save_attempts import running_attempt
 
@@ -57,11 +58,11 @@ class RenameCommit:
         else:
             return PublishedState()
         version = _version(hash_names(sizes), path)
-        data = self.store_files.get(f"{self.target.metadata_folder}/{version}.json")
-        if data is None:  # a restored copy of the folder has another inode
-            data = self._find_only_manifest(hash_names(sizes))
-        if data is not None:
-            return PublishedState(version, Manifest.from_json(data))
+        manifest = self._read_manifest(f"{self.target.metadata_folder}/{version}.json")
+        if manifest is None:  # a restored copy of the folder has another inode
+            manifest = self._find_only_manifest(hash_names(sizes))
+        if manifest is not None:
+            return PublishedState(version, manifest)
         return PublishedState(version, foreign_manifest(sizes, self._find_saved_manifest()))
 
     def _restore_moved_folder(self) -> None:
@@ -77,10 +78,17 @@ class RenameCommit:
         """Return published folders that were renamed away, on systems that cannot swap paths."""
         return find_in(Path(self.target.metadata_folder), "attempt-*.old")
 
-    def _find_only_manifest(self, key: str) -> bytes | None:
+    def _read_manifest(self, path: str) -> Manifest | None:
+        """Return the manifest in a file; None if it does not exist."""
+        data = self.store_files.get(path)
+        return (
+            None if data is None else parse_manifest_file(data, Location(self.target.store, path))
+        )
+
+    def _find_only_manifest(self, key: str) -> Manifest | None:
         """Return the manifest of parts with these names, if there is exactly one."""
         files = find_in(Path(self.target.metadata_folder), f"{key}-*.json")
-        return self.store_files.get(str(files[0])) if len(files) == 1 else None
+        return self._read_manifest(str(files[0])) if len(files) == 1 else None
 
     def _find_saved_manifest(self) -> Manifest | None:
         """Return the manifest of the last save before another program changed the folder."""

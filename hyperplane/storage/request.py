@@ -120,12 +120,12 @@ def parse_request(
     saved_kind = "dataframe" if in_parts and kind == "table" else kind
     if shard is not None and not in_parts and kind != "series":
         allowed = "a dataframe, table or bag"
-        faults.append(Fault("shard", f"with {type(obj).__name__}", allowed, "omit shard="))
-    if mode == "append" and not in_parts:
-        advice = "save a Dask collection, or pass mode='overwrite'"
-        faults.append(
-            Fault("mode", "'append'", "'error', 'overwrite' or 'skip' for a single file", advice)
-        )
+        shown = f"{shard!r} with an object of type {type(obj).__name__}"
+        faults.append(Fault("shard", shown, f"shard= only with {allowed}", "omit shard="))
+    if mode == "append" and not in_parts and kind != "series":
+        allowed = "'error', 'overwrite' or 'skip'; only Dask dataframes and bags are appended"
+        advice = "append with xarray's to_zarr(append_dim=...), which is not atomic"
+        faults.append(Fault("mode", "'append'", allowed, advice if kind == "array" else ""))
     default = DEFAULT_FORMATS[saved_kind] if in_parts else ""
     format_name = format or find_format(target_suffix(target)) or default
     if kind == "bytes" and format is None:
@@ -133,12 +133,12 @@ def parse_request(
     if kind == "text":
         format_name = "text"
     if kind not in ("path", "array", "series") and not is_format_of(saved_kind, format_name):
-        shown = (
-            repr(format) if format else f"{target.name!r}, which ends in {target_suffix(target)!r}"
-        )
+        suffix = target_suffix(target)
+        ending = f"which ends in {suffix!r}" if suffix else "which has no suffix"
+        shown = repr(format) if format else f"{target.name!r}, {ending}"
         known = list_formats(saved_kind)
         near = difflib.get_close_matches(str(format or ""), known, 1)
-        advice = f"did you mean {near[0]!r}?" if near else "pass format="
+        advice = f"did you mean {near[0]!r}?" if near else "" if format else "pass format="
         all_suffixes = ", ".join(suffix for suffixes in known.values() for suffix in suffixes)
         allowed = f"one of {', '.join(known)} for {type(obj).__name__} ({all_suffixes})"
         faults.append(Fault("format" if format else "url", shown, allowed, advice))

@@ -17,7 +17,7 @@ class SaveResult:
     url : str
         The saved output, without secrets.
     files : int
-        Files of the output.
+        Files of the output; those of the shard if a shard was saved.
     rows : int or None
         Rows, records, or elements in them; None if they are not counted.
     nbytes : int
@@ -27,7 +27,7 @@ class SaveResult:
     complete : bool
         Whether all shards are saved, so that the output is visible.
     published : bool
-        Whether the visible output has changed, for example by files that were removed.
+        Whether this save has changed the visible output, for example by removing files.
     seconds : float
         Duration of the save.
     """
@@ -48,7 +48,9 @@ class SaveResult:
 
     def as_rows(self) -> list[tuple[str, str]]:
         """Return labels and values for display."""
-        rows = "" if self.rows is None else f"{self.rows:,} rows in "
+        rows = ""
+        if self.rows is not None:
+            rows = f"{self.rows:,} {'row' if self.rows == 1 else 'rows'} in "
         written = "nothing, as the same content was already saved"
         if self.changed:
             written = f"{plural(self.written, 'file')} in {self.seconds:.1f} s"

@@ -1,7 +1,7 @@
 """Save objects: ``hyperplane.save``.
 
-File formats are classes in ``hyperplane/formats``; CONTRIBUTING.md, *Add a file format*, has the
-steps.
+File formats of tables are classes in ``hyperplane/formats``, those of other objects are in
+``object_kinds`` and ``object_encoding``; CONTRIBUTING.md, *Add a file format*, has the steps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
-from hyperplane.core.errors import check
+from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call, warn_caller
 from hyperplane.formats.parquet.pandas_index import check_index
 from hyperplane.objectstore.path_templates import fill_template
@@ -107,9 +107,13 @@ def save(
     False
     """
     began = time.monotonic()
-    if is_shard(shard) and run is None and has_field(str(url)):
-        url, faults = fill_template(str(url), *shard)
-        check(replace(fault, where="url") for fault in faults)
+    if is_shard(shard) and has_field(str(url)):
+        url, template_faults = fill_template(str(url), *shard)
+        faults = [replace(fault, where="url") for fault in template_faults]
+        if run is not None:
+            allowed = "None if url is a template, as each shard then saves to a separate file"
+            faults.append(Fault("run", repr(run)[:80], allowed))
+        check(faults)
         shard = None  # each shard saves to a separate URL
     check_partition_options(options)
     check_options(url, options, save)
@@ -149,7 +153,7 @@ def flatten_columns(obj: Any) -> Any:
     if getattr(columns, "nlevels", 1) < 2:
         return obj
     names = [_flatten_name(name) for name in columns]
-    changed = [(old, new) for old, new in zip(columns, names, strict=True) if "" not in old]
+    changed = [(old, new) for old, new in zip(columns, names, strict=True) if new not in old]
     if changed:
         examples = ", ".join(f"{old!r} as {new!r}" for old, new in changed[:2])
         more = f" and {len(changed) - 2} more" if len(changed) > 2 else ""

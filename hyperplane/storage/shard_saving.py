@@ -10,9 +10,11 @@ from typing import Any
 
 from hyperplane.core.errors import Fault, OutputConflict, RequestError, StorageError, check
 from hyperplane.core.public_calls import check_call
+from hyperplane.core.units import plural
+from hyperplane.objectstore.locations import Location
 from hyperplane.objectstore.save_target import check_options, read_only_faults, resolve_target
 from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
-from hyperplane.storage.manifest import Manifest, ManifestEntry
+from hyperplane.storage.manifest import Manifest, ManifestEntry, parse_manifest_file
 from hyperplane.storage.part_saving import check_writable, verify_listing, write_parts
 from hyperplane.storage.published_state import conflict_error
 from hyperplane.storage.request import SaveRequest
@@ -22,8 +24,9 @@ from hyperplane.storage.single_file import exists_error
 _RECORD = re.compile(r"shards-([0-9]+)-([^/]+)/records/([0-9]+)\.json")
 #: Key of the columns in the details of a shard's manifest.
 _COLUMNS_KEY = "columns"
-#: Folder name of the run without a name.
-UNNAMED_RUN = "first"
+#: Runs whose folders have another name than the run: the run without a name, whose folder is called
+#: ``first``, and a run named ``first``, whose folder has a character that no run's name can have.
+_FOLDER_NAMES = {"": "first", "first": "=first"}
 
 
 def save_shard(obj: Any, request: SaveRequest) -> SaveResult:
@@ -43,9 +46,8 @@ def save_shard(obj: Any, request: SaveRequest) -> SaveResult:
     committed = None if is_published else run.read_record(index)
     replaces = request.mode == "overwrite"
     if committed is not None and request.mode == "skip":
-        return _save_result(
-            request, committed, 0, complete=run.publish_if_complete(replaces=replaces)
-        )
+        complete = run.publish_if_complete(replaces=replaces)
+        return _save_result(request, run, committed, 0, complete=complete)
     check_writable(commits, run.folder)
     existing = committed.parts if committed else published
     manifest = write_parts(obj, request, f"{run.folder}/data", existing=existing)
@@ -57,7 +59,7 @@ def save_shard(obj: Any, request: SaveRequest) -> SaveResult:
     if is_published or (old is not None and request.mode == "error"):
         run.discard_parts(new)
         if not new:
-            return _save_result(request, manifest, 0, complete=True)
+            return _save_result(request, run, manifest, 0, complete=True)
         raise (
             _other_rows_error(request) if is_published and request.run else exists_error(request)
         )
@@ -67,17 +69,21 @@ def save_shard(obj: Any, request: SaveRequest) -> SaveResult:
         commits.store_files.put_new(run.record_path(index), manifest.to_json().encode())
     except FileExistsError:
         return _finish_repeated(request, run, manifest, run.read_record(index), new)
-    return _save_result(
-        request, manifest, len(new), complete=run.publish_if_complete(replaces=replaces)
-    )
+    complete = run.publish_if_complete(replaces=replaces)
+    return _save_result(request, run, manifest, len(new), complete=complete)
 
 
 class _ShardRun:
-    """The shards of one run that save to the same URL."""
+    """The shards of one run that save to the same URL.
+
+    ``published`` is whether this process has published the output of the run.
+    """
 
     def __init__(self, commits: CommitProtocol, count: int, name: str) -> None:
         self.commits, self.count, self.name = commits, count, name
-        self.folder = f"{commits.target.metadata_folder}/shards-{count}-{name or UNNAMED_RUN}"
+        self.published = False
+        folder = f"shards-{count}-{_FOLDER_NAMES.get(name, name)}"
+        self.folder = f"{commits.target.metadata_folder}/{folder}"
 
     def has_published(self, manifest: Manifest) -> bool:
         """Return whether a published manifest is that of this run."""
@@ -89,8 +95,9 @@ class _ShardRun:
 
     def read_record(self, index: int) -> Manifest | None:
         """Return the manifest of a shard; None if it has not committed."""
-        data = self.commits.store_files.get(self.record_path(index))
-        return None if data is None else Manifest.from_json(data)
+        store, path = self.commits.target.store, self.record_path(index)
+        data = self.commits.store_files.get(path)
+        return None if data is None else parse_manifest_file(data, Location(store, path))
 
     def discard_parts(self, parts: list[ManifestEntry]) -> None:
         """Remove parts that will not be published."""
@@ -151,6 +158,7 @@ class _ShardRun:
             manifest = Manifest(first.format, first.kind, parts, self.count, details)
             try:
                 self.commits.publish(manifest, f"{self.folder}/data", base)
+                self.published = True
             except OutputConflict:
                 if not self._is_published():
                     raise
@@ -174,6 +182,11 @@ class _ShardRun:
         return published is not None and self.has_published(published)
 
 
+def run_of_folder(name: str) -> str:
+    """Return the name of a run from that in its folder; empty for the run without a name."""
+    return next((run for run, folder in _FOLDER_NAMES.items() if folder == name), name)
+
+
 def _column_names(obj: Any) -> list[str]:
     """Return the column names of a dataframe or table; none for a bag."""
     # Arrow has column_names, and its columns are data; pandas, Polars, and Dask have columns.
@@ -191,10 +204,8 @@ def _finish_repeated(
     """Return the result of a shard that is already committed, or raise if its rows differ."""
     run.discard_parts(new)
     if committed is not None and manifest.has_same_content(committed):
-        replaces = request.mode == "overwrite"
-        return _save_result(
-            request, committed, 0, complete=run.publish_if_complete(replaces=replaces)
-        )
+        complete = run.publish_if_complete(replaces=request.mode == "overwrite")
+        return _save_result(request, run, committed, 0, complete=complete)
     raise _other_rows_error(request)
 
 
@@ -208,7 +219,7 @@ def _other_rows_error(request: SaveRequest) -> OutputConflict:
 
 
 def _save_result(
-    request: SaveRequest, manifest: Manifest, written: int, *, complete: bool
+    request: SaveRequest, run: _ShardRun, manifest: Manifest, written: int, *, complete: bool
 ) -> SaveResult:
     return SaveResult(
         request.target.url,
@@ -217,6 +228,7 @@ def _save_result(
         manifest.size,
         written,
         complete=complete,
+        published=run.published,
     )
 
 
@@ -235,7 +247,7 @@ def missing_shards(
     url : str or path
         The output, as passed to :func:`hyperplane.save`.
     run : str, optional
-        Name of the run; required if several are incomplete.
+        Name of the run, ``""`` for the run without a name; required if several are incomplete.
     storage_options : mapping, optional
         Options of the file system.
     **options
@@ -272,19 +284,17 @@ def missing_shards(
     base = commits.read_state().manifest
     committed: dict[tuple[int, str], set[int]] = {}
     for match in map(_RECORD.fullmatch, commits.store_files.list_files(target.metadata_folder)):
-        if match and run in (None, match[2]):
-            committed.setdefault((int(match[1]), match[2]), set()).add(int(match[3]))
+        if match and run in (None, name := run_of_folder(match[2])):
+            committed.setdefault((int(match[1]), name), set()).add(int(match[3]))
     incomplete = {
         (count, name): indices
         for (count, name), indices in committed.items()
-        if base is None
-        or not _ShardRun(commits, count, "" if name == UNNAMED_RUN else name).has_published(base)
+        if base is None or not _ShardRun(commits, count, name).has_published(base)
     }
     if len(incomplete) > 1:
-        names = " and ".join(sorted(f"{name} of {count}" for count, name in incomplete))
-        raise RequestError(
-            [Fault("run", repr(run), f"the name of one of the incomplete runs: {names}")]
-        )
+        names = sorted(f"{name!r} (of {plural(count, 'shard')})" for count, name in incomplete)
+        allowed = f"the name of one of the incomplete runs: {', '.join(names)}"
+        raise RequestError([Fault("run", repr(run), allowed)])
     if incomplete:
         (((count, _), indices),) = incomplete.items()
         return sorted(set(range(count)) - indices)

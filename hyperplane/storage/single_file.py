@@ -93,7 +93,7 @@ def save_content(content: FileContent, rows: int | None, request: SaveRequest) -
         except FileExistsError as error:
             raise exists_error(request) from error
     content.verify(store_files, target.path)
-    return SaveResult(target.url, 1, rows, content.size, written=1)
+    return SaveResult(target.url, 1, rows, content.size, written=1, published=True)
 
 
 def exists_error(request: SaveRequest) -> OutputExists:

@@ -15,12 +15,11 @@ from zarr.abc import store as abc
 from zarr.core.buffer import Buffer, BufferPrototype
 
 from hyperplane.core.errors import ReadError
-from hyperplane.objectstore.locations import Store
-from hyperplane.objectstore.save_target import Target
+from hyperplane.objectstore.locations import Location, Store
 from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.manifest import ManifestEntry
+from hyperplane.storage.part_reading import GONE
 
-_GONE = "is gone: it was replaced or removed since it was loaded; load it again"
 _CHANGED = (
     "has changed: it was replaced since it was loaded, or it is damaged; load it again, and if "
     "that does not help, remove it and save it again"
@@ -76,7 +75,7 @@ class VerifiedZarrStore(abc.Store):
         return {**self.__dict__, "_last_read": ("", b"")}
 
     def __str__(self) -> str:
-        return Target(self.store, self.folders[-1]).url
+        return Location(self.store, self.folders[-1]).url
 
     async def get(
         self,
@@ -101,7 +100,7 @@ class VerifiedZarrStore(abc.Store):
             If the file is gone or differs from the manifest.
         """
         part, store_files = self.parts[key], StoreFiles(self.store)
-        problem = _GONE
+        problem = GONE
         for folder in self.folders:
             data = store_files.get(f"{folder}/{key}")
             if data is None:
@@ -109,7 +108,7 @@ class VerifiedZarrStore(abc.Store):
             if len(data) == part.size and hashlib.sha256(data).hexdigest() == part.sha256:
                 return data
             problem = _CHANGED
-        raise ReadError(Target(self.store, f"{self.folders[-1]}/{key}").url, problem)
+        raise ReadError(Location(self.store, f"{self.folders[-1]}/{key}").url, problem)
 
     def _read_for_ranges(self, key: str) -> bytes:
         """Read a file, or return the cached one."""

@@ -60,7 +60,7 @@ class ZarrTemplate:
 
 @dataclass(frozen=True)
 class ChunkWriter:
-    """Write files of a Zarr store, in tasks and before them.
+    """Write files of a Zarr store, in tasks and in the process that saves.
 
     Parameters
     ----------

@@ -120,10 +120,21 @@ def test_a_missing_program_fails_the_task(tmp_path):
         run(Command([str(tmp_path / "nothing")]))
 
 
-@pytest.mark.parametrize("argv", ["ls -l", [], [""], ["ls", 5], None, [None]])
-def test_a_command_must_be_a_list_of_strings(argv):
-    with pytest.raises(RequestError, match="a list of strings"):
+@pytest.mark.parametrize(
+    ("argv", "wheres"),
+    [
+        ("ls -l", ["argv"]),
+        ([], ["argv"]),
+        (None, ["argv"]),
+        ([""], ["argv[0]"]),
+        ([None], ["argv[0]"]),
+        (["ls", 5, "", b"x"], ["argv[1]", "argv[3]"]),
+    ],
+)
+def test_a_command_must_be_a_list_of_strings(argv, wheres):
+    with pytest.raises(RequestError) as refused:
         Command(argv)
+    assert [fault.where for fault in refused.value.faults] == wheres
 
 
 def run_too_long(code, family):

@@ -230,3 +230,30 @@ def test_a_timestamp_names_its_time(time):
     assert read is not None
     assert 0 <= (time - read).total_seconds() < 0.001
     assert json.loads(json.dumps(shown)) == shown
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("$.b.c", "the object at $ has no field 'b'"),
+        ("$.a[0].n[0:1]", "the value at $.a[0].n is a number, not an array"),
+        ("$.a[0].n.x", "the value at $.a[0].n is a number, not an object"),
+        ("$.a[0].n[?(@.x)]", "the value at $.a[0].n is a number, not an object or an array"),
+        ("$.a[0]['x y'].z", "the object at $.a[0]['x y'] has no field 'z'"),
+        ("$.a[2].n", "the array at $.a has 1 item"),
+        ("$[0]", "the value at $ is an object, not an array"),
+        ("$$.a.b", "the value at $$.a is an array, not an object"),
+    ],
+)
+def test_a_path_without_a_value_names_the_value_before_its_end(path, why):
+    document = {"a": [{"n": 1, "x y": {}}]}
+    with pytest.raises(PathNotFound) as caught:
+        find_value(parse_path(path), document)
+    assert str(caught.value) == f"{path} has no value: {why}"
+
+
+def test_a_path_that_cannot_be_set_names_the_value_before_its_end():
+    with pytest.raises(PathNotFound, match=r"cannot be set: the value at \$.a.b is a text"):
+        put_value(parse_path("$.a.b.c"), {"a": {"b": "x"}}, 1)
+    with pytest.raises(PathNotFound, match=r"cannot be set: the array at \$.a has 2 items"):
+        put_value(parse_path("$.a[2]"), {"a": [1, 2]}, 1)

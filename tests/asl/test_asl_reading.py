@@ -173,3 +173,9 @@ def test_lenient_accepts_doubts_but_no_other_faults():
     with pytest.raises(RequestError) as refused:
         read_machine(document, lenient=True)
     assert [fault.where for fault in refused.value.faults] == ["States.B.Next"]
+
+
+def test_a_machine_without_a_start_has_no_unreachable_states():
+    states = {name: {"Type": "Succeed"} for name in "AB"}
+    for machine in ({"States": states}, {"StartAt": "C", "States": states}):
+        assert [fault.where for fault in check_machine(machine)] == ["StartAt"]

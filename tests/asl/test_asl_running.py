@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import datetime as dt
 import threading
 import time
 from collections import Counter
@@ -151,6 +152,14 @@ def test_all_events_of_an_execution():
     ]
     assert (events[2].attempt, events[2].wait, events[2].cause) == (2, 1.0, "failure 1")
     assert [event.at for event in events] == sorted(event.at for event in events)
+
+
+def test_the_times_of_events_are_in_utc():
+    east = dt.timezone(dt.timedelta(hours=2))
+    events = []
+    now = dt.datetime(2026, 1, 1, 1, tzinfo=east)
+    run_machine(one({"Type": "Pass"}), 1, {}, on_event=events.append, now=lambda: now)
+    assert [event.at.isoformat() for event in events] == ["2025-12-31T23:00:00+00:00"] * 2
 
 
 def test_events_of_many_threads_come_one_at_a_time():

@@ -140,7 +140,7 @@ def test_a_machine_with_a_cycle_ends_at_its_timeout():
     assert clock.waits == [10] * 9 + [5]
 
 
-@pytest.mark.parametrize("kind", ["wait", "retry", "function", "map"])
+@pytest.mark.parametrize("kind", ["wait", "timestamp", "retry", "function", "map"])
 def test_cancelling_ends_waits_retries_tasks_and_maps(kind):
     cancel, reached, blocking = threading.Event(), threading.Event(), BlockingTask()
 
@@ -151,11 +151,12 @@ def test_cancelling_ends_waits_retries_tasks_and_maps(kind):
         blocking()
 
     def on_event(event):
-        if kind == "wait":
+        if kind in ("wait", "timestamp"):
             reached.set()
 
     machine = {
         "wait": lambda: one({"Type": "Wait", "Seconds": 900}),
+        "timestamp": lambda: one({"Type": "Wait", "Timestamp": "9999-01-01T00:00:00Z"}),
         "function": lambda: one({"Type": "Task", "Resource": "work"}),
         "map": each,
         "retry": lambda: one(

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from measured_files import FRAME, ROWS, decoded_of, fault_of, frame_of, in_memory, size_of
+from scale import combinations
 
 from hyperplane.calculator.measure import measure_files
 from hyperplane.formats import size_estimates
@@ -97,26 +98,28 @@ NUMBERS = FRAME[["id", "x"]]
 WORDS = pd.DataFrame({"text": ["the quick brown fox jumps over the lazy dog"] * ROWS})
 WIDE = pd.DataFrame(np.random.default_rng(0).integers(0, 9, (2000, 60))).add_prefix("c")
 FRAMES = {"mixed": FRAME, "numbers": NUMBERS, "words": WORDS, "one": FRAME[["id"]], "wide": WIDE}
-each_frame = pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
 
 
 class TestText:
     """Estimates within 25 % of the memory that pandas uses for the same file."""
 
-    @each_frame
-    @pytest.mark.parametrize("ending", ["", ".gz", ".bz2", ".xz", ".zip"])
-    def test_csv_size_is_close_to_that_in_pandas(self, tmp_path, frame, ending):
+    @pytest.mark.parametrize(
+        ("ending", "name"), combinations(["", ".gz", ".bz2", ".xz", ".zip"], FRAMES)
+    )
+    def test_csv_size_is_close_to_that_in_pandas(self, tmp_path, name, ending):
         path = tmp_path / f"a.csv{ending}"
-        frame.to_csv(path, index=False)
+        FRAMES[name].to_csv(path, index=False)
         size, how = measure_files(str(path))
         assert size == pytest.approx(in_memory(pd.read_csv(path)), rel=0.25)
         assert how.startswith("1 CSV file of ")
         assert how.endswith("(expansion of a sample)")
 
-    @each_frame
-    @pytest.mark.parametrize(("ending", "codec"), [(".zst", "zstd"), (".lz4", "lz4")])
-    def test_csv_in_zstd_and_lz4(self, tmp_path, frame, ending, codec):
-        text = frame.to_csv(index=False).encode()
+    @pytest.mark.parametrize(
+        ("name", "compression"), combinations(FRAMES, [(".zst", "zstd"), (".lz4", "lz4")])
+    )
+    def test_csv_in_zstd_and_lz4(self, tmp_path, name, compression):
+        ending, codec = compression
+        text = FRAMES[name].to_csv(index=False).encode()
         (tmp_path / f"a.csv{ending}").write_bytes(pa.compress(text, codec, asbytes=True))
         expected = in_memory(pd.read_csv(io.BytesIO(text)))
         assert size_of(tmp_path / f"a.csv{ending}") == pytest.approx(expected, rel=0.25)
@@ -132,15 +135,15 @@ class TestText:
         WIDE.to_csv(path, sep=separator, index=False)
         assert size_of(path) == pytest.approx(in_memory(WIDE), rel=0.25)
 
-    @each_frame
-    @pytest.mark.parametrize("ending", ["jsonl", "ndjson", "json", "json.gz"])
-    def test_json_lines_size_is_close_to_that_in_pandas(self, tmp_path, frame, ending):
+    @pytest.mark.parametrize(
+        ("name", "ending"), combinations(FRAMES, ["jsonl", "ndjson", "json", "json.gz"])
+    )
+    def test_json_lines_size_is_close_to_that_in_pandas(self, tmp_path, name, ending):
         path = tmp_path / f"a.{ending}"
-        frame.to_json(path, orient="records", lines=True, date_format="iso")
+        FRAMES[name].to_json(path, orient="records", lines=True, date_format="iso")
         assert size_of(path) == pytest.approx(in_memory(pd.read_json(path, lines=True)), rel=0.25)
 
-    @pytest.mark.parametrize("rows", [10, 200, ROWS])
-    @pytest.mark.parametrize("indent", [None, 2])
+    @pytest.mark.parametrize(("rows", "indent"), combinations([10, 200, ROWS], [None, 2]))
     def test_a_json_array_of_any_length(self, tmp_path, rows, indent):
         path = tmp_path / "a.json"
         frame_of(rows).to_json(path, orient="records", indent=indent, date_format="iso")
@@ -153,8 +156,9 @@ class TestText:
         path.write_text(json.dumps(items, ensure_ascii=False), encoding="utf-8")
         assert size_of(path) == pytest.approx(in_memory(pd.read_json(path)), rel=0.25)
 
-    @pytest.mark.parametrize("buffer", [8192, 131_072])
-    @pytest.mark.parametrize("ending", ["gz", "bz2", "xz"])
+    @pytest.mark.parametrize(
+        ("ending", "buffer"), combinations(["gz", "bz2", "xz"], [8192, 131_072])
+    )
     def test_highly_compressed_files_are_not_underestimated(
         self, tmp_path, monkeypatch, ending, buffer
     ):

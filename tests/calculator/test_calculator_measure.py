@@ -233,6 +233,7 @@ class TestDaskDataframes:
         measured = measure(data)
         assert measured.size == pytest.approx(40 * 1000, rel=0.25)
         assert measured.how.startswith("Bag of dask.bag, ")
+        assert measure(db.Bag({}, "empty", 0)).size == 1
 
 
 def test_the_advice_shows_how_the_data_was_measured():

@@ -18,6 +18,7 @@ from hyperplane.cli import doctor_checks
 from hyperplane.clusters import records, registry
 from hyperplane.clusters.dask.local.engine import LocalEngine
 from hyperplane.clusters.engine import Availability
+from hyperplane.core.errors import ConfigError
 from hyperplane.platforms.local import machine
 
 
@@ -26,6 +27,13 @@ class AbsentEngine(LocalEngine):
 
     def available(self) -> Availability:
         return Availability(False, "its program is not installed: [see its page]")
+
+
+class UnconfiguredEngine(LocalEngine):
+    """An engine that reads an invalid setting."""
+
+    def available(self) -> Availability:
+        raise ConfigError([])
 
 
 def finding(answer: Answer, subject: str) -> dict[str, str]:
@@ -203,9 +211,12 @@ def test_a_missing_engine_is_an_error_only_if_none_is_usable(
 ) -> None:
     monkeypatch.setitem(registry.ENGINES.built_in, "absent", f"{__name__}:AbsentEngine")
     monkeypatch.setitem(registry.ENGINES.built_in, "broken", "hyperplane.no_such_module:Engine")
+    unconfigured = f"{__name__}:UnconfiguredEngine"
+    monkeypatch.setitem(registry.ENGINES.built_in, "unconfigured", unconfigured)
     answer = run("doctor", "--json")
     assert answer.code == 0
     assert finding(answer, "engine absent")["state"] == "off"
+    assert finding(answer, "engine unconfigured")["text"] == "its settings are invalid"
     assert "ModuleNotFoundError" in finding(answer, "engine broken")["text"]
     assert "its program is not installed: [see its page]" in run("doctor").text
     with dask.config.set({"hyperplane.engines.auto": ["absent"]}):

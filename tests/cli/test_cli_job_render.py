@@ -137,6 +137,8 @@ def test_invalid_runners_and_options_are_refused(run: Run) -> None:
     assert run("job", "render", "shown.yaml", "--out", "x").code == 2
     both = run("job", "render", "shown.yaml", "--runner=slurm", "--option=a", "--option==b")
     assert "2 faults" in both.err
+    all_options = run("job", "render", "shown.yaml", "--runner=abacus", "-p", "a", "--timeout=soon")
+    assert "3 faults" in all_options.err
     unknown = run("job", "render", "shown.yaml", "--runner=slurm", "--option", "imge=x")
     assert unknown.code == 2
     assert "imge" in unknown.err

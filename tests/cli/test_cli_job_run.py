@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from scale import FULL, scaled
 from terminal import Begin, Run
 
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, IN_PROGRESS
@@ -170,7 +171,10 @@ def test_invalid_arguments_are_reported_once_on_standard_error(run: Run, folder:
     assert "step 'book': book.ipynb = the kernel 'julia-9'" in " ".join(answer.err.split())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+# SIGHUP is also what a closed terminal sends.
+@pytest.mark.parametrize(
+    "number", scaled([signal.SIGTERM], [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+)
 def test_a_signal_cancels_the_job(number: signal.Signals, begin: Begin, folder: Path) -> None:
     foreground = begin("job", "run", "long.sh", "--name", f"by.{number.name}")
     wait_for(folder)
@@ -284,6 +288,7 @@ def test_the_job_of_a_killed_terminal_is_continued(run: Run, begin: Begin, folde
     assert [one.status for one in open_store().attempts(job.id)] == [DONE]
 
 
+@pytest.mark.skipif(not FULL, reason="a closed pipe and signals do, too: at full scale")
 def test_a_terminal_that_is_closed_cancels_the_job(folder: Path) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(

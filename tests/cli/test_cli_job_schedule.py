@@ -125,8 +125,26 @@ def test_schedules_that_kubernetes_does_not_support_are_refused(run: Run) -> Non
     )  # fmt: skip
     assert answer.code == 2
     assert "3 faults" in answer.err
-    for part in ("--image", "0 for Sunday", "52 characters"):
+    for part in ("--image", "0 for Sunday", "5-7 as 0,5-6", "52 characters"):
         assert part in answer.err
+
+
+def test_faults_of_kubernetes_and_of_the_job_are_reported_together(run: Run) -> None:
+    answer = run(
+        "job", "schedule", "missing.yaml", "--cron", "0 0 * * 7", "--runner", "kubernetes",
+        "-p", "nothing",
+    )  # fmt: skip
+    assert answer.code == 2
+    for part in ("--image", "0 for Sunday", "missing.yaml", "-p: number 1"):
+        assert part in answer.err
+
+
+def test_kubernetes_gets_a_step_of_seven_days(run: Run) -> None:
+    answer = run(
+        "job", "schedule", "say.sh", "--cron", "0 0 * * */7", "--name", "n",
+        "--runner", "kubernetes", "--image", "i",
+    )  # fmt: skip
+    assert yaml.safe_load(answer.out)["spec"]["schedule"] == "0 0 * * */7"
 
 
 @pytest.mark.parametrize(
@@ -136,10 +154,17 @@ def test_schedules_that_kubernetes_does_not_support_are_refused(run: Run) -> Non
         (["say.sh"], ["--cron"]),
         (["--remove"], ["--name"]),
         (["--remove", "--list"], ["only one of them"]),
+        (["--list", "-p", "a=b", "--name", "x"], ["-p: not with", "--name: not with --list"]),
+        (["say.sh", "--remove", "--name", "x"], ["file: not with --remove"]),
+        (["--remove", "--name", "x", "--cron", "* * * * *"], ["--cron: not with --remove"]),
+        (["--list", "--no-overlap"], ["--no-overlap: not with --list"]),
         (["say.sh", "--cron", "* * * * *", "--runner", "at"], ["one of cron, kubernetes"]),
         (["say.sh", "--cron", "* * * * *", "--runner=kubernetes", "--install"], ["kubectl apply"]),
+        (["say.sh", "--cron", "* * * * *", "--image", "x"], ["only with --runner kubernetes"]),
         (["say.sh", "--cron", "61 * * * *"], ["numbers from 0 to 59"]),
         (["none.sh", "--cron", "* * * * *"], ["an existing file"]),
+        (["none.sh", "--cron", "* *", "--name", "a b"], ["3 faults", "five fields", "existing"]),
+        (["none.sh", "--cron", "* *", "--image", "x"], ["3 faults", "only with --runner kub"]),
         (["say.sh", "--cron", "* * * * *", "--name", "a b"], ["ending with a letter or digit"]),
         (["say.sh", "--cron", "* * * * *", "-p", "a=b\nc"], ["arguments without line breaks"]),
     ],

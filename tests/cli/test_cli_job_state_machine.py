@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from scale import scaled
 from terminal import Begin, Run
 
 ARN = "arn:aws:lambda:eu-west-1:123456789012:function:Double"
@@ -72,7 +73,9 @@ def test_a_machine_that_takes_too_long_ends_with_124(run: Run, folder: Path) -> 
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", scaled([signal.SIGINT], [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+)
 def test_a_signal_cancels_a_machine(number: signal.Signals, begin: Begin, folder: Path) -> None:
     program = f"{sys.executable} -c 'import time; time.sleep(60)'"
     state = {"Type": "Task", "Resource": "wait", "End": True}
@@ -105,9 +108,13 @@ def test_a_resource_without_a_task_is_an_error(run: Run) -> None:
 
 
 def test_options_of_the_other_kind_are_refused(run: Run, folder: Path) -> None:
-    answer = run("job", "run", "m.asl.json", "-p", "a=b", "--timeout", "5")
+    answer = run(
+        "job", "run", "m.asl.json", "-p", "a=b", "--timeout", "5", "--runner", "slurm",
+        "--runner-option", "image=x",
+    )  # fmt: skip
     assert answer.code == 2
-    assert "2 faults" in answer.err
+    assert "4 faults" in answer.err
+    assert "--runner: only for a pipeline" in answer.err
     assert "--timeout: only for a pipeline" in answer.err
     (folder / "say.sh").write_text("true\n")
     answer = run("job", "run", "say.sh", "--task", "a=b:c", "--input", "{}")

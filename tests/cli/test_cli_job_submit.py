@@ -163,6 +163,12 @@ def test_an_unknown_id_is_an_error(command: list[str], run: Run) -> None:
     assert "Traceback" not in answer.err
 
 
+def test_all_unknown_ids_are_reported(run: Run) -> None:
+    for command in ("watch", "cancel"):
+        lines = run("job", command, "yyyy", "zzzz").err.splitlines()
+        assert [line.partition(":")[0] for line in lines] == ["job yyyy", "job zzzz"]
+
+
 @pytest.mark.process
 def test_nothing_is_cancelled_when_one_of_several_ids_is_wrong(run: Run) -> None:
     sent = run("job", "submit", "long.sh", "--json").json
@@ -216,6 +222,9 @@ def test_invalid_runner_options_are_refused(run: Run) -> None:
     assert "did you mean image?" in answer.err
     answer = run("job", "submit", "say.sh", "--runner", "kubernetes", "--runner-option", "image")
     assert "--runner-option = 'image': expected NAME=VALUE" in answer.err
+    wrong = ("-p", "a", "--runner-option=b", "--runner-option=c", "--no-overlap")
+    answer = run("job", "submit", "none.sh", *wrong)
+    assert "5 faults in the request, nothing was submitted" in answer.err
     answer = run("job", "submit", "say.sh", "--runner", "kubernetes")
     assert "set an image with hyperplane.engines.kubernetes.image" in answer.err
     answer = run("job", "run", "say.sh", "--runner-option", "image=x")

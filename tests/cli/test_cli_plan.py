@@ -162,4 +162,6 @@ def test_engine_options_are_parsed_as_yaml(run: Run) -> None:
     assert "single_process_cores" not in answer.err
     for text in ("fits=fit", "fit"):
         assert run("plan", "--engine-options", text).code == 2
+    wrong = ("--engine-options", "fit", "--engine-options", "a b", "--timeout", "soon")
+    assert "3 faults in the request, nothing was started" in run("plan", *wrong).err
     assert run("plan", "--engine-options", "fit=exact").code == 0

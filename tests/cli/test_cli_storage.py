@@ -51,10 +51,10 @@ def test_leftovers_are_shown_and_removed(run: Run, tmp_path: Path) -> None:
     draft = leftover(tmp_path)
     seen = run("storage", "clean", str(tmp_path / "a.json"), "--older-than", "0s", "--dry-run")
     assert (seen.code, draft.exists()) == (0, True)
-    assert draft.name in seen.out.replace("\n", "")
+    assert f"  would remove {draft.name}\n" in seen.out
     assert seen.out.endswith("dry run: nothing was removed\n")
     answer = run("storage", "clean", str(tmp_path / "a.json"), "--older-than=0s", "--json")
-    assert answer.json[0]["removed"] == [draft.name]
+    assert (answer.json[0]["removed"], answer.json[0]["dry_run"]) == ([draft.name], False)
     assert not draft.exists()
 
 
@@ -92,10 +92,19 @@ def test_values_of_options_are_never_shown(run: Run) -> None:
         assert "s3cret" not in answer.out + answer.err
 
 
+def test_nothing_is_removed_if_a_later_url_is_wrong(run: Run, tmp_path: Path) -> None:
+    draft = leftover(tmp_path)
+    answer = run("storage", "clean", str(tmp_path / "a.json"), "nothing://x", "--older-than=0s")
+    assert (answer.code, draft.exists()) == (2, True)
+    assert "nothing://x" in answer.err
+
+
 def test_all_faults_of_the_options_are_reported_together(run: Run) -> None:
     answer = run(
-        "storage", "clean", "x", "--option", "nothing", "--option", "a=1", "--option", "a=2"
-    )
-    assert "2 faults" in answer.err
+        "storage", "clean", "x", "--option", "nothing", "--option", "a=1", "--option", "a=2",
+        "--older-than=long",
+    )  # fmt: skip
+    assert "3 faults" in answer.err
+    assert "older_than = 'long'" in answer.err
     assert "number 1" in answer.err
     assert "a is given twice" in answer.err

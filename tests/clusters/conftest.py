@@ -77,3 +77,26 @@ def run(place: Path) -> Iterator[Run]:
                 process.kill()
         program.process.kill()
         program.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """Client of two worker processes with one thread each, for tests of gangs."""
+    import hyperplane
+
+    client, cluster = hyperplane.start(
+        hyperplane.plan_cluster(
+            1, nprocs=2, nthreads=1, ram_gb_per_proc=0.5, engine="local", local_fit="exact"
+        )
+    )
+    with cluster, client:
+        yield client
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    """Folders of checkpoints and of files with the ids of ranks."""
+    checkpoints, pids = tmp_path / "checkpoints", tmp_path / "pids"
+    checkpoints.mkdir()
+    pids.mkdir()
+    return checkpoints, pids

@@ -26,7 +26,7 @@ import dask.dataframe as dd
 import psutil
 import pytest
 from dask.distributed import wait
-from services import is_empty, temporary_directory, until
+from services import is_empty, restart, temporary_directory, until
 from subprograms import Run, dead, workers_of
 
 import hyperplane
@@ -35,6 +35,7 @@ from hyperplane.clusters import records, registry
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.clusters.framework import CLOSED, RUNNING
 from hyperplane.demo import check, data, job
+from hyperplane.ml import gang
 
 # Remote workers cannot import the functions below from the tests.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -161,15 +162,32 @@ class OwnedClusterContract(EngineContract):
         return place
 
     @pytest.mark.cluster
-    def test_it_is_listed_while_it_runs_and_leaves_nothing(self, here: Path) -> None:
-        plan = self.plan()
+    def test_it_is_listed_until_another_process_stops_it_and_leaves_nothing(
+        self, here: Path
+    ) -> None:
+        plan = self.plan(name="mine")
         before = set(children())
         client, cluster = hyperplane.start(plan)
         [record] = records.read_all()
-        assert (record.name, record.engine, record.pid) == (plan.name, self.engine, os.getpid())
+        assert (record.name, record.engine, record.pid) == ("mine", self.engine, os.getpid())
         assert (record.workers, record.threads) == (plan.dask_workers, plan.total_threads)
         addresses = registry.load_framework(self.engine).addresses(StartedCluster(client, cluster))
         assert (record.scheduler, record.dashboard) == addresses
+        with pytest.raises(hyperplane.EngineError, match="'mine' is already running"):
+            hyperplane.start(plan)
+        assert self.call(client, sum, [1, 2]) == 3
+        listed, stopped = hyperplane_commands(
+            ("cluster", "list", "--json"), ("cluster", "stop", "mine")
+        )
+        [found] = json.loads(listed)
+        assert (found["name"], found["engine"], found["pid"]) == (
+            "mine",
+            self.engine,
+            os.getpid(),
+        )
+        assert "security" not in found
+        assert stopped == "mine is closed\n"
+        assert self.status(cluster) == CLOSED
         client.close()
         cluster.close()
         assert records.read_all(starting=True) == []
@@ -184,15 +202,6 @@ class OwnedClusterContract(EngineContract):
         assert records.read_all(starting=True) == []
         until(lambda: set(children()) <= before)
         assert is_empty(here)
-
-    @pytest.mark.cluster
-    def test_a_second_cluster_of_the_same_name_is_refused(self) -> None:
-        client, cluster = hyperplane.start(self.plan(name="mine"))
-        with pytest.raises(hyperplane.EngineError, match="'mine' is already running"):
-            hyperplane.start(self.plan(name="mine"))
-        assert self.call(client, sum, [1, 2]) == 3
-        client.close()
-        cluster.close()
 
     @pytest.mark.cluster
     def test_a_cluster_closes_after_its_idle_timeout(self) -> None:
@@ -232,21 +241,6 @@ class OwnedClusterContract(EngineContract):
         assert program.process.returncode == 0
 
     @pytest.mark.cluster
-    def test_the_command_line_lists_and_stops_a_cluster(self, here: Path) -> None:
-        client, cluster = hyperplane.start(self.plan(name="mine"))
-        [listed] = json.loads(hyperplane_command("cluster", "list", "--json"))
-        assert (listed["name"], listed["engine"], listed["pid"]) == (
-            "mine",
-            self.engine,
-            os.getpid(),
-        )
-        assert "security" not in listed
-        assert hyperplane_command("cluster", "stop", "mine") == "mine is closed\n"
-        assert self.status(cluster) == CLOSED
-        client.close()
-        cluster.close()
-
-    @pytest.mark.cluster
     @pytest.mark.parametrize("ending", ["killed", "exit"])
     def test_a_cluster_ends_with_its_owner(self, here: Path, run: Run, ending: str) -> None:
         last = "time.sleep(600)" if ending == "killed" else "sys.stdin.readline()"
@@ -283,18 +277,25 @@ def children() -> list[int]:
     return found
 
 
-def hyperplane_command(*arguments: str) -> str:
-    """Return the output of a command of ``hyperplane`` that runs in a separate process."""
-    script = "from hyperplane.cli import main; main()"
+def hyperplane_commands(*commands: tuple[str, ...]) -> list[str]:
+    """Return the outputs of commands of ``hyperplane`` that run in one separate process."""
+    script = (
+        "import ast, sys\nfrom hyperplane.cli import main\n"
+        "for command in ast.literal_eval(sys.argv[1]):\n"
+        "    sys.argv[1:] = command\n"
+        "    try:\n        main()\n"
+        "    except SystemExit as end:\n        assert not end.code\n"
+        "    print(end='\\0', flush=True)\n"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", script, *arguments],
+        [sys.executable, "-c", script, repr(commands)],
         capture_output=True,
         text=True,
         timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout.split("\0")[:-1]
 
 
 @pytest.mark.cluster
@@ -321,17 +322,29 @@ class DaskEngineContract(EngineContract):
         assert running.workers == (2, 2)
         assert running.client.submit(sum, range(10)).result() == 45
 
-    def test_memory_policy_survives_scale_and_restart(self) -> None:
+    def test_a_gang_of_two_runs(self, running: Running) -> None:
+        def get_rank() -> tuple[str, str]:
+            return os.environ["RANK"], os.environ["WORLD_SIZE"]
+
+        assert gang(running.client, get_rank, 2, logs=False) == [("0", "2"), ("1", "2")]
+
+    def test_memory_policies_of_two_clusters_survive_scale_and_restart(self) -> None:
         policy = MemoryPolicy(target=0.5, spill=0.6, pause=0.7, terminate=0.9)
         expected = {"target": 0.5, "spill": 0.6, "pause": 0.7}
         before = json.dumps(dask.config.config, default=str)
         client, cluster = hyperplane.start(self.plan(memory=policy))
         with cluster, client:
             assert list(client.run(thresholds).values()) == [expected] * 2
+            second = hyperplane.start(self.plan(memory=MemoryPolicy(pause=0.9, terminate=False)))
+            with second.cluster, second.client:
+                restart(client)
+                assert list(client.run(thresholds).values()) == [expected] * 2
+                assert {t["pause"] for t in second.client.run(thresholds).values()} == {0.9}
+                self.check_terminate(second.cluster, False)
             cluster.scale(3)
             client.wait_for_workers(3, timeout=120)
             assert list(client.run(thresholds).values()) == [expected] * 3
-            client.restart()
+            restart(client)
             assert list(client.run(thresholds).values()) == [expected] * 3
             self.check_terminate(cluster, 0.9)
         assert json.dumps(dask.config.config, default=str) == before
@@ -339,16 +352,6 @@ class DaskEngineContract(EngineContract):
     def check_terminate(self, cluster: Any, expected: float) -> None:
         """Check the threshold that is outside the worker process."""
         raise AssertionError(f"say where engine {self.engine} keeps the terminate threshold")
-
-    def test_two_clusters_with_different_policies(self) -> None:
-        first = hyperplane.start(self.plan(memory=MemoryPolicy(pause=0.75)))
-        second = hyperplane.start(self.plan(memory=MemoryPolicy(pause=0.9, terminate=False)))
-        with first.cluster, first.client, second.cluster, second.client:
-            first.client.restart()
-            assert {t["pause"] for t in first.client.run(thresholds).values()} == {0.75}
-            assert {t["pause"] for t in second.client.run(thresholds).values()} == {0.9}
-            self.check_terminate(first.cluster, 0.95)
-            self.check_terminate(second.cluster, False)
 
     def test_the_main_job_gives_what_pandas_gives(
         self, running: Running, flights_of_2013: Path

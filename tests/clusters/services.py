@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
@@ -45,6 +45,17 @@ def until(condition: Callable[[], object], seconds: float = 120) -> None:
         assert time.monotonic() < deadline, f"not within {seconds} s"
         time.sleep(pause)
         pause = min(2 * pause, 0.4)  # most conditions start programs, which is slow
+
+
+def restart(client: Any) -> None:
+    """Restart the workers of a Dask client, and wait until the scheduler has removed the old ones.
+
+    ``Client.restart`` returns when the scheduler has as many workers as before. That may be before
+    it learns that an old one has ended, and ``Client.run`` then fails with "Address removed".
+    """
+    old = set(client.nthreads())
+    client.restart()
+    until(lambda: len(client.nthreads()) >= len(old) and old.isdisjoint(client.nthreads()))
 
 
 @dataclass(frozen=True)

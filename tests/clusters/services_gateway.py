@@ -55,10 +55,10 @@ class Server:
 
     def settings(self, user: str = "ada", **more: Any) -> dict[str, Any]:
         """Return settings of the engine for a user whose password is in the environment."""
-        told = self.addresses()
+        addresses = self.addresses()
         return {
-            "address": told["address"],
-            "proxy_address": told["proxy_address"],
+            "address": addresses["address"],
+            "proxy_address": addresses["proxy_address"],
             "auth": "basic",
             "username": user,
             "password_variable": VARIABLE.format(user=user.upper()),

@@ -109,7 +109,7 @@ def queue(state: str = "all") -> dict[str, str]:
     return {job: found for job, found in listed.items() if state in {"all", found}}
 
 
-def told(job: str) -> dict[str, str]:
+def read_job_details(job: str) -> dict[str, str]:
     """Return what Slurm knows about a job."""
     words = ["scontrol", "--oneliner", "show", "job", job]
     done = subprocess.run(words, capture_output=True, text=True, check=True)

@@ -19,31 +19,49 @@ from hyperplane.clusters.dask import settings as dask_settings
 
 pytestmark = pytest.mark.usefixtures("few_imports")
 
-HOLDS = """
-import sys, time
+INTERRUPTED = """
+import os, sys, time
 import hyperplane
 client, cluster = hyperplane.start(hyperplane.plan_cluster(
-    num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5, local_fit="exact", name="frozen"
+    num_workers=1, nprocs=2, nthreads=1, ram_gb_per_proc=0.5, local_fit="exact", name="frozen"
 ))
-print("ready", flush=True)
+kept = client.scatter([1, 2])
+workers = client.run(os.getpid).values()
+try:
+    print(*workers, flush=True)  # the interrupt comes as soon as this is read
+    time.sleep(600)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+time.sleep(1)
+print(sum(client.gather(kept)), *client.run(os.getpid).values(), flush=True)
 sys.stdin.readline()
 client.close(); cluster.close()
 """
 
 
 @pytest.mark.cluster
-@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
-def test_a_cluster_whose_owner_is_stopped_is_an_error_in_time(
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="signals of Linux")
+def test_an_interrupted_owner_keeps_its_workers_and_a_stopped_owner_is_an_error_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scheduler = dask.config.get("scheduler", default=None)
     program = subprocess.Popen(
-        [sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", INTERRUPTED],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
-    assert program.stdin is not None
     assert program.stdout is not None
     try:
-        assert program.stdout.readline() == "ready\n"
+        workers = program.stdout.readline().split()
+        assert len(workers) == 2
+        os.killpg(program.pid, signal.SIGINT)  # as a terminal and a notebook do
+        assert program.stdout.readline() == "interrupted\n"
+        total, *after = program.stdout.readline().split()
+        assert total == "3", "workers and their data are left"
+        assert sorted(after) == sorted(workers)
+
         os.kill(program.pid, signal.SIGSTOP)
         advice = f"did not answer within 2 s.*kill -CONT {program.pid}"
         with monkeypatch.context() as patch:
@@ -55,9 +73,14 @@ def test_a_cluster_whose_owner_is_stopped_is_an_error_in_time(
         client, cluster = hyperplane.get_cluster("frozen")
         with cluster, client:
             assert client.submit(sum, [1, 2]).result(timeout=120) == 3
+        program.communicate("\n", timeout=240)
     finally:
-        os.kill(program.pid, signal.SIGCONT)
-        program.communicate("\n", timeout=120)
+        if program.poll() is None:
+            os.kill(program.pid, signal.SIGCONT)
+            for child in psutil.Process(program.pid).children(recursive=True):
+                child.kill()
+            program.kill()
+            program.communicate()
     assert program.returncode == 0
     assert dask.config.get("scheduler", default=None) == scheduler
 
@@ -104,60 +127,15 @@ def test_get_cluster_finds_the_engine_in_the_record(
             hyperplane.get_cluster("of-ssh")
         assert asked == [("SshEngine", "of-ssh")]
         with pytest.raises(hyperplane.EngineError) as caught:
-            hyperplane.get_cluster("neither")
+            hyperplane.get_cluster("neither", "auto")
         assert "this machine runs no cluster 'neither'" in str(caught.value)
         assert "of-ssh (ssh)" in str(caught.value)
         assert "of-slurm (slurm)" in str(caught.value)
         assert "name its engine: get_cluster('neither', \"kubernetes\")" in str(caught.value)
-        with pytest.raises(hyperplane.EngineError, match=r"no cluster 'of-ssh'; .*of-ssh \(ssh\)"):
+        with pytest.raises(
+            hyperplane.EngineError, match=r"no cluster 'of-ssh' of this engine; .*of-ssh \(ssh\)"
+        ):
             hyperplane.get_cluster("of-ssh", "local")
     finally:
         for name in ("of-ssh", "of-slurm"):
             records.remove(name, str(tmp_path / name))
-
-
-INTERRUPTED = """
-import os, sys, time
-import hyperplane
-client, cluster = hyperplane.start(hyperplane.plan_cluster(
-    num_workers=1, nprocs=2, nthreads=1, ram_gb_per_proc=0.5, local_fit="exact"
-))
-kept = client.scatter([1, 2])
-workers = client.run(os.getpid).values()
-try:
-    print(*workers, flush=True)  # the interrupt comes as soon as this is read
-    time.sleep(600)
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
-time.sleep(1)
-print(sum(client.gather(kept)), *client.run(os.getpid).values(), flush=True)
-client.close(); cluster.close()
-"""
-
-
-@pytest.mark.cluster
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="signals of Linux")
-def test_an_interrupt_of_the_whole_group_leaves_workers_and_their_data() -> None:
-    program = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert program.stdout is not None
-    try:
-        workers = program.stdout.readline().split()
-        assert len(workers) == 2
-        os.killpg(program.pid, signal.SIGINT)  # as a terminal and a notebook do
-        out, err = program.communicate(timeout=240)
-    finally:
-        if program.poll() is None:
-            for child in psutil.Process(program.pid).children(recursive=True):
-                child.kill()
-            program.kill()
-    lines = out.splitlines()
-    assert lines[0] == "interrupted", err
-    assert lines[1].split()[0] == "3"
-    assert sorted(lines[1].split()[1:]) == sorted(workers)
-    assert program.returncode == 0

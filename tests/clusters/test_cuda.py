@@ -45,7 +45,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Here:
         else:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         monkeypatch.setattr(local_gpus, "_count_installed", lambda root: count)
-        monkeypatch.setattr(cuda, "_is_installed", lambda module: module not in missing)
+        monkeypatch.setattr(cuda, "is_installed", lambda module: module not in missing)
 
     return say
 
@@ -64,9 +64,9 @@ class TestAvailable:
         self, here: Here, count: int, visible: str | None, missing: tuple[str, ...], reason: str
     ) -> None:
         here(count, visible, missing)
-        usable, told = cuda.CudaEngine().available()
+        usable, message = cuda.CudaEngine().available()
         assert not usable
-        assert told.startswith(reason)
+        assert message.startswith(reason)
 
     def test_says_how_many(self, here: Here) -> None:
         here(4, "2,3")
@@ -153,7 +153,10 @@ class TestFaults:
             ({"rmm_pool_fraction": True}, "rmm_pool_fraction = True: expected a number"),
             ({"device_memory_limit": 80}, "device_memory_limit = 80: expected more than 0 and"),
             ({"local_directory": "/x\nrm"}, "the path of a folder, without line breaks"),
-            ({"jit_unspill": True}, "jit_unspill = True: expected one of idle_timeout"),
+            (
+                {"jit_unspill": True},
+                "jit_unspill = True: no such key; expected one of idle",
+            ),
         ],
     )
     def test_impossible_settings_are_faults(

@@ -16,6 +16,7 @@ import dask.dataframe as dd
 import pandas as pd
 import pytest
 from distributed import Client
+from services import restart
 
 import hyperplane
 from hyperplane import MemoryPolicy
@@ -109,7 +110,7 @@ def test_the_memory_policy_and_the_layout_survive_a_restart() -> None:
         for _ in range(2):
             assert list(client.run(pause).values()) == [0.75]
             assert list(client.nthreads().values()) == [2]
-            client.restart()
+            restart(client)
 
 
 def test_data_beyond_the_device_memory_limit_spills_to_host_memory() -> None:

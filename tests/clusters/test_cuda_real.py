@@ -17,6 +17,7 @@ import dask.config
 import psutil
 import pytest
 from contract import DaskEngineContract
+from services import restart
 
 import hyperplane
 from hyperplane.clusters import records
@@ -76,7 +77,7 @@ class TestWithoutDevices:
         with cluster, client:
             expected = [("0,1,2", "3", "pandas"), ("1,2,0", "3", "pandas")]
             assert sorted(client.run(seen).values()) == expected
-            client.restart()
+            restart(client)
             assert sorted(client.run(seen).values()) == expected
             assert set(client.nthreads().values()) == {3}
 
@@ -86,7 +87,7 @@ class TestWithoutDevices:
 
         options = {**SMALL["engine_options"], "dataframe_backend": "cudf"}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("hyperplane.clusters.dask.cuda.engine._is_installed", lambda module: True)
+            patch.setattr("hyperplane.clusters.dask.cuda.engine.is_installed", lambda module: True)
             client, cluster = hyperplane.start(plan(engine_options=options))
         with cluster, client:
             assert set(client.run(backend).values()) == {backend()} == {"cudf"}

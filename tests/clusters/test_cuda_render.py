@@ -90,8 +90,8 @@ KEYS = {"TLS_CA": "/k/ca.pem", "TLS_CERT": "/k/cert.pem", "TLS_KEY": "/k/key.pem
 
 def test_a_worker_gets_its_options_and_settings(tmp_path: Path) -> None:
     done = run(rendered(**EVERYTHING), tmp_path, "worker", SCHEDULER="tls://10.0.0.1:8786", **KEYS)
-    told = json.loads(done.stdout)
-    words, variables = told["words"], told["variables"]
+    received = json.loads(done.stdout)
+    words, variables = received["words"], received["variables"]
     assert words[:3] == ["cuda", "worker", "tls://10.0.0.1:8786"]
     given = dict(pairwise(words))
     assert given["--memory-limit"] == "24000000000"
@@ -108,9 +108,9 @@ def test_a_worker_gets_its_options_and_settings(tmp_path: Path) -> None:
 
 def test_a_users_cuda_visible_devices_have_priority(tmp_path: Path) -> None:
     chosen = {"SCHEDULER": "tls://a:1", "CUDA_VISIBLE_DEVICES": "6,7", **KEYS}
-    told = json.loads(run(rendered(), tmp_path, "worker", **chosen).stdout)
-    assert told["variables"]["CUDA_VISIBLE_DEVICES"] == "6,7"
-    assert "--rmm-pool-size" not in told["words"]
+    received = json.loads(run(rendered(), tmp_path, "worker", **chosen).stdout)
+    assert received["variables"]["CUDA_VISIBLE_DEVICES"] == "6,7"
+    assert "--rmm-pool-size" not in received["words"]
 
 
 def test_the_scheduler_shows_its_pages_on_loopback_only(tmp_path: Path) -> None:

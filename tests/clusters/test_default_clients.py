@@ -100,7 +100,10 @@ def test_every_way_to_close_restores_the_configuration(
 def plain() -> Iterator[LocalCluster]:
     """A cluster of plain Dask, with clients of Dask and of hyperplane."""
     with LocalCluster(
-        n_workers=0, processes=False, dashboard_address=None, scheduler_kwargs={"dashboard": False}
+        n_workers=0,
+        processes=False,
+        dashboard_address="127.0.0.1:0",
+        scheduler_kwargs={"dashboard": False},
     ) as cluster:
         yield cluster
 

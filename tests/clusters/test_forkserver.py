@@ -7,14 +7,17 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from multiprocessing import forkserver as python_forkserver
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import dask.config
 import psutil
 import pytest
 from dask_notices import without_notices
+from scale import FULL
 
 import hyperplane
 from hyperplane.clusters import records
@@ -28,6 +31,15 @@ pytestmark = [
     pytest.mark.own_forkserver,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the forkserver is for Linux"),
 ]
+
+
+ONE: dict[str, Any] = {
+    "num_workers": 1,
+    "nprocs": 1,
+    "nthreads": 1,
+    "ram_gb_per_proc": 0.5,
+    "local_fit": "exact",
+}
 
 
 def child(queue: object) -> None:
@@ -49,26 +61,21 @@ def ask() -> tuple[int, bool, str | None]:
 
 def test_the_forkserver_has_modules_and_variables_and_ends_with_its_last_user() -> None:
     before = dict(os.environ)
-    assert forkserver.acquire(["json.tool"], {"MARK": "1"})
+    # A module that cannot be imported is ignored.
+    modules = ["no_such_module_at_all", "json.tool"]
+    assert forkserver.acquire(modules, {"MARK": "1"})
     try:
         pid, loaded, mark = ask()
         assert (loaded, mark) == (True, "1")
         assert dict(os.environ) == before
-        assert forkserver.acquire(["json.tool"], {"MARK": "1"})
+        assert not forkserver.acquire(modules, {"MARK": "2"}), "it has other variables"
+        assert forkserver.acquire(modules, {"MARK": "1"})
         forkserver.release()
         assert ask()[0] == pid
     finally:
         forkserver.release()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-
-
-def test_a_forkserver_with_other_variables_is_not_used() -> None:
-    assert forkserver.acquire([], {"MARK": "1"})
-    try:
-        assert not forkserver.acquire([], {"MARK": "2"})
-    finally:
-        forkserver.release()
 
 
 def test_a_forkserver_of_the_program_is_left_alone() -> None:
@@ -80,19 +87,12 @@ def test_a_forkserver_of_the_program_is_left_alone() -> None:
         vars(python_forkserver)["_forkserver"]._stop()
 
 
-def test_a_module_that_cannot_be_imported_is_ignored() -> None:
-    assert forkserver.acquire(["no_such_module_at_all", "json.tool"], {})
-    try:
-        assert ask()[1] is True
-    finally:
-        forkserver.release()
-
-
 def test_no_forkserver_on_systems_other_than_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not forkserver.acquire([], {})
 
 
+@pytest.mark.skipif(not FULL, reason="a test of workers below counts threads, too: at full scale")
 def test_the_forkserver_has_one_thread_after_its_imports() -> None:
     """In a separate program, without modules that other tests have imported."""
     program = (
@@ -181,8 +181,7 @@ def test_a_cluster_closes_while_the_forkserver_is_stopped(
         "close",
         lambda nanny, timeout=5, reason="nanny-close": real(nanny, timeout=0.6, reason=reason),
     )
-    options: dict[str, Any] = {"nprocs": 2, "nthreads": 1, "ram_gb_per_proc": 0.5}
-    client, cluster = hyperplane.initialize_cluster(1, local_fit="exact", **options)
+    client, cluster = hyperplane.initialize_cluster(**{**ONE, "nprocs": 2})
     workers = list(client.run(os.getpid).values())
     assert forkserver._started is not None
     pid = forkserver._started[0]
@@ -197,6 +196,44 @@ def test_a_cluster_closes_while_the_forkserver_is_stopped(
     assert forkserver._started is None
     for each in (pid, *workers):
         assert not psutil.pid_exists(each) or psutil.Process(each).status() == "zombie"
+
+
+@pytest.mark.usefixtures("usual_preload")
+def test_workers_of_one_machine_share_one_forkserver_and_it_ends_with_them() -> None:
+    first = hyperplane.start(hyperplane.plan_cluster(**ONE))
+    [pid] = first.client.run(lambda: os.getppid()).values()
+    assert pid != os.getpid()
+    assert len(list(Path(f"/proc/{pid}/task").iterdir())) == 1, "a fork of threads is not safe"
+    second = hyperplane.start(hyperplane.plan_cluster(**ONE))
+    assert set(second.client.run(os.getppid).values()) == {pid}
+    loaded = second.client.run(lambda: "dask.dataframe" in __import__("sys").modules)
+    assert all(loaded.values())
+    first.client.close(), first.cluster.close()
+    assert psutil.pid_exists(pid)
+    second.client.close(), second.cluster.close()
+    assert not psutil.pid_exists(pid)
+    assert forkserver._users == 0
+
+
+def test_start_timeout_closes_everything_and_says_why(tmp_path: Path) -> None:
+    hangs = tmp_path / "hangs.py"
+    hangs.write_text("import time\ndef dask_setup(worker):\n    time.sleep(600)\n")
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    with dask.config.set({"distributed.worker.preload": [str(hangs)]}):
+        plan = hyperplane.plan_cluster(**ONE, timeout=3)
+        with pytest.raises(
+            hyperplane.StartTimeout, match=r"connected within 3 s \(timeout\)"
+        ) as caught:
+            hyperplane.start(plan)
+    assert caught.value.engine == "local"
+    assert caught.value.log_tail
+    assert isinstance(caught.value, TimeoutError)
+    left = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            left += [process] * ("resource_tracker" not in " ".join(process.cmdline()))
+    assert [process for process in left if process.pid not in before] == []
+    assert records.read_all() == []
 
 
 @pytest.mark.process

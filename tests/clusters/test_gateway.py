@@ -66,8 +66,8 @@ def test_the_rendering_equals_the_golden_file(name: str) -> None:
     ("unit", "value"), [("gib", 2.4e9 / 2**30), ("gb", 2.4), ("bytes", 2_400_000_000)]
 )
 def test_memory_is_requested_in_the_unit_of_the_option(unit: str, value: float) -> None:
-    told = {"cores": "nthreads", "memory": f"ram_{unit}"}
-    asked = gateway_options.requested_options(_plan({"plan_options": told}))
+    plan_options = {"cores": "nthreads", "memory": f"ram_{unit}"}
+    asked = gateway_options.requested_options(_plan({"plan_options": plan_options}))
     assert asked == {"cores": 3, "memory": value}
     assert type(asked["memory"]) is type(value)
 
@@ -75,21 +75,21 @@ def test_memory_is_requested_in_the_unit_of_the_option(unit: str, value: float) 
 def test_variables_hold_the_policy_and_what_a_user_sets_wins() -> None:
     mine = {"MINE": "1", "DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "0.77"}
     settings = {"plan_options": {"env": "environment"}, "options": {"env": mine}}
-    told = gateway_options.requested_options(_plan(settings, memory={"spill": 0.65}))["env"]
-    assert told["DASK_DISTRIBUTED__WORKER__MEMORY__SPILL"] == "0.65"
-    assert told["DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE"] == "0.77"
-    assert told["DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL"] == "60s"
-    assert told["POLARS_MAX_THREADS"] == "3"
-    assert told["MINE"] == "1"
+    variables = gateway_options.requested_options(_plan(settings, memory={"spill": 0.65}))["env"]
+    assert variables["DASK_DISTRIBUTED__WORKER__MEMORY__SPILL"] == "0.65"
+    assert variables["DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE"] == "0.77"
+    assert variables["DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL"] == "60s"
+    assert variables["POLARS_MAX_THREADS"] == "3"
+    assert variables["MINE"] == "1"
 
 
 def test_the_rendering_has_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_PASSWORD", "hunter2")
     settings = {"options": {"environment": {"TOKEN": "hunter3"}, "image": "x"}}
     plan = _plan(settings)
-    told = yaml.safe_load(_rendered(plan))
-    assert told["gateway"]["password"] == "in variable GATEWAY_PASSWORD"
-    assert told["options"]["environment"] == {"TOKEN": "(hidden)"}
+    document = yaml.safe_load(_rendered(plan))
+    assert document["gateway"]["password"] == "in variable GATEWAY_PASSWORD"
+    assert document["options"]["environment"] == {"TOKEN": "(hidden)"}
     for text in (_rendered(plan), repr(plan), repr(plan.settings)):
         assert "hunter" not in text
 
@@ -112,9 +112,9 @@ def test_every_option_that_the_server_refuses_is_reported_at_once() -> None:
     }
     with pytest.raises(RequestError) as caught:
         gateway_options.fill_options(_options(), _plan(settings, scheduler_ram="400MB"))
-    told = {fault.where: fault for fault in caught.value.faults}
-    assert len(told) == 6
-    by_name = {where.split()[1]: fault for where, fault in told.items()}
+    faults = {fault.where: fault for fault in caught.value.faults}
+    assert len(faults) == 6
+    by_name = {where.split()[1]: fault for where, fault in faults.items()}
     assert by_name["worker_cores"].asked == "3"
     assert by_name["worker_cores"].allowed == "a whole number from 1 to 2"
     assert by_name["worker_memory"].allowed == "a whole number"
@@ -153,17 +153,17 @@ def test_a_plan_reports_missing_settings_and_quantities_without_option() -> None
             scheduler_ram="4Gi",
             scheduler_cpu=2,
         )
-    told = {fault.where.rpartition(".")[2]: fault for fault in caught.value.faults}
-    assert set(told) == {
+    faults = {fault.where.rpartition(".")[2]: fault for fault in caught.value.faults}
+    assert set(faults) == {
         "address",
         "username",
         "password_variable",
         "scheduler_ram",
         "scheduler_cpu",
     }
-    assert "OPTION: scheduler_ram_gib" in told["scheduler_ram"].advice
+    assert "OPTION: scheduler_ram_gib" in faults["scheduler_ram"].advice
     for way in ('engine_options={"address": ', "--engine-options address=https://"):
-        assert way in told["address"].advice
+        assert way in faults["address"].advice
     with dask.config.set({"gateway.address": "https://gateway.example"}):
         assert hyperplane.plan_cluster(engine="gateway").engine == "gateway"
 

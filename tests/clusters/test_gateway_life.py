@@ -119,8 +119,8 @@ def test_a_cluster_is_found_by_both_names_and_survives_the_close_of_a_handle(
             "client, cluster = hyperplane.get_cluster(*sys.argv[1:])\n"
             "assert client.submit(sum, [1, 2]).result() == 3\n"
         )
-        for told in (["shared", "gateway"], ["shared"], [cluster.name]):
-            subprocess.run([sys.executable, "-c", program, *told], check=True, timeout=120)
+        for arguments in (["shared", "gateway"], ["shared"], [cluster.name]):
+            subprocess.run([sys.executable, "-c", program, *arguments], check=True, timeout=120)
         assert client.submit(sum, [3, 4]).result() == 7
 
 

@@ -48,10 +48,10 @@ def test_everything_that_is_beyond_the_options_at_once(gateway: Server) -> None:
     settings = gateway.settings(options={"no_such_option": 1})
     with pytest.raises(RequestError) as caught:
         start(settings, nthreads=3, cores_per_worker=3, ram_gb_per_proc=100)
-    told = {fault.where.split()[1]: fault.allowed for fault in caught.value.faults}
-    assert told["worker_cores"] == "a whole number from 1 to 2"
-    assert told["worker_memory"] == "a number from 0.25 to 4"
-    assert "environment" in told["no_such_option"]
+    allowed = {fault.where.split()[1]: fault.allowed for fault in caught.value.faults}
+    assert allowed["worker_cores"] == "a whole number from 1 to 2"
+    assert allowed["worker_memory"] == "a number from 0.25 to 4"
+    assert "environment" in allowed["no_such_option"]
 
 
 def test_more_workers_than_the_server_gives(gateway: Server) -> None:

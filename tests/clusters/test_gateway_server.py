@@ -86,6 +86,7 @@ def test_attaching_without_the_variable_of_the_password(
     with pytest.raises(hyperplane.EngineError, match="'NO_SUCH_PASSWORD' is not set") as caught:
         GatewayEngine().connect("mine", settings)
     assert ("has started no cluster 'mine'" in str(caught.value)) == (not recorded)
+    assert str(caught.value).count("engine gateway") == 1
 
 
 @pytest.mark.parametrize(

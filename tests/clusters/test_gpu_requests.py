@@ -106,6 +106,7 @@ class TestPools:
         ("key", "value", "where"),
         [
             ("enabled", "yes", "enabled"),
+            ("enable", True, "enable"),
             ("pools", [], "pools"),
             ("pools.pool_gpu_4_16.gpus", -1, "pools.pool_gpu_4_16.gpus"),
         ],
@@ -117,6 +118,14 @@ class TestPools:
             assert [fault.where for fault in caught.value.faults] == [
                 f"hyperplane.gpu_pools.{where}"
             ]
+
+    def test_a_section_that_is_not_a_mapping_is_a_fault(self) -> None:
+        match = "True: expected a mapping of enabled and pools"
+        with (
+            dask.config.set({"hyperplane.gpu_pools": True}),
+            pytest.raises(ConfigError, match=match),
+        ):
+            config.pools()
 
 
 class TestEngines:
@@ -164,14 +173,14 @@ class TestEngines:
         assert (plan.worker.nprocs, plan.worker.ram_gb_per_proc) == (1, 27)
 
     def test_a_pod_of_kubernetes_runs_dask_cuda(self) -> None:
-        told = yaml.safe_load(_rendered(_plan("kubernetes")))
-        [container] = told["spec"]["worker"]["spec"]["containers"]
+        manifest = yaml.safe_load(_rendered(_plan("kubernetes")))
+        [container] = manifest["spec"]["worker"]["spec"]["containers"]
         assert container["args"] == [
             *("dask", "cuda", "worker", "--name", "$(DASK_WORKER_NAME)", "--nthreads", "8"),
             *("--memory-limit", "7000000000", "--dashboard-address", ":8788"),
         ]
         assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
-        assert told["spec"]["worker"]["replicas"] == 2
+        assert manifest["spec"]["worker"]["replicas"] == 2
 
     def test_a_job_of_slurm_runs_dask_cuda(self) -> None:
         text = _rendered(_plan("slurm"))
@@ -182,8 +191,8 @@ class TestEngines:
         from test_cuda import INTERFACE  # type: ignore[import-not-found,unused-ignore]
 
         known = yaml.safe_load(INTERFACE.read_text())["dask cuda worker"]
-        told = yaml.safe_load(_rendered(_plan("kubernetes")))
-        [container] = told["spec"]["worker"]["spec"]["containers"]
+        manifest = yaml.safe_load(_rendered(_plan("kubernetes")))
+        [container] = manifest["spec"]["worker"]["spec"]["containers"]
         words = [word for word in container["args"] if word.startswith("--")]
         words += [
             line.split()[0]
@@ -203,14 +212,14 @@ class TestEngines:
         [fault] = caught.value.faults
         assert (fault.where, fault.allowed) == (
             "ngpus",
-            "nothing: no option of the gateway receives it",
+            "no value, because no option of the gateway receives it",
         )
-        assert "plan_options: OPTION: ngpus" in fault.advice
+        assert "plan_options, as OPTION: ngpus" in fault.advice
 
     @pytest.mark.process
     def test_hosts_receive_the_number_of_gpus(self) -> None:
-        told = yaml.safe_load(_rendered(_plan("ssh", ngpus=2, nprocs=2)))
-        assert told["workers"]["GPUs of each"] == told["workers"]["processes of each"] == 2
+        document = yaml.safe_load(_rendered(_plan("ssh", ngpus=2, nprocs=2)))
+        assert document["workers"]["GPUs of each"] == document["workers"]["processes of each"] == 2
 
 
 class TestDeployMode:
@@ -302,11 +311,11 @@ class TestHost:
     ) -> None:
         fake(count, limit)
         options = {"nthreads": 8, "protocol": "tls://"}
-        told = {"ngpus": 2, "place": place, "names": ["node-3-0", "node-3-1"]}
-        told.update({"scheduler": "tls://s:1", "options": options})
-        assert ssh_gpus.gpu_fault(told) == ""
+        request = {"ngpus": 2, "place": place, "names": ["node-3-0", "node-3-1"]}
+        request.update({"scheduler": "tls://s:1", "options": options})
+        assert ssh_gpus.gpu_fault(request) == ""
         security = Security()
-        found: list[Any] = ssh_gpus.nannies(told, security)
+        found: list[Any] = ssh_gpus.nannies(request, security)
         assert [gpu for _, gpu, _ in found] == taken
         assert found[0][0] == "tls://s:1"
         assert found[0][2] == {**options, "name": "node-3", "security": security}
@@ -314,13 +323,13 @@ class TestHost:
     def test_missing_gpus_and_packages_of_a_host_are_named(
         self, fake: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        told: dict[str, Any] = {"ngpus": 1, "place": 1}
-        monkeypatch.setattr(ssh_gpus.importlib.util, "find_spec", lambda name: None)
-        assert "pip install 'hyperplane[gpu]'" in ssh_gpus.gpu_fault(told)
+        request: dict[str, Any] = {"ngpus": 1, "place": 1}
+        monkeypatch.setattr(ssh_gpus, "is_installed", lambda name: False)
+        assert "pip install 'hyperplane[gpu]'" in ssh_gpus.gpu_fault(request)
         monkeypatch.undo()
         fake(1)
         assert ssh_gpus.gpu_fault({"ngpus": 1, "place": 0}) == ""
-        fault = ssh_gpus.gpu_fault(told)
+        fault = ssh_gpus.gpu_fault(request)
         assert fault.startswith("the node needs 1 GPU in addition to 1 of other nodes")
         assert "but the host has 1 GPU for this user" in fault
         assert ssh_gpus.gpu_fault({"ngpus": 0, "place": 0}) == ""

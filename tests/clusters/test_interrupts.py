@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from services import temporary_directory
 
 import hyperplane
 from hyperplane.clusters import interrupts, records, replacement, start_lines
@@ -104,6 +106,15 @@ def test_other_threads_do_not_change_the_signal_handler() -> None:
     assert seen == [handler]
 
 
+@pytest.fixture(scope="module")
+def folder_of_first() -> Iterator[str]:
+    """The temporary directory of a cluster that runs while others are interrupted."""
+    with temporary_directory():
+        client, cluster = hyperplane.initialize_cluster(**{**ONE, "name": "first"})
+        with cluster, client:
+            yield tempfile.gettempdir()
+
+
 @pytest.mark.cluster
 @pytest.mark.parametrize(
     ("place", "name"),
@@ -119,9 +130,10 @@ def test_other_threads_do_not_change_the_signal_handler() -> None:
     ],
 )
 def test_ctrl_c_after_any_step_leaves_nothing(
-    place: Any, name: str, monkeypatch: pytest.MonkeyPatch
+    place: Any, name: str, folder_of_first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = hyperplane.initialize_cluster(**{**ONE, "name": "first"})
+    monkeypatch.setattr(tempfile, "tempdir", folder_of_first)
+    monkeypatch.setenv("TMPDIR", folder_of_first)
     real, interrupted = getattr(place, name), []
 
     def and_then_interrupt(*arguments: Any, **options: Any) -> Any:
@@ -130,15 +142,15 @@ def test_ctrl_c_after_any_step_leaves_nothing(
         interrupt()
         return found
 
-    with first[1], first[0]:
-        before = sorted(Path(tempfile.gettempdir()).rglob("*"))
-        with monkeypatch.context() as patch:
-            patch.setattr(place, name, and_then_interrupt)
-            with pytest.raises(KeyboardInterrupt):
-                hyperplane.initialize_cluster(**ONE)
-        assert interrupted
-        assert [record.name for record in records.read_all(starting=True)] == ["first"]
-        assert sorted(Path(tempfile.gettempdir()).rglob("*")) == before
+    before = sorted(Path(folder_of_first).rglob("*"))
+    assert before
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, and_then_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            hyperplane.initialize_cluster(**ONE)
+    assert interrupted
+    assert [record.name for record in records.read_all(starting=True)] == ["first"]
+    assert sorted(Path(folder_of_first).rglob("*")) == before
 
 
 @pytest.mark.cluster

@@ -173,11 +173,11 @@ def test_a_template_adds_and_the_plan_decides() -> None:
 def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from hyperplane.clusters.dask.kubernetes import engine
 
-    monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(engine, "is_installed", lambda name: False)
     usable, reason = engine.KubernetesEngine().available()
     assert not usable
     assert "hyperplane[kubernetes]" in reason
-    monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(engine, "is_installed", lambda name: True)
     usable, reason = engine.KubernetesEngine().available()
     assert usable
     assert "Kubernetes is contacted when a cluster starts" in reason

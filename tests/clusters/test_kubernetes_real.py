@@ -89,13 +89,13 @@ class TestContract(DaskEngineContract):
 
 
 def test_the_resource_is_stored_as_it_was_rendered() -> None:
-    made = plan()
-    client, cluster = hyperplane.start(made)
+    cluster_plan = plan()
+    client, cluster = hyperplane.start(cluster_plan)
     with cluster, client:
         [stored] = json.loads(kubectl("-n", NAMESPACE, "get", "daskclusters", "-o", "json"))[
             "items"
         ]
-        assert stored["spec"] == build_manifest(made)["spec"], (
+        assert stored["spec"] == build_manifest(cluster_plan)["spec"], (
             "the API server has dropped something"
         )
         for pod in objects("pods", cluster.name):
@@ -105,8 +105,8 @@ def test_the_resource_is_stored_as_it_was_rendered() -> None:
             assert not [v for v in pod["spec"]["volumes"] if "token" in v["name"]]
         assert set(client.run(os.getuid).values()) == {1000}
         # A worker has exactly the memory and threads of the plan.
-        told = client.scheduler_info(n_workers=-1)["workers"].values()
-        assert {(one["memory_limit"], one["nthreads"]) for one in told} == {(500_000_000, 1)}
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+        assert {(one["memory_limit"], one["nthreads"]) for one in workers} == {(500_000_000, 1)}
 
 
 def test_a_pod_deleted_in_mid_job_costs_no_result() -> None:
@@ -265,6 +265,6 @@ def test_the_cluster_of_a_program_that_is_killed_ends_by_itself() -> None:
 
 def test_the_examples_are_accepted_by_an_api_server(tmp_path: Path) -> None:
     for file in ("rbac.yaml", "network-policy.yaml"):
-        told = kubectl("apply", "--dry-run=server", "-f", str(EXAMPLES / file))
-        assert told.count("(server dry run)") == 2
+        output = kubectl("apply", "--dry-run=server", "-f", str(EXAMPLES / file))
+        assert output.count("(server dry run)") == 2
     assert IMAGE not in (EXAMPLES / "operator-values.yaml").read_text()

@@ -105,8 +105,8 @@ def test_the_schema_check_detects_unknown_and_invalid_fields() -> None:
 
 def test_the_command_renders_without_contacting_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nowhere")
-    made = plan(**CASES["kubernetes"])
-    assert KubernetesEngine().render(made) == render(made)
+    cluster_plan = plan(**CASES["kubernetes"])
+    assert KubernetesEngine().render(cluster_plan) == render(cluster_plan)
 
 
 def test_a_process_is_a_pod_and_has_its_part_of_the_node() -> None:
@@ -156,11 +156,11 @@ def test_node_selector(asked: Any, expected: dict[str, str] | None) -> None:
 def test_settings_of_dask_of_the_user_reach_the_pods() -> None:
     with dask.config.set({"distributed.scheduler.worker-ttl": "45s"}):
         [container] = worker()["containers"]
-    told = {one["name"]: one["value"] for one in container["env"]}
-    assert "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL" not in told  # theirs is in the image
-    assert told["DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT"] == "300s"
-    assert told["DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE"] == "0.95"
-    assert told["DASK_SCHEDULER_ADDRESS"] == "tls://flights-scheduler:8786"
+    variables = {one["name"]: one["value"] for one in container["env"]}
+    assert "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL" not in variables  # theirs is in the image
+    assert variables["DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT"] == "300s"
+    assert variables["DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE"] == "0.95"
+    assert variables["DASK_SCHEDULER_ADDRESS"] == "tls://flights-scheduler:8786"
 
 
 def test_the_resource_contains_no_key_and_no_reference_to_a_variable() -> None:

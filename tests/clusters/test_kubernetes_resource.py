@@ -112,6 +112,32 @@ def test_a_scheduler_that_never_starts_is_a_failure_with_its_log(server: ApiServ
     assert caught.value.log_tail == "Traceback:\nKeyError: 'näme'"
 
 
+@pytest.mark.parametrize(
+    ("is_new", "outcome"),
+    [(True, "everything was closed again"), (False, "the cluster was not closed")],
+)
+def test_the_error_of_a_scheduler_says_whether_the_cluster_was_closed(
+    server: ApiServer, is_new: bool, outcome: str
+) -> None:
+    using(lambda resource: resource.create(rendered(), TLS))
+    add_pod(server, "scheduler", ready=False, state={})
+
+    async def wait(resource: DaskClusterResource, deadline: float) -> None:
+        if is_new:
+            for key in (("daskclusters", "flights"), ("secrets", "flights-tls")):
+                server.objects.pop(key, None)
+            await resource.create(rendered(), TLS)
+        else:
+            await resource.load()
+        await resource.wait_for_scheduler(deadline)
+
+    with pytest.raises(hyperplane.StartTimeout, match=outcome):
+        using(lambda resource: wait(resource, time.monotonic() - 1))
+    add_pod(server, "scheduler", ready=False, state={"waiting": {"reason": "InvalidImageName"}})
+    with pytest.raises(hyperplane.StartFailed, match=outcome):
+        using(lambda resource: wait(resource, time.monotonic() + 60))
+
+
 def test_advice_on_an_image_names_dask(server: ApiServer) -> None:
     waiting = {"reason": "RunContainerError", "message": "dask: not found"}
     add_pod(server, "worker", ready=False, state={"waiting": waiting})
@@ -125,7 +151,9 @@ def test_a_start_that_takes_too_long_has_the_warnings_of_its_pods(server: ApiSer
         about = {"kind": "Pod", "name": name}
         event = {"involvedObject": about, "reason": "FailedScheduling", "message": message}
         server.objects["events", name] = {"metadata": {"name": name}, **event}
-    with pytest.raises(hyperplane.StartTimeout, match="Insufficient cpu") as caught:
+    with pytest.raises(
+        hyperplane.StartTimeout, match=r"within 0 s \(timeout\).*Insufficient cpu"
+    ) as caught:
         using(lambda resource: resource.wait_for_scheduler(time.monotonic() - 1))
     assert "gpu" not in str(caught.value)
     server.refusals["GET", "events"] = [403] * 4

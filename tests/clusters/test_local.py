@@ -7,17 +7,17 @@ import re
 import shutil
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask.config
 import psutil
 import pytest
-from contract import DaskEngineContract, OwnedClusterContract, children
-from services import is_empty
+from contract import OneClusterContract, OwnedClusterContract, children, one_cluster
+from services import is_empty, temporary_directory
 from subprograms import SAY_WORKERS
 
 import hyperplane
@@ -36,7 +36,15 @@ SMALL: dict[str, Any] = {
 ONE = {**SMALL, "nprocs": 1}
 
 
-class TestLocalEngine(DaskEngineContract, OwnedClusterContract):
+__all__ = ["one_cluster", "surroundings"]  # fixtures
+
+
+@pytest.fixture(scope="class")
+def surroundings() -> None:
+    """A local cluster needs no services."""
+
+
+class TestLocalEngine(OneClusterContract, OwnedClusterContract):
     engine = "local"
     small = SMALL
     print_workers = SAY_WORKERS
@@ -97,85 +105,90 @@ def listening() -> set[tuple[str, int]]:
     return found
 
 
-@pytest.mark.cluster
-def test_listens_on_loopback_only() -> None:
-    before = listening()  # services that tests share
-    client, cluster = hyperplane.start(hyperplane.plan_cluster(**SMALL))
-    with cluster, client:
-        assert {ip for ip, _ in listening() - before} == {"127.0.0.1"}
-        urllib.request.urlopen(cluster.dashboard_link).read()
-        assert {ip for ip, _ in listening() - before} == {"127.0.0.1"}
+class SharedCluster(NamedTuple):
+    """A cluster that the tests below share and do not change.
+
+    Parameters
+    ----------
+    client, cluster
+        From ``hyperplane.start``.
+    listening : set
+        Addresses and ports of other services of this process, before the start.
+    free_disk : int
+        Free disk space that was measured at the start.
+    """
+
+    client: Any
+    cluster: Any
+    listening: set[tuple[str, int]]
+    free_disk: int
 
 
-@pytest.mark.cluster
-def test_dashboard_answers_under_both_paths() -> None:
-    client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
-    with cluster, client:
-        own = cluster.dashboard_link
-        documented = own.replace("/status", f"/{cluster.name}/status")
-        for address in (documented, own, own.replace("status", "individual-task-stream")):
-            with urllib.request.urlopen(address) as answer:
-                assert answer.status == 200
-                assert b"bokeh" in answer.read().lower()
-        assert client.dashboard_link == own
-
-
-@pytest.mark.cluster
-def test_dashboard_pages_are_loaded_by_the_first_request() -> None:
-    client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
-    with cluster, client:
-        applications = cluster.scheduler.http_application.applications
-        assert [type(one).__name__ for one in applications] == ["LazyDashboard"]
-        urllib.request.urlopen(cluster.dashboard_link.replace("status", "health")).read()
-        assert [type(one).__name__ for one in applications] == ["LazyDashboard"]
-        urllib.request.urlopen(cluster.dashboard_link).read()
-        assert [type(one).__name__ for one in applications] == ["DaskBokehTornado"]
-
-
-@pytest.mark.cluster
-def test_default_timeouts_and_the_limit_of_spilled_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    def of_worker(dask_worker: Any) -> Any:
-        return dask.config.get("distributed.worker.memory.max-spill")
-
+@pytest.fixture(scope="module")
+def shared() -> Iterator[SharedCluster]:
+    before = listening()
     free = []  # measured at the start; other programs use the disk, too
 
     def free_disk(folder: str) -> int:
         free.append(shutil.disk_usage(folder).free)
         return free[-1]
 
-    monkeypatch.setattr(machine, "free_disk", free_disk)
-    client, cluster = hyperplane.start(hyperplane.plan_cluster(**SMALL))
-    with cluster, client:
-        assert cluster.scheduler.worker_ttl == 60
-        assert cluster.scheduler.no_workers_timeout == 300
-        spill = list(client.run(of_worker).values())
-        assert all(0 < each <= free[-1] / 2 for each in spill)
-    assert dask.config.get("distributed.deploy.lost-worker-timeout") == "15s"
+    with temporary_directory(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "free_disk", free_disk)
+        client, cluster = hyperplane.start(hyperplane.plan_cluster(**SMALL))
+        with cluster, client:
+            yield SharedCluster(client, cluster, before, free[-1])
 
 
 @pytest.mark.cluster
-def test_settings_of_the_user_have_priority() -> None:
+def test_the_dashboard_is_loaded_by_the_first_request_and_listens_on_loopback_only(
+    shared: SharedCluster,
+) -> None:
+    cluster, own = shared.cluster, shared.cluster.dashboard_link
+    assert shared.client.dashboard_link == own
+    applications = cluster.scheduler.http_application.applications
+    assert [type(one).__name__ for one in applications] == ["LazyDashboard"]
+    urllib.request.urlopen(own.replace("status", "health")).read()
+    assert [type(one).__name__ for one in applications] == ["LazyDashboard"]
+    assert {ip for ip, _ in listening() - shared.listening} == {"127.0.0.1"}
+    documented = own.replace("/status", f"/{cluster.name}/status")
+    for address in (documented, own, own.replace("status", "individual-task-stream")):
+        with urllib.request.urlopen(address) as answer:
+            assert answer.status == 200
+            assert b"bokeh" in answer.read().lower()
+    assert [type(one).__name__ for one in applications] == ["DaskBokehTornado"]
+    assert {ip for ip, _ in listening() - shared.listening} == {"127.0.0.1"}
+
+
+@pytest.mark.cluster
+def test_default_timeouts_and_the_limit_of_spilled_data(shared: SharedCluster) -> None:
+    assert shared.cluster.scheduler.worker_ttl == 60
+    assert shared.cluster.scheduler.no_workers_timeout == 300
+    spill = list(shared.client.run(max_spill).values())
+    assert len(spill) == 2
+    assert all(0 < each <= shared.free_disk / 2 for each in spill)
+    assert dask.config.get("distributed.deploy.lost-worker-timeout") == "15s"
+
+
+def max_spill() -> Any:
+    return dask.config.get("distributed.worker.memory.max-spill")
+
+
+@pytest.mark.cluster
+def test_settings_of_the_user_have_priority_and_a_job_without_workers_is_an_error() -> None:
+    from distributed.scheduler import NoWorkerError
+
     chosen = {
         "distributed.scheduler.worker-ttl": "45s",
-        "distributed.scheduler.no-workers-timeout": "7s",
+        "distributed.scheduler.no-workers-timeout": "1s",
         "distributed.worker.memory.max-spill": "1GB",
     }
     with dask.config.set(chosen):
         client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
         with cluster, client:
             assert cluster.scheduler.worker_ttl == 45
-            assert cluster.scheduler.no_workers_timeout == 7
-            spill = client.run(lambda: dask.config.get("distributed.worker.memory.max-spill"))
-            assert set(spill.values()) == {"1GB"}
-
-
-@pytest.mark.cluster
-def test_a_job_without_workers_ends_with_an_error() -> None:
-    from distributed.scheduler import NoWorkerError
-
-    with dask.config.set({"distributed.scheduler.no-workers-timeout": "1s"}):
-        client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
-        with cluster, client:
+            assert cluster.scheduler.no_workers_timeout == 1
+            assert list(client.run(max_spill).values()) == ["1GB"]
             cluster.scale(0)
             while client.scheduler_info()["workers"]:
                 time.sleep(0.05)
@@ -234,43 +247,22 @@ def test_the_idle_timeout_begins_when_the_start_is_over(tmp_path: Path) -> None:
         wait_until(lambda: cluster.status.name == client.status == "closed", 120)
 
 
-@pytest.mark.own_forkserver
-@pytest.mark.cluster
-def test_workers_of_one_machine_share_one_forkserver_and_it_ends_with_them() -> None:
-    from hyperplane.clusters.dask.local import forkserver
-
-    first = hyperplane.start(hyperplane.plan_cluster(**ONE))
-    [pid] = first.client.run(lambda: os.getppid()).values()
-    assert pid != os.getpid()
-    assert len(list(Path(f"/proc/{pid}/task").iterdir())) == 1, "a fork of threads is not safe"
-    second = hyperplane.start(hyperplane.plan_cluster(**ONE))
-    assert set(second.client.run(os.getppid).values()) == {pid}
-    loaded = second.client.run(lambda: "dask.dataframe" in __import__("sys").modules)
-    assert all(loaded.values())
-    first.client.close(), first.cluster.close()
-    assert psutil.pid_exists(pid)
-    second.client.close(), second.cluster.close()
-    assert not psutil.pid_exists(pid)
-    assert forkserver._users == 0
-
-
 @pytest.mark.cluster
 def test_workers_have_the_current_variables_and_working_folder(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    shared: SharedCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    first = hyperplane.start(hyperplane.plan_cluster(**ONE))
-    with first.cluster, first.client:
-        monkeypatch.setenv("SET_AFTER_THE_FORKSERVER", "yes")
-        monkeypatch.chdir(tmp_path)
-        second = hyperplane.start(hyperplane.plan_cluster(**ONE))
-        with second.cluster, second.client:
-            seen = second.client.run(
-                lambda: (os.environ.get("SET_AFTER_THE_FORKSERVER"), os.environ["OMP_NUM_THREADS"])
-            )
-            assert list(seen.values()) == [("yes", "1")]
-            assert list(second.client.run(os.getcwd).values()) == [str(tmp_path)]
-            hashes = [*first.client.run(hash, "text").values()]
-            assert [*second.client.run(hash, "text").values()] == hashes
+    monkeypatch.setenv("SET_AFTER_THE_FORKSERVER", "yes")
+    monkeypatch.chdir(tmp_path)
+    client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
+    with cluster, client:
+        seen = client.run(
+            lambda: (os.environ.get("SET_AFTER_THE_FORKSERVER"), os.environ["OMP_NUM_THREADS"])
+        )
+        assert list(seen.values()) == [("yes", "1")]
+        assert list(client.run(os.getcwd).values()) == [str(tmp_path)]
+        hashes = {*shared.client.run(hash, "text").values()}
+        assert {*client.run(hash, "text").values()} == hashes
+        assert len(hashes) == 1
 
 
 @pytest.mark.cluster
@@ -282,38 +274,14 @@ def test_start_method_spawn() -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.usefixtures("shared")
 def test_plain_dask_clusters_in_the_same_process_are_unchanged() -> None:
     from distributed import Client, LocalCluster
 
-    ours = hyperplane.start(hyperplane.plan_cluster(**ONE))
-    with ours.cluster, ours.client:
-        plain = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0")
-        with plain, Client(plain) as client:
-            assert list(client.run(os.getppid).values()) == [os.getpid()]
-            assert plain.scheduler.worker_ttl == 300
-
-
-@pytest.mark.own_forkserver
-@pytest.mark.cluster
-def test_start_timeout_closes_everything_and_says_why(tmp_path: Path) -> None:
-    hangs = tmp_path / "hangs.py"
-    hangs.write_text("import time\ndef dask_setup(worker):\n    time.sleep(600)\n")
-    before = {process.pid for process in psutil.Process().children(recursive=True)}
-    with dask.config.set({"distributed.worker.preload": [str(hangs)]}):
-        plan = hyperplane.plan_cluster(**{**ONE, "timeout": 3})
-        with pytest.raises(
-            hyperplane.StartTimeout, match=r"connected within 3 s \(timeout\)"
-        ) as caught:
-            hyperplane.start(plan)
-    assert caught.value.engine == "local"
-    assert caught.value.log_tail
-    assert isinstance(caught.value, TimeoutError)
-    left = []
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
-            left += [process] * ("resource_tracker" not in " ".join(process.cmdline()))
-    assert [process for process in left if process.pid not in before] == []
-    assert records.read_all() == []
+    plain = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0")
+    with plain, Client(plain) as client:
+        assert list(client.run(os.getppid).values()) == [os.getpid()]
+        assert plain.scheduler.worker_ttl == 300
 
 
 @pytest.mark.cluster

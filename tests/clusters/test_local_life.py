@@ -6,12 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
 import pytest
 from dask_notices import without_notices
+from scale import FULL, scaled
 from subprograms import SAY_WORKERS, SOON, Run, dead, only_the_tracker, wait_until, workers_of
+
+from hyperplane import notebook_common
 
 pytestmark = pytest.mark.cluster
 
@@ -27,24 +31,34 @@ CLOSINGS = {
     "with both": "with cluster, client: client.submit(sum, [1]).result()",
     "restart first": "client.restart(); client.submit(sum, [1]).result(); cluster.close()",
 }
+#: Closings that have all calls of the others, in both orders.
+SOME_CLOSINGS = scaled(
+    ["shutdown then both", "twice", "with both", "restart first"],
+    list(CLOSINGS),
+)
 #: A program with one cluster that stays open, so that the others start quickly.
 MANY_CLOSINGS = """
 import os, sys
 import hyperplane
-ARGUMENTS = dict(num_workers=1, nprocs=2, nthreads=1, ram_gb_per_proc=0.5, local_fit="exact")
-keeper = hyperplane.start(hyperplane.plan_cluster(name="keeper", **ARGUMENTS))
+ARGUMENTS = dict(num_workers=1, nthreads=1, ram_gb_per_proc=0.5, local_fit="exact")
+keeper = hyperplane.start(hyperplane.plan_cluster(name="keeper", nprocs=1, **ARGUMENTS))
 print("kept", flush=True)
 for name, closing in CLOSINGS.items():
     sys.stdin.readline()
-    client, cluster = hyperplane.start(hyperplane.plan_cluster(name="one", **ARGUMENTS))
+    client, cluster = hyperplane.start(hyperplane.plan_cluster(name="one", nprocs=2, **ARGUMENTS))
     client.submit(sum, [1, 2]).result()
     exec(closing)
     del client, cluster
     print("closed", name, flush=True)
 sys.stdin.readline()
 keeper.cluster.close(), keeper.client.close()
-print("end")
+print("end", flush=True)
+sys.stdin.readline()
 """
+
+
+#: For programs that start their clusters with other arguments.
+IMPORTS = "import sys, time\nimport hyperplane\n"
 
 
 def files_below(place: Path) -> set[str]:
@@ -52,32 +66,29 @@ def files_below(place: Path) -> set[str]:
 
 
 def test_every_way_to_close_leaves_nothing(run: Run, place: Path) -> None:
-    program = run(f"CLOSINGS = {CLOSINGS!r}\n{MANY_CLOSINGS}", start="")
+    closings = {name: CLOSINGS[name] for name in SOME_CLOSINGS}
+    program = run(f"CLOSINGS = {closings!r}\n{MANY_CLOSINGS}", start="")
     program.line("kept")
     processes = {process.pid for process in program.family()}
     files = files_below(place)
-    assert len(processes) >= 3, "two workers and what they are forked from"
-    for name in CLOSINGS:
+    assert len(processes) >= 3, "a worker and what it is forked from"
+    for name in closings:
         program.go_on()
         assert program.line("closed") == name
         wait_until(lambda: {process.pid for process in program.family()} == processes, SOON)
         assert files_below(place) == files, name
     program.go_on()
-    out, err = program.finish()
+    program.line("end")
+    assert only_the_tracker(program), "no worker is left while the program goes on"
+    program.go_on()
+    _, err = program.finish()
     assert program.process.returncode == 0, err
-    assert out.splitlines()[-1] == "end"
     lines = err.splitlines()
     # Messages of Dask about a restart, and of this package about each additional cluster.
     expected = ("Restarting worker", "this program runs keeper already")
     assert [line for line in lines if not any(words in line for words in expected)] == []
     wait_until(lambda: not program.family(), SOON)
     assert list(place.rglob("*")) == []
-
-
-def test_after_close_the_program_has_no_worker_left_while_it_goes_on(run: Run) -> None:
-    program = run("client.close(); cluster.close(); print('closed', flush=True); time.sleep(600)")
-    program.line("closed")
-    assert only_the_tracker(program)
 
 
 # A call into C that holds the GIL: a regular expression that backtracks for minutes.
@@ -98,26 +109,19 @@ def processor_seconds(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def test_workers_die_with_their_owner_while_a_task_holds_the_gil(run: Run) -> None:
+def test_workers_die_with_their_owner_while_a_task_holds_the_gil(run: Run, place: Path) -> None:
     program = run(SAY_WORKERS + HOLD_THE_GIL + "time.sleep(600)")
     workers = workers_of(program)
     program.line("held")
     for worker in workers:
         # Only the tasks use so much CPU time, and they never end.
         used = processor_seconds(worker)
-        wait_until(lambda w=worker, u=used: processor_seconds(w) > u + 0.3, 60)  # type: ignore[misc]
-    program.process.kill()
-    wait_until(lambda: all(map(dead, workers)), SOON)
-    wait_until(lambda: not program.family(), SOON)
-
-
-def test_files_of_a_killed_owner_are_removed_by_the_next_reader_of_records(
-    run: Run, place: Path
-) -> None:
-    program = run(SAY_WORKERS + "time.sleep(600)")
-    workers_of(program)
+        wait_until(lambda w=worker, u=used: processor_seconds(w) > u + 0.1, 60)  # type: ignore[misc]
     program.process.kill()
     program.process.wait()
+    wait_until(lambda: all(map(dead, workers)), SOON)
+    wait_until(lambda: not program.family(), SOON)
+    # Its files are removed by the next reader of records.
     [folder] = [path for path in place.iterdir() if path.name.startswith("hyperplane-")]
     assert list(folder.rglob("*.json"))
     look = "from hyperplane.clusters import records; print(records.read_all())"
@@ -132,11 +136,11 @@ def test_files_of_a_killed_owner_are_removed_by_the_next_reader_of_records(
     assert list(place.rglob("*")) == []
 
 
+@pytest.mark.skipif(not FULL, reason="test_local_exits.py interrupts a start, too: at full scale")
 def test_ctrl_c_while_it_starts_leaves_nothing(run: Run, place: Path) -> None:
     program = run(
         """
-        client.close(); cluster.close()
-        import dask, pathlib, tempfile
+        import dask, pathlib
         hangs = pathlib.Path(sys.argv[0]).with_name("hangs.py")
         hangs.write_text(
             "import sys, time\\n"
@@ -149,7 +153,8 @@ def test_ctrl_c_while_it_starts_leaves_nothing(run: Run, place: Path) -> None:
             hyperplane.initialize_cluster(num_workers=1, nprocs=1, ram_gb_per_proc=0.5)
         except KeyboardInterrupt:
             print("interrupted")
-        """
+        """,
+        start=IMPORTS,
     )
     program.line("hanging")
     program.process.send_signal(signal.SIGINT)
@@ -159,28 +164,22 @@ def test_ctrl_c_while_it_starts_leaves_nothing(run: Run, place: Path) -> None:
     assert list(place.rglob("*")) == []
 
 
-def test_another_process_finds_and_closes_it(run: Run, place: Path) -> None:
+@pytest.mark.skipif(not FULL, reason="the tests of commands do it, too: at full scale")
+def test_another_process_finds_and_closes_it(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     program = run(
         "print('name', cluster.name, flush=True)\n"
         "while cluster.status.name != 'closed': time.sleep(0.05)\n"
         "print('closed')"
     )
     name = program.line("name")
-    other = (
-        "from hyperplane import notebook_common as nc\n"
-        f"client = nc.get_dask_cluster({name!r})\n"
-        "assert client.submit(sum, [1, 2]).result() == 3\n"
-        "client.shutdown()\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", other],
-        env={**os.environ, "TMPDIR": str(place)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert (done.returncode, without_notices(done.stderr)) == (0, "")
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    capfd.readouterr()
+    client = notebook_common.get_dask_cluster(name)
+    assert client.submit(sum, [1, 2]).result() == 3
+    client.shutdown()
+    assert without_notices(capfd.readouterr().err) == ""
     out, err = program.finish()
     assert out.splitlines()[-1] == "closed"
     assert err == ""
@@ -191,7 +190,6 @@ def test_another_process_finds_and_closes_it(run: Run, place: Path) -> None:
 def test_an_idle_cluster_closes_and_a_held_result_keeps_it(run: Run) -> None:
     program = run(
         """
-        client.close(); cluster.close()
         client, cluster = hyperplane.initialize_cluster(
             num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5, idle_timeout=600
         )
@@ -210,7 +208,8 @@ def test_an_idle_cluster_closes_and_a_held_result_keeps_it(run: Run) -> None:
         while cluster.status.name != "closed" and time.monotonic() - began < 120:
             time.sleep(0.05)
         print("closed", cluster.status.name, client.status)
-        """
+        """,
+        start=IMPORTS,
     )
     out, err = program.finish()
     assert out.splitlines()[-1] == "closed closed closed", err

@@ -22,6 +22,8 @@ import psutil
 import pytest
 from distributed import Client, LocalCluster
 from distributed.diagnostics.plugin import Environ, NannyPlugin
+from scale import FULL, scaled
+from services import restart
 
 import hyperplane
 from hyperplane.clusters.engine import StartedCluster
@@ -84,7 +86,7 @@ def test_plugins_of_nannies_reach_running_later_and_restarted_workers(
     client.wait_for_workers(2, timeout=120)
     assert variable_of_workers(client, "OF_ENVIRON") == {"1"}
     assert variable_of_workers(client, "OF_PLUGIN") == {None, "2"}
-    client.restart()
+    restart(client)
     assert variable_of_workers(client, "OF_ENVIRON") == {"1"}
     assert variable_of_workers(client, "OF_PLUGIN") == {"2"}
     seen = client.run(lambda: dask.config.get("of_plugin.value", default=None))
@@ -147,7 +149,7 @@ def test_workers_inherit_what_the_program_has_changed_since_the_first_start(
         changed_process()
         expected = inherited()
         assert expected["zone"] == ("JST", "JST")
-        client.restart()
+        restart(client)
         assert list(client.run(inherited).values()) == [expected]
         second = hyperplane.start(hyperplane.plan_cluster(**ONE))
         with second.cluster, second.client:
@@ -352,7 +354,9 @@ def use():
         num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5, local_fit="exact"
     )
     with cluster, client:
-        for _ in range(2):
+        for turn in range(2):
+            if turn:
+                client.restart()
             frame = pd.DataFrame({{"c": [Color.RED] * 500, "p": [Point(i) for i in range(500)]}})
             points = client.submit(lambda f: f["p"].map(lambda p: p.x).sum(), client.scatter(frame))
             array = np.array([Point(i) for i in range(2000)], dtype=object)
@@ -360,7 +364,6 @@ def use():
             loaded = client.submit(lambda b: pickle.loads(b), pickle.dumps([Point(3), Color.RED]))
             twice = client.submit(lambda f: f["p"].map(lambda p: p.x).twice.sum(), frame)
             print(points.result(), objects.result(), loaded.result(), twice.result())
-            client.restart()
 """
 EXPECTED = ["124750 1999000 [Point(x=3), <Color.RED: 1>] 249500"] * 2
 GUARD = '\nif __name__ == "__main__":\n    use()\n'
@@ -378,7 +381,8 @@ def run_script(folder: Path, text: str, *how: str) -> subprocess.CompletedProces
     )
 
 
-@pytest.mark.parametrize("how", [("script.py",), ("-m", "script")])
+# Most other tests run scripts.
+@pytest.mark.parametrize("how", scaled([("-m", "script")], [("script.py",), ("-m", "script")]))
 def test_definitions_of_the_main_module_are_in_workers(
     how: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -388,7 +392,7 @@ def test_definitions_of_the_main_module_are_in_workers(
     lines = done.stdout.splitlines()
     assert [line for line in lines if line.startswith("1247")] == EXPECTED
     assert lines.count("defined in program") == 1
-    assert lines.count("defined in worker") == 3  # at the start, and after each restart
+    assert lines.count("defined in worker") == 2  # at the start, and after the restart
 
 
 def test_a_main_module_that_a_worker_cannot_run_is_pointed_out(tmp_path: Path) -> None:
@@ -407,17 +411,14 @@ if __name__ == "__main__":
     assert "the main module's definitions are not in this worker" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("name", "program"),
-    [
-        ("no guard", "use_small()"),
-        ("outside its guard", 'use_small()\nif __name__ == "__main__":\n    print("guarded")'),
-    ],
-)
+OUTSIDE_A_GUARD = 'use_small()\nif __name__ == "__main__":\n    print("guarded")'
+
+
+@pytest.mark.skipif(not FULL, reason="the programs of tests/programs have no guard: at full scale")
+@pytest.mark.parametrize("program", ["use_small()", OUTSIDE_A_GUARD])
 def test_a_main_module_without_a_guard_around_the_cluster_is_not_run_again(
-    name: str, program: str, tmp_path: Path
+    program: str, tmp_path: Path
 ) -> None:
-    del name
     small = """
 print("run")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scale import FULL, scaled
 
 import hyperplane
 
@@ -36,7 +37,7 @@ def test_clusters_started_from_several_threads_have_separate_folders() -> None:
     def begin(number: int) -> Any:
         return hyperplane.start(hyperplane.plan_cluster(**ONE, name=f"thread-{number}"))
 
-    for turn in range(4):
+    for turn in range(scaled(1, 4)):
         with ThreadPoolExecutor(3) as pool, ExitStack() as stack:
             starting = [pool.submit(begin, number) for number in range(3 * turn, 3 * turn + 3)]
             wait(starting)
@@ -92,6 +93,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.skipif(not FULL, reason="test_local_like_plain.py has programs, too: at full scale")
 @pytest.mark.parametrize("case", ["forkserver beside it", "in a spawned child"])
 def test_functions_of_the_main_module_are_found(case: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"

@@ -10,13 +10,16 @@ from typing import Any
 import dask.config
 import distributed  # noqa: F401 - so that dask.config.set restores its keys
 import pytest
+from scale import scaled
+from services import restart
 
 import hyperplane
 from hyperplane.clusters.dask import worker_memory
 
 pytestmark = pytest.mark.cluster
 
-LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc")
+#: Whether malloc is that of glibc, with thresholds that variables set.
+LINUX = sys.platform.startswith("linux")
 ONE: dict[str, Any] = {
     "num_workers": 1,
     "nprocs": 1,
@@ -92,7 +95,7 @@ def some(found: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
     return {key: found[key] for key in like}
 
 
-@pytest.mark.parametrize("start_method", ["preload", "spawn"])
+@pytest.mark.parametrize("start_method", scaled(["preload"], ["preload", "spawn"]))
 def test_in_force_after_start_scale_and_restart(start_method: str) -> None:
     before = json.dumps(dask.config.config, default=str)
     with dask.config.set({"hyperplane.engines.local.start_method": start_method}):
@@ -100,27 +103,19 @@ def test_in_force_after_start_scale_and_restart(start_method: str) -> None:
     with cluster, client:
         assert list(client.run(look).values()) == [FAST]
         assert dask.config.get("dataframe.shuffle.method") == "tasks"
+        if LINUX:
+            assert list(client.run(maps_a_large_block).values()) == [False]
         if start_method == "preload":
             cluster.scale(2)
             client.wait_for_workers(2, timeout=120)
             assert list(client.run(look).values()) == [FAST] * 2
-        client.restart()
+        restart(client)
         assert {json.dumps(each) for each in client.run(look).values()} == {json.dumps(FAST)}
+        if LINUX:
+            assert set(client.run(maps_a_large_block).values()) == {False}
         scheduler = cluster.scheduler.periodic_callbacks
         assert scheduler["tick"].callback_time == 200
     assert json.dumps(dask.config.config, default=str) == before
-
-
-@LINUX
-def test_the_thresholds_of_malloc_hold_in_a_forked_worker() -> None:
-    client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
-    with cluster, client:
-        assert list(client.run(maps_a_large_block).values()) == [False]
-        client.restart()
-        assert list(client.run(maps_a_large_block).values()) == [False]
-    client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE, tuning="dask"))
-    with cluster, client:
-        assert list(client.run(maps_a_large_block).values()) == [True]
 
 
 def test_the_profile_dask_changes_nothing() -> None:
@@ -130,6 +125,8 @@ def test_the_profile_dask_changes_nothing() -> None:
         [found] = client.run(look).values()
         assert some(found, DASK) == DASK
         assert found["pool"] != "system"
+        if LINUX:
+            assert list(client.run(maps_a_large_block).values()) == [True]
         assert dask.config.get("dataframe.shuffle.method") is None
 
 
@@ -169,27 +166,39 @@ def test_several_processes_keep_the_shuffle_of_dask() -> None:
         assert {each["method"] for each in client.run(look).values()} == {None}
 
 
-def test_the_variables_of_the_program_are_unchanged() -> None:
+def test_the_program_is_unchanged_but_for_the_shuffle_of_all_handles() -> None:
     def variables() -> dict[str, str]:  # Dask records the parent of processes that it starts
         return {name: value for name, value in os.environ.items() if "DASK" not in name}
 
     before = variables()
-    client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
-    with cluster, client:
-        assert variables() == before
-        client.restart()
-    assert variables() == before
-
-
-def test_a_handle_on_a_running_cluster_has_its_settings_too() -> None:
     started = hyperplane.start(hyperplane.plan_cluster(**ONE))
     with started.cluster, started.client:
+        assert variables() == before
+        restart(started.client)
+        check_shuffle()
         dask.config.set({"dataframe.shuffle.method": None})
         found = hyperplane.get_cluster(started.cluster.name)
         assert dask.config.get("dataframe.shuffle.method") == "tasks"
         found.client.close()
         found.cluster.close()  # for the owning process too
     assert dask.config.get("dataframe.shuffle.method") is None
+    assert variables() == before
+
+
+def check_shuffle() -> None:
+    """Compare a merge on the cluster with that of pandas."""
+    import dask.dataframe as dd
+    import pandas as pd
+
+    left = pd.DataFrame({"key": [n % 7 for n in range(1000)], "value": range(1000)})
+    right = pd.DataFrame({"key": range(7), "name": list("abcdefg")})
+    joined = dd.from_pandas(left, npartitions=5).merge(
+        dd.from_pandas(right, npartitions=3), on="key"
+    )
+    found = joined.compute().sort_values("value").reset_index(drop=True)
+    pd.testing.assert_frame_equal(
+        found, left.merge(right, on="key"), check_dtype=False, check_like=True
+    )
 
 
 @pytest.mark.parametrize("tuning", ["fast", "dask"])
@@ -241,20 +250,3 @@ def test_a_users_malloc_variable_leaves_out_the_arrow_pool(
     asked = dict.fromkeys(names, "1")
     free = {name: "1" for name in names if name not in chosen}
     assert set(worker_memory.select_variables(asked, free)) == left
-
-
-def test_a_shuffle_equals_pandas() -> None:
-    import dask.dataframe as dd
-    import pandas as pd
-
-    left = pd.DataFrame({"key": [n % 7 for n in range(1000)], "value": range(1000)})
-    right = pd.DataFrame({"key": range(7), "name": list("abcdefg")})
-    client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
-    with cluster, client:
-        joined = dd.from_pandas(left, npartitions=5).merge(
-            dd.from_pandas(right, npartitions=3), on="key"
-        )
-        found = joined.compute().sort_values("value").reset_index(drop=True)
-    pd.testing.assert_frame_equal(
-        found, left.merge(right, on="key"), check_dtype=False, check_like=True
-    )

@@ -133,14 +133,14 @@ def test_a_cluster_may_be_released_while_another_is_held(dask_logger, monkeypatc
 
 def test_waits_that_ctrl_c_has_ended_are_dropped_and_other_errors_are_not():
     loop = asyncio.new_event_loop()
-    told = []
+    contexts = []
     try:
         log_filters.drop_interrupted_waits(loop)
-        loop.default_exception_handler = told.append
+        loop.default_exception_handler = contexts.append
         loop.call_exception_handler({"message": "never retrieved", "exception": AllExit()})
         loop.call_exception_handler({"message": "other", "exception": ValueError("no")})
         loop.call_exception_handler({"message": "no exception"})
-        assert [context["message"] for context in told] == ["other", "no exception"]
+        assert [context["message"] for context in contexts] == ["other", "no exception"]
     finally:
         loop.close()
 

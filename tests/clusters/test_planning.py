@@ -233,11 +233,19 @@ class TestEngine:
         ):
             hyperplane.plan_cluster()
 
+    def test_an_unknown_name_in_the_list_of_auto_is_a_fault_of_the_configuration(self):
+        with (
+            dask.config.set({"hyperplane.engines.auto": ["clout", "local"]}),
+            pytest.raises(ConfigError, match=r"auto = .'clout', 'local'.: expected a list"),
+        ):
+            hyperplane.plan_cluster()
+
     def test_by_name_is_planned_though_it_cannot_be_used_here(self):
         assert hyperplane.plan_cluster(engine="absent").engine == "absent"
 
     @pytest.mark.parametrize(
-        ("name", "nearest"), [("locl", "local"), ("Local", "local"), ("absents", "absent")]
+        ("name", "nearest"),
+        [("locl", "local or ray:local"), ("Local", "local"), ("absents", "absent")],
     )
     def test_unknown_names_the_nearest(self, name, nearest):
         [fault] = _refused(engine=name).faults

@@ -13,7 +13,7 @@ from typing import Any
 import dask.config
 import processes_framework
 import pytest
-from contract import OwnedClusterContract, hyperplane_command
+from contract import OwnedClusterContract, hyperplane_commands
 from processes_framework import ENGINE, ENTRY_POINTS, ProcessOptions
 from services import is_empty, until
 
@@ -122,7 +122,9 @@ def test_memory_of_its_clusters_counts_as_reserved(monkeypatch: pytest.MonkeyPat
 def test_an_engine_whose_framework_is_missing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     home = f"{processes_framework.__name__}:LocalProcessesEngine"
     monkeypatch.setitem(registry.ENGINES.built_in, "spark:local", home)
-    with pytest.raises(RequestError, match="framework = 'spark': expected one of dask, processes"):
+    with pytest.raises(
+        RequestError, match="framework = 'spark': expected one of dask, ray, processes"
+    ):
         registry.load_framework("spark:local")
 
 
@@ -163,8 +165,9 @@ def test_the_command_line_starts_it_in_the_foreground() -> None:
         text=True,
     ) as held:
         until(lambda: held.poll() is not None or records.read_all())
-        assert ENGINE in hyperplane_command("cluster", "list")
-        assert hyperplane_command("cluster", "stop", "--all") == "mine is closed\n"
+        listed, stopped = hyperplane_commands(("cluster", "list"), ("cluster", "stop", "--all"))
+        assert ENGINE in listed
+        assert stopped == "mine is closed\n"
         out, _ = held.communicate(timeout=200)
     assert held.returncode == 0
     assert out.splitlines()[-1] == "mine is closed"

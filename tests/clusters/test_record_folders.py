@@ -29,8 +29,8 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def record(name: str) -> records.ClusterRecord:
     started = records.own_start_time()
-    made = records.ClusterRecord(name, "local", "tcp://x:1", "", os.getpid(), started, 1, 1, 1.0)
-    found = records.reserve(made, None)
+    entry = records.ClusterRecord(name, "local", "tcp://x:1", "", os.getpid(), started, 1, 1, 1.0)
+    found = records.reserve(entry, None)
     records.write(found)
     return found
 
@@ -87,7 +87,6 @@ def test_the_home_of_another_user_is_left_alone(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.own_forkserver
 def test_clusters_are_listed_in_the_home_directory(
     shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

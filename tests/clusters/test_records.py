@@ -28,7 +28,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def record(name: str = "dask-cluster-1", **changes: object) -> records.ClusterRecord:
-    made = records.ClusterRecord(
+    entry = records.ClusterRecord(
         name=name,
         engine="local",
         scheduler="tcp://127.0.0.1:1",
@@ -39,7 +39,7 @@ def record(name: str = "dask-cluster-1", **changes: object) -> records.ClusterRe
         threads=2,
         ram_gb=0.5,
     )
-    return replace(records.reserve(made, None), **changes)  # type: ignore[arg-type]
+    return replace(records.reserve(entry, None), **changes)  # type: ignore[arg-type]
 
 
 def test_a_written_record_is_read() -> None:
@@ -104,6 +104,38 @@ def test_the_record_and_scratch_folder_of_a_dead_owner_are_removed() -> None:
     assert records.read_all() == []
     assert not Path(dead.scratch).exists()
     assert not records.private_folder().joinpath("dead.json").exists()
+
+
+@pytest.mark.process
+def test_the_folder_of_a_cluster_is_removed_with_its_process() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    own, other = records.create_cluster_folder(), records.create_cluster_folder()
+    assert own != other
+    left = own.with_name(f"_p{gone.pid}-3")
+    left.mkdir()
+    assert records.read_all() == []
+    assert (own.is_dir(), other.is_dir(), left.exists()) == (True, True, False)
+    records.remove_cluster_folder(own)
+    records.remove_cluster_folder(other)
+    assert not own.parent.exists()
+
+
+def test_the_scratch_folder_is_removed_before_the_name_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = record("same")
+    records.write(first)
+    remove_folder = records.shutil.rmtree
+
+    def remove_while_another_starts(path: object, **options: object) -> None:
+        with pytest.raises(FileExistsError, match="already running"):
+            record("same")
+        remove_folder(path, **options)  # type: ignore[arg-type, call-overload]
+
+    monkeypatch.setattr(records.shutil, "rmtree", remove_while_another_starts)
+    records.remove("same", first.scratch)
+    monkeypatch.undo()
 
 
 def test_a_process_id_used_again_is_not_the_owner() -> None:
@@ -250,10 +282,10 @@ from pathlib import Path
 from hyperplane.clusters import job_dashboards, records
 def open_cluster(name, parent=None):
     started = records.own_start_time()
-    made = records.ClusterRecord(name, "local", "tcp://x:1", "", os.getpid(), started, 1, 1, 1)
-    made = records.reserve(made, parent)
-    records.write(made)
-    return Path(made.scratch), records.process_folder()
+    entry = records.ClusterRecord(name, "local", "tcp://x:1", "", os.getpid(), started, 1, 1, 1)
+    entry = records.reserve(entry, parent)
+    records.write(entry)
+    return Path(entry.scratch), records.process_folder()
 def exists(*paths):
     return [Path(path).exists() for path in paths]
 def names():
@@ -265,14 +297,14 @@ for line in sys.stdin:
 
 @pytest.fixture
 def container(tmp_path: Path) -> Iterator[Callable[[], Container]]:
-    made: list[Container] = []
+    containers: list[Container] = []
 
     def make() -> Container:
-        made.append(Container("twin", _FIRST, tmp_path, {"TMPDIR": str(tmp_path)}))
-        return made[-1]
+        containers.append(Container("twin", _FIRST, tmp_path, {"TMPDIR": str(tmp_path)}))
+        return containers[-1]
 
     yield make
-    for one in made:
+    for one in containers:
         one.end()
 
 

@@ -235,6 +235,17 @@ def test_a_shared_folder_that_was_made_is_removed_again(
     assert records.read_all() == []
 
 
+@pytest.mark.process
+def test_a_missing_sbatch_is_not_a_refused_job(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    options = {"shared_folder": str(tmp_path / "shared"), "interface": "lo"}
+    with pytest.raises(hyperplane.StartFailed, match="sbatch is not on PATH; use a machine"):
+        slurm_start.start(plan(options, num_workers=1, timeout=120))
+    assert records.read_all() == []
+
+
 def test_a_key_that_cannot_be_written_is_an_error_about_the_folders(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

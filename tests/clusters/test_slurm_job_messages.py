@@ -115,7 +115,7 @@ def test_the_intervals_between_queries_grow_from_the_first_to_the_longest(
 
 
 @pytest.mark.parametrize(
-    ("told", "walltime", "says"),
+    ("status", "walltime", "says"),
     [
         (
             SlurmJobStatus("TIMEOUT", "None", "30:00"),
@@ -131,14 +131,14 @@ def test_the_intervals_between_queries_grow_from_the_first_to_the_longest(
         (SlurmJobStatus("OUT_OF_MEMORY", "None", "30:00"), None, "more memory.*ram_gb_per_proc"),
         (SlurmJobStatus("NODE_FAIL", "None", "30:00"), None, "node that failed"),
         (SlurmJobStatus("FAILED", "NonZeroExitCode", "30:00"), None, r"FAILED \(NonZeroExitCode\)"),
-        (None, None, "no longer knows"),
+        (None, None, "no record of the reason"),
     ],
 )
 def test_why_a_job_has_ended(
-    told: SlurmJobStatus | None, walltime: str | None, says: str, tmp_path: Path
+    status: SlurmJobStatus | None, walltime: str | None, says: str, tmp_path: Path
 ) -> None:
     settings = SlurmSettings(walltime=walltime)
-    text = job_messages.explain_end(settings, tmp_path, "7", "flights-0", told)
+    text = job_messages.explain_end(settings, tmp_path, "7", "flights-0", status)
     assert text.startswith("job 7 (worker flights-0) ")
     assert re.search(says, text)
     assert "cluster.adapt()" in text
@@ -149,7 +149,7 @@ def test_a_memory_message_in_the_log_explains_a_failed_job(tmp_path: Path) -> No
         "slurmstepd: error: StepId=7.batch exceeded memory limit\nslurmstepd: error: Exceeded job"
     )
     (tmp_path / "flights-7.log").write_text(f"{said} memory limit\n")
-    told = SlurmJobStatus("FAILED", "JobLaunchFailure", "30:00")
-    text = job_messages.explain_end(SlurmSettings(), tmp_path, "7", "flights-0", told)
+    status = SlurmJobStatus("FAILED", "JobLaunchFailure", "30:00")
+    text = job_messages.explain_end(SlurmSettings(), tmp_path, "7", "flights-0", status)
     assert "used more memory than it requested. Raise ram_gb_per_proc" in text
     assert text.endswith("memory limit")

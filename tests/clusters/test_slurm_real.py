@@ -12,7 +12,7 @@ import pytest
 from contract import OneClusterContract, one_cluster, slow_square
 from dask.distributed import wait
 from services import until
-from services_slurm import SMALL, queue, service, shared, start, surroundings, told
+from services_slurm import SMALL, queue, read_job_details, service, shared, start, surroundings
 
 import hyperplane
 from hyperplane.clusters.dask.slurm import cluster as slurm_cluster
@@ -40,7 +40,7 @@ def test_a_job_has_the_resources_of_the_plan() -> None:
     client, cluster = start(num_workers=1, nprocs=2, nthreads=2, cores_per_worker=5.5)
     with cluster, client:
         [(number, _)] = queue("RUNNING").items()
-        known = told(number)
+        known = read_job_details(number)
         assert known["NumCPUs"] == "6"
         assert known["MinMemoryNode"] == "1193M"  # 1.25 GB
         workers = client.scheduler_info(n_workers=-1)["workers"].values()

@@ -42,21 +42,21 @@ def test_the_rendering_equals_the_golden_file() -> None:
 
 def test_the_rendering_has_what_the_plan_asks() -> None:
     plan = _plan(memory={"pause": 0.75}, scheduler_deploy_mode="local")
-    told = yaml.safe_load(_rendered(plan))
-    workers = told["workers"]
+    document = yaml.safe_load(_rendered(plan))
+    workers = document["workers"]
     assert workers["hosts"] == ["a", "b"]
     assert workers["processes of each"] == 2
     assert workers["options"]["nthreads"] == 3
     assert workers["options"]["memory_limit"] == 2_400_000_000
     assert workers["command"][0] == "/opt/env/bin/python"
-    assert told["settings"]["distributed.worker.memory.pause"] == 0.75
-    assert told["scheduler"]["host"] == "this machine"
+    assert document["settings"]["distributed.worker.memory.pause"] == 0.75
+    assert document["scheduler"]["host"] == "this machine"
     assert "PRIVATE" not in _rendered(plan)
 
 
 def test_its_own_python_where_none_is_set() -> None:
-    told = yaml.safe_load(_rendered(_plan(engine_options={"hosts": ["a", "b"]})))
-    assert told["scheduler"]["command"][0] == sys.executable
+    document = yaml.safe_load(_rendered(_plan(engine_options={"hosts": ["a", "b"]})))
+    assert document["scheduler"]["command"][0] == sys.executable
 
 
 @pytest.mark.parametrize(

@@ -116,4 +116,4 @@ def test_it_adapts_by_whole_nodes_and_not_below_its_minimum() -> None:
 
 
 def _names(client: Client) -> set[str]:
-    return {told["name"] for told in client.scheduler_info(n_workers=-1)["workers"].values()}
+    return {worker["name"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()}

@@ -95,8 +95,8 @@ def test_more_memory_than_a_host_has() -> None:
 
 @pytest.mark.parametrize("mode", ["remote", "local"])
 def test_an_interface_that_is_not_there(mode: str) -> None:
-    told = {"interface": "ib0"}
-    text = refused(engine_options=told, scheduler_deploy_mode=mode)
+    options = {"interface": "ib0"}
+    text = refused(engine_options=options, scheduler_deploy_mode=mode)
     assert "there is no network interface 'ib0'" in text
     assert "set hyperplane.engines.ssh.interface to one" in text
     assert "Traceback" not in text
@@ -107,6 +107,7 @@ def test_a_port_of_the_dashboard_that_is_taken() -> None:
         port = taken.getsockname()[1]
         text = refused(dashboard_port=port)
     assert f"port {port} of this machine cannot be opened for the dashboard" in text
+    assert "Pass another dashboard_port" in text
 
 
 def test_the_start_timeout_is_reported() -> None:

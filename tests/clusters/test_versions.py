@@ -16,7 +16,7 @@ from hyperplane.spec.settings import RemoteSettings
 
 
 @pytest.fixture(scope="module")
-def told() -> Iterator[dict[str, Any]]:
+def reported() -> Iterator[dict[str, Any]]:
     """Result of ``Client.get_versions`` for a cluster with two workers."""
     with (
         LocalCluster(n_workers=2, processes=False, dashboard_address="127.0.0.1:0") as cluster,
@@ -26,9 +26,9 @@ def told() -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture
-def found(told: dict[str, Any]) -> dict[str, Any]:
+def found(reported: dict[str, Any]) -> dict[str, Any]:
     """A copy that tests can change, with fixed versions."""
-    mine = copy.deepcopy(told)
+    mine = copy.deepcopy(reported)
     for place in places(mine):
         place["packages"] |= {"python": "3.11.7.final.0", "pandas": "3.1.1", "dask": "2026.8.0"}
     return mine
@@ -52,14 +52,14 @@ def check(found: dict[str, Any], **settings: Any) -> None:
     versions.check(cast(Client, FakeClient(found)), "ssh", RemoteSettings(**settings))
 
 
-def test_versions_of_every_process_are_compared(told: dict[str, Any]) -> None:
-    for place in places(told):
+def test_versions_of_every_process_are_compared(reported: dict[str, Any]) -> None:
+    for place in places(reported):
         assert set(versions.MUST_AGREE) <= set(place["packages"])
 
 
-def test_one_environment_has_no_differences(told: dict[str, Any]) -> None:
-    assert versions.differences(told) == []
-    check(told)
+def test_one_environment_has_no_differences(reported: dict[str, Any]) -> None:
+    assert versions.differences(reported) == []
+    check(reported)
 
 
 @pytest.mark.parametrize(

@@ -127,9 +127,9 @@ def test_different_versions_end_the_wait(
     real = Client.get_versions
 
     def others(client: Client) -> Any:
-        told: Any = real(client)
-        told["scheduler"]["packages"]["dask"] = "1.0"
-        return told
+        reported: Any = real(client)
+        reported["scheduler"]["packages"]["dask"] = "1.0"
+        return reported
 
     monkeypatch.setattr(Client, "get_versions", others)
     with pytest.raises(StartFailed, match=r"dask .* here, 1\.0 on the scheduler"):

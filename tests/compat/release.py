@@ -42,6 +42,12 @@ def contains(found: Any, expected: Any, path: str = "") -> list[str]:
             for key, value in expected.items()
             for difference in contains(found.get(key, "(missing)"), value, f"{path}.{key}")
         ]
+    if isinstance(expected, list) and isinstance(found, list) and len(found) == len(expected):
+        return [
+            difference
+            for number, pair in enumerate(zip(found, expected, strict=True))
+            for difference in contains(*pair, f"{path}[{number}]")
+        ]
     return [] if found == expected else [f"{path}: {found!r} is not {expected!r}"]
 
 

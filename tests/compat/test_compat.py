@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import runpy
 import subprocess
@@ -12,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scale import FULL, scaled
+from scale import FULL
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "compat" / "run_suites.py"
 RUNNER = runpy.run_path(str(SCRIPT))
 #: Suites, the n of which each n-th test runs, and the minimum number of passed tests.
-SMALL = (["slice"], 8, 6)
-LARGE = (["array", "bag", "dataframe"], 240, 60)
+SUITES, EVERY, PASSING = ["array", "bag", "dataframe"], 240, 60
 #: Tests in the form of Dask's, one of which ends its process.
 TESTS = """
 import os, dask, pytest
@@ -43,23 +41,19 @@ def test_that_fails():
 
 @pytest.mark.cluster
 @pytest.mark.timeout(600)
+@pytest.mark.skipif(not FULL, reason="starts a cluster for each suite: at full scale")
 def test_tests_of_dask_pass_as_on_a_plain_cluster() -> None:
-    suites, every, passing = scaled(SMALL, LARGE)
-    environment = dict(os.environ)
-    if not FULL:  # the tests of bags need no data frames: the start is cheaper without
-        environment["DASK_HYPERPLANE__ENGINES__LOCAL__PRELOAD"] = "[]"
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), *suites, "--every", str(every)],
+        [sys.executable, str(SCRIPT), *SUITES, "--every", str(EVERY)],
         capture_output=True,
         text=True,
         check=False,
-        env=environment,
     )
     sys.stdout.write(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
     passed = re.findall(r"ran, (\d+) passed, 0 failed", done.stdout)
-    assert len(passed) == len(suites)
-    assert sum(map(int, passed)) >= passing
+    assert len(passed) == len(SUITES)
+    assert sum(map(int, passed)) >= PASSING
 
 
 @pytest.mark.cluster

@@ -20,6 +20,7 @@ import psutil
 import pytest
 import yaml
 from release import Release, contains
+from scale import scaled
 from typer.testing import CliRunner
 
 from hyperplane.cli import app
@@ -121,8 +122,8 @@ class Resumed:
         return JobHandle(self.then[name]["id"])
 
     def attempts(self, name: str) -> list[tuple[Any, ...]]:
-        made = self.job(name).attempts
-        return sorted((one.step, one.chunk, one.number, one.status) for one in made)
+        attempts = self.job(name).attempts
+        return sorted((one.step, one.chunk, one.number, one.status) for one in attempts)
 
     def _run_batch_jobs(self) -> list[int]:
         """Run the batch jobs of 0.1.0 after the new supervisor's query; return their exit codes."""
@@ -324,7 +325,8 @@ def test_schedules_are_listed_with_their_last_runs(resumed: Resumed) -> None:
 
 
 def test_the_lines_in_the_crontab_submit_jobs(resumed: Resumed) -> None:
-    for name, parameters in {"often": {}, "yearly": {"year": "50%", "text": "two words"}}.items():
+    schedules = {"yearly": {"year": "50%", "text": "two words"}, **scaled({}, {"often": {}})}
+    for name, parameters in schedules.items():
         lines = (resumed.place / "crontab").read_text().splitlines()
         [line] = [line for line in lines if line.endswith(f"# hyperplane schedule {name}")]
         command = line.split(" ", 5)[5].replace("\\%", "%")

@@ -233,10 +233,10 @@ def test_a_running_supervisor_of_0_1_0_finds_new_jobs(
     monkeypatch.setenv("TZ", "UTC")
     step = Step(name="only", kind="command", argv=("true",))
     with dask.config.set({"hyperplane.jobs.home": str(home)}), OldSupervisor(home) as supervisor:
-        job = submit(Pipeline.from_steps("told", [step]))
+        job = submit(Pipeline.from_steps("environment", [step]))
         assert job.status == "pending"
-    told = [message[job.id] for message in supervisor.heard if job.id in message]
+    messages = [message[job.id] for message in supervisor.heard if job.id in message]
     # A supervisor of 0.1.0 refuses other fields.
-    assert [sorted(one) for one in told] == [["environment"]]
-    assert told[0]["environment"]["TZ"] == "UTC"
+    assert [sorted(one) for one in messages] == [["environment"]]
+    assert messages[0]["environment"]["TZ"] == "UTC"
     assert not list(home.glob("supervisor-*.log"))  # no other one was started

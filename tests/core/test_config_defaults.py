@@ -56,26 +56,28 @@ def test_changing_the_configuration_does_not_change_shipped_values():
         assert shipped["cores"] == 16
 
 
+#: A setting with defaults of a package, the package, and another setting of it.
+LATE_DEFAULTS = [
+    ("distributed.worker.memory.pause", "distributed", "distributed.nanny.environ"),
+    ("jobqueue.slurm.cores", "dask_jobqueue", "jobqueue.slurm.memory"),
+    ("gateway.address", "dask_gateway", "gateway.public-address"),
+    ("kubernetes.name", "dask_kubernetes", "kubernetes.namespace"),
+]
+
+
 @pytest.mark.process
-@pytest.mark.parametrize(
-    ("setting", "package", "other"),
-    [
-        ("distributed.worker.memory.pause", "distributed", "distributed.nanny.environ"),
-        ("jobqueue.slurm.cores", "dask_jobqueue", "jobqueue.slurm.memory"),
-        ("gateway.address", "dask_gateway", "gateway.public-address"),
-        ("kubernetes.name", "dask_kubernetes", "kubernetes.namespace"),
-    ],
-)
-def test_defaults_of_a_package_imported_within_config_set_remain_after_it(setting, package, other):
+def test_defaults_of_a_package_imported_within_config_set_remain_after_it():
     program = f"""
+import importlib, sys
 import dask, hyperplane
-with dask.config.set({{{setting!r}: 0.5}}):
-    assert {package!r} not in __import__("sys").modules
-    import {package}
-    assert dask.config.get({setting!r}) == 0.5
-    within = dask.config.get({other!r})
-assert dask.config.get({setting!r}) != 0.5
-assert dask.config.get({other!r}) == within
+for setting, package, other in {LATE_DEFAULTS}:
+    with dask.config.set({{setting: 0.5}}):
+        assert package not in sys.modules
+        importlib.import_module(package)
+        assert dask.config.get(setting) == 0.5
+        within = dask.config.get(other)
+    assert dask.config.get(setting) != 0.5, setting
+    assert dask.config.get(other) == within
 """
     done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, check=False)
     assert done.returncode == 0, done.stderr.decode()

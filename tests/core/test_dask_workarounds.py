@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ import pandas as pd
 import pytest
 from dask._expr import SingletonExpr
 from dask.base import tokenize
+from scale import scaled
 
 import hyperplane  # noqa: F401 - installs the workarounds
 
@@ -46,12 +48,19 @@ def test_exchanged_columns_of_one_name_have_different_tokens():
     assert tokenize(frame) != tokenize(frame.iloc[:, ::-1])
 
 
+BEFORE = ["", "import pandas", "import dask.base, pandas; dask.base.tokenize(pandas.DataFrame())"]
+AFTER = ["", "import dask.dataframe"]
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(
-    "before",
-    ["", "import pandas", "import dask.base, pandas; dask.base.tokenize(pandas.DataFrame())"],
+    ("before", "after"),
+    scaled(
+        # Without dask.dataframe where possible, as its import takes most of the time.
+        [(BEFORE[0], AFTER[0]), (BEFORE[1], AFTER[1]), (BEFORE[2], AFTER[0])],
+        list(itertools.product(BEFORE, AFTER)),
+    ),
 )
-@pytest.mark.parametrize("after", ["", "import dask.dataframe"])
 def test_tokens_do_not_depend_on_the_order_of_imports(before, after):
     program = f"""{before}
 import hyperplane

@@ -1,11 +1,15 @@
 """Errors: messages, attributes and pickling."""
 
+import ast
+import builtins
 import copy
 import pickle
 import re
+from pathlib import Path
 
 import pytest
 
+import hyperplane
 from hyperplane import errors
 from hyperplane.errors import (
     BadLines,
@@ -16,6 +20,8 @@ from hyperplane.errors import (
     EngineError,
     EngineUnavailable,
     Fault,
+    GangFailed,
+    GangTimeout,
     HyperplaneError,
     JobCancelled,
     JobError,
@@ -27,11 +33,14 @@ from hyperplane.errors import (
     OutputExists,
     ReadError,
     RequestError,
+    SearchFailed,
     SkippedFile,
     StartFailed,
     StartTimeout,
     StorageError,
+    TrainingFailed,
     UnknownArgument,
+    UnknownKey,
     UnknownName,
     UnknownPool,
     UnsupportedModule,
@@ -89,13 +98,55 @@ EXAMPLES = [
     ),
     (JobTimeout("4f2a", "timed out"), {"job_id": "4f2a"}, TimeoutError),
     (
-        EngineError("local", "it broke", "line 1\nline 2"),
-        {"engine": "local", "log_tail": "line 1\nline 2"},
+        SearchFailed("5 trials failed", failed=5, last="boom"),
+        {"failed": 5, "last": "boom"},
         RuntimeError,
     ),
-    (EngineUnavailable("ssh", "no hosts"), {"engine": "ssh", "log_tail": ""}, RuntimeError),
-    (StartFailed("local", "no port", "tail"), {"engine": "local", "log_tail": "tail"}, EngineError),
-    (StartTimeout("local", "20 s", "tail"), {"engine": "local", "log_tail": "tail"}, TimeoutError),
+    (TrainingFailed("the parameter server was lost"), {}, RuntimeError),
+    (
+        GangFailed("rank 1 failed", rank=1, worker="tcp://a:1", exit_code=-9, restarts=2),
+        {
+            "rank": 1,
+            "worker": "tcp://a:1",
+            "exit_code": -9,
+            "traceback": "",
+            "log_tail": "",
+            "restarts": 2,
+        },
+        RuntimeError,
+    ),
+    (
+        GangTimeout("not within 5 s"),
+        {
+            "rank": -1,
+            "worker": "",
+            "exit_code": 0,
+            "traceback": "",
+            "log_tail": "",
+            "restarts": 0,
+        },
+        TimeoutError,
+    ),
+    (
+        EngineError("local", "it broke", "line 1\nline 2"),
+        {"engine": "local", "message": "it broke", "log_tail": "line 1\nline 2"},
+        RuntimeError,
+    ),
+    (
+        EngineUnavailable("ssh", "no hosts"),
+        {"engine": "ssh", "message": "no hosts", "log_tail": ""},
+        RuntimeError,
+    ),
+    (
+        StartFailed("local", "no port", "tail"),
+        {"engine": "local", "message": "no port", "log_tail": "tail"},
+        EngineError,
+    ),
+    (
+        StartTimeout("local", "20 s", "tail"),
+        {"engine": "local", "message": "20 s", "log_tail": "tail"},
+        TimeoutError,
+    ),
 ]
 WARNINGS = {BadLinesWarning, SkippedFile}
 each_error = pytest.mark.parametrize(
@@ -104,7 +155,12 @@ each_error = pytest.mark.parametrize(
 
 
 def test_every_public_error_has_an_example():
-    public = {getattr(errors, name) for name in errors.__all__} - {Fault, UnknownName, errors.check}
+    public = {getattr(errors, name) for name in errors.__all__} - {
+        Fault,
+        UnknownKey,
+        UnknownName,
+        errors.check,
+    }
     assert {type(error) for error, *_ in EXAMPLES} == public - WARNINGS
 
 
@@ -220,6 +276,20 @@ def test_does_not_fit_is_one_fault_about_the_worker():
 
 def test_a_configuration_without_faults_has_no_path():
     assert ConfigError([]).path == ""
+
+
+def test_each_direct_subclass_has_a_built_in_base():
+    files = Path(hyperplane.__file__).parent.rglob("*.py")
+    sources = [text for file in files if "HyperplaneError" in (text := file.read_text())]
+    nodes = [node for text in sources for node in ast.walk(ast.parse(text))]
+    bases = {
+        node.name: {base.id for base in node.bases if isinstance(base, ast.Name)}
+        for node in nodes
+        if isinstance(node, ast.ClassDef)
+    }
+    direct = {name: names for name, names in bases.items() if "HyperplaneError" in names}
+    assert {"RequestError", "DemoFailed", "ResultMismatch"} <= direct.keys()
+    assert [name for name, names in direct.items() if not names & vars(builtins).keys()] == []
 
 
 def test_missing_package_names_the_command_that_installs_it():

@@ -47,7 +47,8 @@ def test_an_import_error_of_an_installed_package_is_raised_unchanged(tmp_path, m
 
 def _calls_of_need():
     for file in Path(hyperplane.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
+        source = file.read_text()
+        for node in ast.walk(ast.parse(source)) if "need(" in source else ():
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "need":
                 arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
                 yield [ast.literal_eval(argument) for argument in arguments]

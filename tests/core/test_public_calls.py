@@ -26,7 +26,8 @@ MODULES = [
 #: Classes that users do not create.
 RESULTS = {
     "Attempt", "ClusterPlan", "Event", "Machine", "CleanupReport", "Job", "SaveResult",
-    "SizingAdvice", "Submitted",
+    "SizingAdvice", "Submitted", "ModelServer", "OrcaContext", "PredictionResult", "ModelVersion",
+    "Estimator", "TrainingResult", "AsynchronousTrainingResult", "RayWorker",
 }  # fmt: skip
 REFERENCE = Path(hyperplane.__file__).parents[1] / "docs" / "reference"
 
@@ -43,7 +44,7 @@ def _public():
     for module in MODULES:
         for name in dir(module):
             target = getattr(module, name)
-            if not callable(target) or name == "UnknownName":
+            if not callable(target) or name in ("UnknownKey", "UnknownName"):
                 continue
             if not _is_result(target):
                 found[f"{module.__name__}.{name}"] = target
@@ -89,6 +90,7 @@ NEEDED = {
     "hyperplane.storage.clean": {"url": "x.csv"},
     "hyperplane.storage.missing_shards": {"url": "x.csv"},
     "hyperplane.array.open_zarr_many": {"urls": ["x.zarr"]},
+    **{f"hyperplane.ml.read_{kind}": {"file_path": "x"} for kind in ("csv", "json", "parquet")},
     "hyperplane.quickstart": {"num_workers": 1, "size": "16_16"},
     "hyperplane.SizingAdvice.start": {"self": hyperplane.size_cluster("1GB")},
 }

@@ -5,8 +5,12 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from hyperplane.core.pydantic_faults import faults_from_validation, with_known_names
-from hyperplane.errors import Fault
+from hyperplane.core.pydantic_faults import (
+    faults_from_validation,
+    with_known_names,
+    with_model_keys,
+)
+from hyperplane.errors import Fault, UnknownKey
 
 
 class Inner(BaseModel):
@@ -27,6 +31,10 @@ class Model(BaseModel):
     code: Annotated[str, Field(pattern="^[a-z]+$")] = "a"
     odd: int = 1
     flag: bool = False
+    title: Annotated[str, Field(min_length=1)] = "a"
+    either_inner: Inner | str | None = None
+    inners: Annotated[tuple[Inner, ...], Field(max_length=9)] = ()
+    by_name: dict[str, Inner | None] = {}
 
     @field_validator("odd")
     @classmethod
@@ -63,6 +71,8 @@ def _faults(prefix="", **values):
             'a list, such as ["a", "b"] ([a,b] in YAML and on the command line)',
         ),
         ({"names": 5}, "names", "5", "a list"),
+        ({"names": []}, "names", "[]", "at least 1 item"),
+        ({"title": ""}, "title", "''", "at least 1 character"),
         ({"names": [1]}, "names.0", "1", "text"),
         ({"inner": 5}, "inner", "5", "an object of type Inner"),
         ({"inner": {"kind": "c"}}, "inner.kind", "'c'", "one of 'a' or 'b'"),
@@ -101,10 +111,34 @@ def test_a_long_value_is_truncated():
 def test_the_fault_of_an_unknown_key_lists_the_known_keys(where, prefix, advice):
     fault = Fault(where, "1", "no such key", source="a.yaml")
     found = with_known_names(fault, ["host", "port"], prefix)
-    assert found == Fault(where, "1", "one of host, port", advice, "a.yaml")
+    assert found == UnknownKey(where, "1", "one of host, port", advice, "a.yaml")
 
 
 @pytest.mark.parametrize("where", ["site.port", "site.port.0.zzz"])
 def test_the_fault_of_a_known_key_is_unchanged(where):
     fault = Fault(where, "1", "no such key")
     assert with_known_names(fault, ["host", "port"], "site") is fault
+
+
+@pytest.mark.parametrize(
+    ("values", "where", "allowed", "advice"),
+    [
+        ({"inner": {"kine": 1}}, "inner.kine", "one of kind", "did you mean kind?"),
+        ({"inners": [{}, {"a": 1}]}, "inners.1.a", "one of kind", ""),
+        ({"by_name": {"x": {"kine": 1}}}, "by_name.x.kine", "one of kind", "did you mean kind?"),
+        ({"cont": 1}, "cont", f"one of {', '.join(Model.model_fields)}", "did you mean count?"),
+        ({"a.b": 1}, "a.b", f"one of {', '.join(Model.model_fields)}", ""),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "site"])
+def test_the_fault_of_an_unknown_key_lists_the_keys_of_its_model(
+    values, where, allowed, advice, prefix
+):
+    [fault] = _faults(prefix, **values)
+    full = f"{prefix}.{where}".removeprefix(".")
+    assert with_model_keys(fault, Model, prefix) == UnknownKey(full, "1", allowed, advice)
+
+
+def test_other_faults_do_not_list_the_keys_of_a_model():
+    [fault] = _faults(inner={"kind": "c"})
+    assert with_model_keys(fault, Model) is fault

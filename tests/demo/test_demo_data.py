@@ -46,7 +46,13 @@ def test_a_second_run_reuses_the_data(parquet: Path) -> None:
 
 
 @pytest.mark.process
-def test_files_of_a_killed_run_are_removed_by_the_next(tmp_path: Path) -> None:
+def test_files_of_a_killed_run_are_removed_by_the_next(
+    tmp_path: Path, published: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive, folder = tmp_path / "flights.csv.zip", tmp_path / "out"
+    few = published.iloc[::97]
+    few.to_csv(archive, index=False, na_rep="NA", compression={"method": "zip"})
+    folder.mkdir()
     program = """
 import os, signal, sys
 from pathlib import Path
@@ -62,17 +68,19 @@ def write_three(table, file):
     write(table, file)
 
 parquet.write_table = write_three
-data.prepare(Path(sys.argv[1]))
+data._find_archive = lambda: Path(sys.argv[1])
+data.prepare(Path(sys.argv[2]))
 """
-    ended = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    ended = subprocess.run([sys.executable, "-c", program, archive, folder], check=False)
     assert ended.returncode == -signal.SIGKILL
-    assert not (tmp_path / "flights").exists()
-    assert len(list(tmp_path.glob(".flights-part-*/*.parquet"))) == 3
+    assert not (folder / "flights").exists()
+    assert len(list(folder.glob(".flights-part-*/*.parquet"))) == 3
 
-    path, written = data.prepare(tmp_path)
+    monkeypatch.setattr(data, "_find_archive", lambda: archive)
+    path, written = data.prepare(folder)
     assert written
-    assert len(pd.read_parquet(path, columns=["month"])) == FLIGHTS
-    assert list(tmp_path.iterdir()) == [path]
+    assert len(pd.read_parquet(path, columns=["month"])) == len(few)
+    assert list(folder.iterdir()) == [path]
 
 
 def test_parts_of_dead_runs_only_are_removed(
@@ -159,5 +167,5 @@ def test_unreadable_data_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").touch()
     (tmp_path / "folder.csv").mkdir()
     for name in ("broken.parquet", "empty.csv", "none.csv", "folder*.csv"):
-        with pytest.raises(RequestError, match=r"readable files|a glob of files"):
+        with pytest.raises(RequestError, match=r"readable files|a glob that matches files"):
             data.read_with_dask(str(tmp_path / name))

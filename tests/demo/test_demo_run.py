@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import subprocess
@@ -10,13 +11,15 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import psutil
 import pytest
 from PIL import Image
 from published_lines import SELECTING
+from rich.console import Console
+from scale import FULL
 from typer.testing import CliRunner
 
 import hyperplane
@@ -24,6 +27,7 @@ from hyperplane.cli import app
 from hyperplane.clusters import records
 from hyperplane.demo import data, job
 from hyperplane.demo.run import Outcome, run
+from hyperplane.demo.show import StepPrinter
 
 pytestmark = pytest.mark.usefixtures("usual_preload")
 FLIGHTS = 336_776
@@ -37,16 +41,31 @@ def our_clusters() -> list[str]:
     return [record.name for record in records.read_all() if record.pid == os.getpid()]
 
 
-@pytest.fixture
-def out(parquet: Path, tmp_path: Path) -> Path:
-    """An output folder that already has the data set."""
-    (tmp_path / "flights").symlink_to(parquet)
-    return tmp_path
+class FirstRun(NamedTuple):
+    """A run that also writes the data set: its result, and what the command printed."""
+
+    outcome: Outcome
+    stdout: str
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return run(tmp_path_factory.mktemp("first") / "out")
+def first_run(tmp_path_factory: pytest.TempPathFactory) -> FirstRun:
+    outcomes = []
+
+    def recorded(*arguments: Any, **options: Any) -> Outcome:
+        outcomes.append(run(*arguments, **options))
+        return outcomes[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hyperplane.demo.run.run", recorded)
+        result = command("--out", str(tmp_path_factory.mktemp("first") / "out"))
+    assert result.exit_code == 0, result.output
+    return FirstRun(outcomes[0], result.stdout)
+
+
+@pytest.fixture(scope="module")
+def outcome(first_run: FirstRun) -> Outcome:
+    return first_run.outcome
 
 
 @pytest.mark.cluster
@@ -97,52 +116,56 @@ def test_every_step_is_timed_and_the_cluster_is_closed(outcome: Outcome) -> None
 
 
 @pytest.mark.cluster
-def test_piped_output_has_one_line_for_each_item(out: Path) -> None:
-    result = command("--out", str(out))
-    assert result.exit_code == 0, result.output
-    shown = result.stdout
+def test_piped_output_has_one_line_for_each_item(first_run: FirstRun) -> None:
+    shown, url = first_run.stdout, Path(first_run.outcome.url)
     assert "\r" not in shown
     assert "\x1b" not in shown
     for text in (
-        f"{out / 'flights'} (already there)",
+        f"{url} (written now)",
         "1 node of pool",
         *SELECTING,
         "ready: ",
         "365 days x 16 carriers of departures: counts equal",
         "336,776 flights, 328,521 departures, 8,255 cancelled",
         "More than 15 minutes late: 21.5% of departures",
-        str(out / "results" / "late.png"),
+        str(url.parent / "results" / "late.png"),
     ):
         assert text in shown
     assert our_clusters() == []
 
 
 @pytest.mark.cluster
-def test_standard_output_has_only_the_json_document(out: Path) -> None:
-    result = command("--out", str(out), "--json")
-    assert result.exit_code == 0, result.output
-    document = json.loads(result.stdout)
-    assert document["flights"] == FLIGHTS
-    assert document["rows"] == {"longest": 30, "departures": 365, "delays": 365, "hours": 20}
-    assert {"start", "compute", "check", "total"} <= document["seconds"].keys()
-    assert all(Path(file).is_file() for file in document["files"].values())
-    assert len(document["compared"]) == 4
+def test_the_data_of_an_earlier_run_is_used(outcome: Outcome) -> None:
+    folder, output = Path(outcome.url).parent, io.StringIO()
+    url, written = data.prepare(folder)
+    StepPrinter(Console(file=output, width=200)).on_prepared(str(url), written)
+    assert f"{url} (already there)" in output.getvalue()
 
 
 @pytest.mark.cluster
-def test_other_flights_are_read_from_csv(some: pd.DataFrame, tmp_path: Path) -> None:
+def test_other_flights_are_read_from_csv_and_the_output_is_one_document(
+    some: pd.DataFrame, tmp_path: Path
+) -> None:
     for month, rows in some.groupby("month"):
         rows.to_csv(tmp_path / f"month-{month}.csv", index=False)
     result = command(
         "--out", str(tmp_path / "out"), "--data", str(tmp_path / "month-*.csv"), "--json"
     )
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["flights"] == len(some)
+    document = json.loads(result.stdout)
+    assert document["flights"] == len(some)
+    hours = some["hour"].nunique()
+    assert document["rows"] == {"longest": 30, "departures": 365, "delays": 365, "hours": hours}
+    assert {"start", "compute", "check", "total"} <= document["seconds"].keys()
+    assert all(Path(file).is_file() for file in document["files"].values())
+    assert len(document["compared"]) == 4
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["results"]
 
 
 @pytest.mark.cluster
-def test_a_planted_mismatch_is_an_error(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_mismatch_is_an_error(
+    some: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     honest = job.results_in_pandas
 
     def wrong(flights: pd.DataFrame) -> job.Results:
@@ -151,7 +174,9 @@ def test_a_planted_mismatch_is_an_error(out: Path, monkeypatch: pytest.MonkeyPat
         return results
 
     monkeypatch.setattr(job, "results_in_pandas", wrong)
-    result = command("--out", str(out))
+    some.to_parquet(tmp_path / "flights.parquet")
+    out = tmp_path / "out"
+    result = command("--out", str(out), "--data", str(tmp_path / "flights.parquet"))
     assert result.exit_code == 1
     assert "departures: 1 of 365 differ in B6, first at 2013-01-11" in result.stderr
     assert not (out / "results").exists()
@@ -178,10 +203,13 @@ def test_flights_that_were_all_cancelled_are_an_error(some: pd.DataFrame, tmp_pa
 
 
 @pytest.mark.cluster
-def test_data_larger_than_memory_is_not_checked(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hyperplane.demo.run.free_memory", lambda: 1_000_000)
+def test_data_larger_than_memory_is_not_checked(
+    some: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hyperplane.demo.run.free_memory", lambda: 100 * len(some))
     monkeypatch.setattr(data, "read_with_pandas", lambda url: pytest.fail("read all of it"))
-    assert run(out).compared == ()
+    some.to_parquet(tmp_path / "flights.parquet")
+    assert run(tmp_path / "out", str(tmp_path / "flights.parquet")).compared == ()
 
 
 @pytest.fixture
@@ -228,15 +256,30 @@ def test_without_the_extra_the_error_names_it(
     assert "pip install 'hyperplane[demo]'" in result.stderr
 
 
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_only_a_terminal_has_a_progress_bar(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr("distributed.progress", lambda futures, **options: shown.append(futures))
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: is_terminal))
+    StepPrinter(Console(file=io.StringIO())).on_computing([])
+    assert shown == [[]] * is_terminal
+
+
 @pytest.mark.cluster
+@pytest.mark.skipif(not FULL, reason="runs the command in a terminal: at full scale")
 @pytest.mark.skipif(
     sys.platform != "linux", reason="needs sessions and terminals as Linux has them"
 )
-def test_a_terminal_shows_a_progress_bar_and_no_process_remains(out: Path) -> None:
+def test_a_terminal_shows_a_progress_bar_and_no_process_remains(
+    some: pd.DataFrame, tmp_path: Path
+) -> None:
     import pty
 
-    scratch = out / "scratch"
+    scratch = tmp_path / "scratch"
     scratch.mkdir()
+    some.to_parquet(tmp_path / "flights.parquet")
     environment = {**os.environ, "TMPDIR": str(scratch)}
     ours, theirs = pty.openpty()
     with subprocess.Popen(
@@ -246,7 +289,9 @@ def test_a_terminal_shows_a_progress_bar_and_no_process_remains(out: Path) -> No
             "from hyperplane.cli import main; main()",
             "demo",
             "--out",
-            str(out),
+            str(tmp_path / "out"),
+            "--data",
+            str(tmp_path / "flights.parquet"),
         ],
         stdout=theirs,
         env=environment,

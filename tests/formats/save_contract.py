@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import dask
 import dask.bag as db
@@ -48,6 +49,12 @@ def collection(frames):
     return dd.from_map(
         NumberedPartitions(frames), list(range(len(frames))), meta=frames[0].iloc[:0]
     )
+
+
+def column(kind, rows):
+    """Return a column with the values of a kind, repeated up to a number of rows."""
+    values, dtype = KINDS[kind]
+    return series(list(itertools.islice(itertools.cycle(values), rows)), dtype)
 
 
 def saved(frames, url, form, way):
@@ -131,19 +138,23 @@ class SaveContract:
         assert form.name == self.name
         assert isinstance(form, SupportsSave)
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_a_column_is_restored_or_named(self, kind, tmp_path):
-        values, dtype = KINDS[kind]
-        frame = pd.DataFrame({"n": range(len(values)), "odd": series(values, dtype)})
-        url = tmp_path / "out"
-        if kind in self.refused:
+    # One output for all kinds at small scale, one for each kind at full scale.
+    @pytest.mark.parametrize("kinds", scaled([tuple(KINDS)], list(zip(KINDS))))
+    def test_columns_are_restored_or_named(self, kinds, tmp_path):
+        restored = [kind for kind in kinds if kind not in self.refused]
+        for kind in set(kinds).difference(restored):
+            frame = pd.DataFrame({"odd": column(kind, len(KINDS[kind][0]))})
             with pytest.raises(DataError) as caught:
-                hyperplane.save(collection([frame]), url, format=self.name)
-            assert caught.value.column == "odd"
-            assert not url.exists()
-            return
-        hyperplane.save(collection([frame]), url, format=self.name)
-        check([frame], hyperplane.load(url))
+                hyperplane.save(collection([frame]), tmp_path / "refused", format=self.name)
+            assert caught.value.column == "odd", kind
+            assert not (tmp_path / "refused").exists()
+        if restored:
+            rows = max(len(KINDS[kind][0]) for kind in restored)
+            columns = {re.sub(r"\W", "_", kind): column(kind, rows) for kind in restored}
+            frame = pd.DataFrame({"row": range(rows), **columns})
+            assert len(frame.columns) == 1 + len(restored)
+            hyperplane.save(collection([frame]), tmp_path / "out", format=self.name)
+            check([frame], hyperplane.load(tmp_path / "out"))
 
     @pytest.mark.slow
     @hypothesis_settings(QUICK, max_examples=scaled(5, 200))

@@ -96,7 +96,7 @@ def plain(value):
     return None if pd.isna(value) else value
 
 
-@settings(max_examples=scaled(16, 80), suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(10, 80), suppress_health_check=list(HealthCheck))
 @given(
     data=st.data(),
     codec=st.sampled_from(["null", "deflate", "bzip2"]),

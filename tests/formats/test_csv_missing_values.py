@@ -123,3 +123,11 @@ def test_types_equal_pandas(tmp_path, dtypes):
 def test_dtypes_that_text_cannot_represent_are_refused(file, dtypes):
     with pytest.raises(RequestError, match="dtypes = "):
         read(file, dtypes=dtypes)
+
+
+@pytest.mark.parametrize("value", [[["-"]], {"n": {"x": "-"}}, {"n": [["-"]]}, {"n": {}}])
+def test_nested_na_values_are_refused(tmp_path, value):
+    file = tmp_path / "a.csv"
+    file.write_text("n\n1\n-\n")
+    with pytest.raises(RequestError, match="na_values = "):
+        read(file, na_values=value)

@@ -122,3 +122,10 @@ def test_a_bad_line_skips_only_its_partition(tmp_path):
     assert len(df) == len(FRAME)
     messages = [str(w.message) for w in record if issubclass(w.category, SkippedFile)]
     assert "Expected 2 columns, got 3" in messages[0]
+
+
+@pytest.mark.parametrize("kind", ["orc", "avro"])
+def test_a_file_of_another_kind_is_an_error_with_a_next_step(tmp_path, kind):
+    (tmp_path / f"a.{kind}").write_bytes(b"hello,world\n1,2\n" * 10)
+    with pytest.raises(ReadError, match=r"not an (ORC|Avro) file.*pass format="):
+        read(tmp_path / f"a.{kind}")

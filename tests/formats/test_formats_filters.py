@@ -171,3 +171,18 @@ def test_all_invalid_filters_are_reported_together(path):
     with pytest.raises(RequestError) as caught:
         read(path, filters=[[("nn", "~", 1)], [("m", "==", 1), ("s", "==", 1)]])
     assert len(caught.value.faults) == 4
+
+
+def test_a_row_group_of_nan_only_is_null(tmp_path):
+    # Its statistics have no minimum and maximum, and count no nulls.
+    table = pa.table({"x": [NAN, NAN, 1.0, 2.0], "row": range(4)})
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+    frame = read(tmp_path / "a.parquet", filters=[("x", "is null")]).compute()
+    assert frame["row"].tolist() == [0, 1]
+
+
+def test_times_of_day_in_nanoseconds_are_compared_exactly(tmp_path):
+    table = pa.table({"t": pa.array([1, 1999], pa.time64("ns"))})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    for least, rows in ((dt.time(0), 2), (dt.time(0, 0, 0, 1), 1), (dt.time(0, 0, 0, 2), 0)):
+        assert len(read(tmp_path / "a.parquet", filters=[("t", ">", least)])) == rows

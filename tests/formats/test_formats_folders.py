@@ -190,3 +190,26 @@ def test_union_is_advised_only_if_it_helps(tmp_path, one, other, helps):
     else:
         with pytest.raises(RequestError):
             read(tmp_path, schema="union")
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl", "avro", "orc"])
+def test_columns_that_no_file_contains_have_all_rows(tmp_path, form, on_error):
+    rows = pd.DataFrame({"city": ["Rome", "Oslo", "Bonn"], "x": [1, 2, 3]})
+    for year in (2023, 2024):
+        hyperplane.save(rows, tmp_path / f"year={year}" / f"rows.{form}")
+    years = read(tmp_path, columns=["year"], on_error=on_error)
+    assert years["year"].compute().tolist() == [2023] * 3 + [2024] * 3
+    assert len(read(tmp_path, filters=[("year", "==", 2024)], on_error=on_error)["year"]) == 3
+    if form != "avro":
+        shares = [hyperplane.shard_rows(tmp_path, 2, idx, columns=["year"]) for idx in range(2)]
+        assert pd.concat(shares)["year"].tolist() == [2023] * 3 + [2024] * 3
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+@pytest.mark.parametrize("form", ["parquet", "csv", "avro", "orc"])
+def test_a_file_without_any_of_the_columns_has_all_its_rows(tmp_path, form, on_error):
+    hyperplane.save(pd.DataFrame({"a": [1, 2]}), tmp_path / f"1.{form}")
+    hyperplane.save(pd.DataFrame({"b": ["x", "y", "z"]}), tmp_path / f"2.{form}")
+    frame = read(tmp_path, columns=["a"], schema="union", on_error=on_error).compute()
+    assert frame["a"].tolist() == [1, 2, pd.NA, pd.NA, pd.NA]

@@ -13,6 +13,9 @@ from dask.tokenize import tokenize
 from fsspec.implementations.memory import MemoryFileSystem
 
 from hyperplane.dataframe import read
+from hyperplane.formats.registry import load
+from hyperplane.formats.request import ReadRequest
+from hyperplane.objectstore.listing import find_files
 from hyperplane.objectstore.locations import Store
 
 
@@ -85,3 +88,15 @@ def test_each_file_of_a_partition_has_the_token_of_its_store(suffix: str, tmp_pa
     }
     assert len(tokens) == 3
     assert tokenize(part) in tokens
+
+
+@pytest.mark.parametrize("suffix", ["csv", "orc", "parquet"])
+def test_each_shard_of_a_file_has_another_token(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{suffix}"
+    frame = pd.DataFrame({"n": range(6)})
+    frame.to_csv(path, index=False) if suffix == "csv" else getattr(frame, f"to_{suffix}")(path)
+    files, file_format = find_files(path), load(suffix)
+    plans = [file_format.plan_shard(files, ReadRequest(), {}, idx, 3) for idx in (0, 1, 2, 2)]
+    tokens = [tokenize(*plan.parts) for plan in plans]
+    assert len(set(tokens)) == 3
+    assert tokens[2] == tokens[3]

@@ -12,7 +12,7 @@ from pyarrow import orc
 
 import hyperplane
 from hyperplane.errors import DataError, HyperplaneError, ReadError
-from hyperplane.formats.orc.write import decode_orc, encode_orc, restore_types
+from hyperplane.formats.orc.write import decode_orc, encode_orc
 
 #: Column, and the type that other programs read; None if it is not checked.
 WIDER = [
@@ -87,7 +87,6 @@ def test_files_of_other_programs_have_their_types(tmp_path):
     orc.write_table(table, tmp_path / "a.orc")
     loaded = hyperplane.load(tmp_path / "a.orc")
     assert loaded["n"].to_list() == [1, pd.NA]
-    assert restore_types(table, None) is table
 
 
 @pytest.mark.parametrize("cut", [0, 1, 10, 100])

@@ -240,6 +240,10 @@ def test_all_faults_are_reported_together(tmp_path):
         read(path, partition_size="big", schema="lose")
     with pytest.raises(RequestError, match="no value for parquet files"):
         read(path, separator=";")
+    arguments = {"partition_size": "big", "schema": "lose", "columns": "price", "filters": "n > 1"}
+    for url, option in ((tmp_path / "sale.parquet", {}), (path, {"separator": ";"}), (3, {})):
+        with pytest.raises(RequestError, match="5 faults"):
+            read(url, **arguments, **option)
     Path(tmp_path / "a.xlsx").write_text("")
     with pytest.raises(RequestError, match=r"\.parquet"):
         read(tmp_path / "a.xlsx")

@@ -34,7 +34,7 @@ def run_job(*steps, wait=LIMIT, **options):
 
 def until_exists(file):
     """Return shell code that waits for a file, so that no test depends on a duration."""
-    return f"until [ -e '{file}' ]; do sleep 0.02; done"
+    return f"until [ -e '{file}' ]; do sleep 0.05; done"
 
 
 def wait_until(condition: Callable[[], object], seconds=LIMIT):

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from containers import Container
 from job_cases import bash
+from scale import FULL
 
 from hyperplane.jobs import Pipeline
 from hyperplane.jobs.execution.job_folder import can_adopt, hold_submission_lock
@@ -101,6 +102,7 @@ def test_jobs_run_where_they_were_submitted_until_their_container_is_gone(contai
     assert len({line.split()[1] for line in lines(tmp_path, "begun")}) == 2
 
 
+@pytest.mark.skipif(not FULL, reason="starts two containers more: at full scale")
 def test_a_machine_cancels_a_job_of_another_but_ends_no_local_process(container, tmp_path):
     one, two = container("one"), container("two")
     for number, each in enumerate((one, two)):

@@ -34,6 +34,17 @@ def test_misspelled_options_are_reported_with_the_most_similar_name():
     assert any("core" in where for where in faults)
 
 
+def test_timeout_is_the_job_option_for_which_minus_one_is_no_limit():
+    @hyperplane.job(timeout=-1, active_timeout=-1)
+    def double(number):
+        return 2 * number
+
+    job = double.submit(4)
+    assert job.result() == 8
+    assert (job.job.timeout, job.job.active_timeout) == (-1, -1)
+    assert job.job.pipeline.steps[0].timeout is None
+
+
 @pytest.mark.parametrize("option", ["kind", "argv", "path", "depends_on"])
 def test_step_fields_set_by_the_decorator_are_no_options(option):
     assert list(refused(lambda: hyperplane.job(**{option: "x"}))) == [option]

@@ -59,11 +59,21 @@ def submit(folder, text, name="a-job", **options):
 
 
 def test_the_summary_is_the_documented_one(tmp_path, capsys):
-    good, _ = submit(tmp_path, "exit $A", parameters={"a": 0})
-    bad = submit(tmp_path, "exit $A", parameters={"a": 1})
-    text = asyncio.run(nc.checkjobs([good, bad.id], loop=True, interval=0.1))
+    ends = tmp_path / "ends"
+    step = f"while [ ! -e '{ends}' ]; do sleep 0.1; done; exit $A"
+    good, _ = submit(tmp_path, step, parameters={"a": 0})
+    bad = submit(tmp_path, step, parameters={"a": 1})
+
+    async def check_until_the_end():
+        checked = asyncio.create_task(nc.checkjobs([good, bad.id], loop=True, interval=0.1))
+        while "Progress: " not in capsys.readouterr().out:
+            assert not checked.done()
+            await asyncio.sleep(0.05)
+        ends.touch()
+        return await checked
+
+    text = asyncio.run(check_until_the_end())
     assert text == FORM.format(good, bad.id)
-    assert "Progress: " in capsys.readouterr().out
     assert asyncio.run(nc.checkjobs(ids=[good, bad])) == text
 
 

@@ -231,7 +231,7 @@ def test_a_job_on_a_full_disk_continues_when_there_is_space(small_disk, tmp_path
     assert (tmp_path / "one").read_text() == "x\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", scaled([signal.SIGTERM], [signal.SIGTERM, signal.SIGINT]))
 def test_the_first_signal_ends_a_job_on_a_full_disk(small_disk, tmp_path, monkeypatch, number):
     process = start_job(small_disk, tmp_path, monkeypatch)
     assert read_first_message(process).startswith("waiting: job store ")

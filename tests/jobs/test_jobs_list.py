@@ -58,3 +58,10 @@ def test_all_invalid_filters_are_reported_together():
     first, second = caught.value.faults
     assert (first.asked, first.advice) == ("'faild'", "did you mean failed?")
     assert (second.where, second.asked) == ("limit", "0")
+
+
+@pytest.mark.parametrize("given", ["in-progres", 3])
+def test_an_unknown_status_is_reported_as_it_was_given(given):
+    with pytest.raises(RequestError) as caught:
+        hyperplane.jobs.list_jobs(given)
+    assert caught.value.faults[0].asked == repr(given)

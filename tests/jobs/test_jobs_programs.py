@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import zipfile
 from pathlib import Path
 
 import nbformat
@@ -150,16 +151,25 @@ def test_state_and_logs_are_readable_only_by_their_owner(jobs_apart):
 
 
 @pytest.mark.slow
-def test_requirements_are_installed_once_in_a_separate_environment(tmp_path, monkeypatch):
-    package = tmp_path / "hp_probe_package"
-    package.mkdir()
-    (package / "pyproject.toml").write_text(
-        '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
-        '[project]\nname = "hp-probe-package"\nversion = "1.0"\n'
-    )
-    (package / "hp_probe_package.py").write_text("value = 41\n")
-    (tmp_path / "requirements.txt").write_text(f"{package}\n")
-    monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "1")
+def test_requirements_are_installed_once_in_a_separate_environment(tmp_path):
+    # A wheel, as building one takes a second.
+    wheel = tmp_path / "hp_probe_package-1.0-py3-none-any.whl"
+    information = "hp_probe_package-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("hp_probe_package.py", "value = 41\n")
+        archive.writestr(
+            f"{information}/METADATA",
+            "Metadata-Version: 2.1\nName: hp-probe-package\nVersion: 1.0\n",
+        )
+        archive.writestr(
+            f"{information}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(
+            f"{information}/RECORD",
+            f"hp_probe_package.py,,\n{information}/METADATA,,\n{information}/WHEEL,,\n"
+            f"{information}/RECORD,,\n",
+        )
+    (tmp_path / "requirements.txt").write_text(f"{wheel}\n")
     (tmp_path / "use.py").write_text("import hp_probe_package as p, psutil; print(p.value + 1)")
     step = Step(name="use", kind="python", path="use.py")
     pipeline = Pipeline.from_steps("test", [step], requirements="requirements.txt")

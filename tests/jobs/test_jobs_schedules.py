@@ -158,6 +158,12 @@ def test_schedules_that_a_crontab_line_cannot_represent_are_refused():
         crontab_line(Schedule("n", "* * * * *", ("a", "b\nc"), "/"))
     with pytest.raises(RequestError, match="998 characters"):
         crontab_line(Schedule("n", "* * * * *", ("a", "b" * 1000), "/"))
+    # The comment with the name is a part of the command for cron.
+    longest = 998 - len("cd / && a  # hyperplane schedule n")
+    line = crontab_line(Schedule("n", "* * * * *", ("a", "b" * longest), "/"))
+    assert len(line) == 998 + len("* * * * * ")
+    with pytest.raises(RequestError, match="998 characters"):
+        crontab_line(Schedule("n", "* * * * *", ("a", "b" * (longest + 1)), "/"))
 
 
 def test_a_schedule_is_installed_replaced_and_removed_and_nothing_else_is_touched(crontab):

@@ -19,6 +19,7 @@ import pandas as pd
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.registry import _registry
+from scale import combinations
 
 import hyperplane
 from hyperplane import array, bag, dataframe
@@ -101,8 +102,7 @@ HOSTS = {
 }
 
 
-@pytest.mark.parametrize("protocol", HOSTS)
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(("call", "protocol"), combinations(CALLS, ["s3", "https", "gs"]))
 def test_without_network_the_error_names_the_only_host_that_was_looked_up(
     call, protocol, names, caplog, monkeypatch, request
 ):

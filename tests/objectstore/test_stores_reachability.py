@@ -8,6 +8,7 @@ import time
 
 import pandas as pd
 import pytest
+from scale import combinations
 
 import hyperplane
 from hyperplane import array, bag, dataframe
@@ -55,8 +56,7 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("protocol", ["s3", "gs"])
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(("call", "protocol"), combinations(CALLS, ["s3", "gs"]))
 def test_a_refused_connection_is_an_error_before_the_library_sends_requests(
     call, protocol, closed_port, monkeypatch, caplog
 ):

@@ -59,7 +59,7 @@ def test_a_missing_object_is_not_found() -> None:
 def test_refusals_that_may_be_temporary(status: int, words: str, expected: bool) -> None:
     error = RequestRefused(words, status)
     assert error.is_retryable() is expected
-    assert error.is_conflict() is ("already exists" in words)
+    assert error.name_exists() is ("already exists" in words)
     again = pickle.loads(pickle.dumps(error))
     assert (again.status, str(again), again.platform) == (status, words, "kubernetes")
 

@@ -116,7 +116,9 @@ def test_each_job_has_its_secret_before_the_next_job_is_created():
         jobs = [{**JOB, "metadata": {"name": str(number)}} for number in range(40)]
         await asyncio.gather(
             *(
-                watcher.create(job, lambda made: {"metadata": {"name": made["metadata"]["name"]}})
+                watcher.create(
+                    job, lambda created: {"metadata": {"name": created["metadata"]["name"]}}
+                )
                 for job in jobs
             )
         )

@@ -200,15 +200,15 @@ def job(**options: Any) -> dict[str, Any]:
 
 
 def test_a_job_and_its_pods_have_the_same_labels() -> None:
-    made = job(pod_annotations={"e": "f"})
-    assert made["metadata"] == {"name": "n", "labels": {"a": "b"}, "annotations": {"c": "d"}}
-    template = made["spec"]["template"]
+    manifest = job(pod_annotations={"e": "f"})
+    assert manifest["metadata"] == {"name": "n", "labels": {"a": "b"}, "annotations": {"c": "d"}}
+    template = manifest["spec"]["template"]
     assert template["metadata"] == {"labels": {"a": "b"}, "annotations": {"e": "f"}}
     assert template["spec"]["restartPolicy"] == "Never"
     assert template["spec"]["terminationGracePeriodSeconds"] == 10
     assert "volumes" not in template["spec"]
-    assert made["spec"]["backoffLimit"] == 0
-    assert made["spec"]["ttlSecondsAfterFinished"] == 86_400
+    assert manifest["spec"]["backoffLimit"] == 0
+    assert manifest["spec"]["ttlSecondsAfterFinished"] == 86_400
 
 
 def test_limits_of_a_job_and_of_its_pods_are_whole_seconds() -> None:
@@ -233,10 +233,10 @@ def test_rules_on_failures() -> None:
 @pytest.mark.parametrize(("overlap", "policy"), [(True, "Allow"), (False, "Forbid")])
 def test_a_cron_job_starts_jobs_with_one_attempt(overlap: bool, policy: str) -> None:
     pod = build_job_pod(build_container("job", "tools:1"), build_unprivileged_pod(), grace=30)
-    made = build_cron_job("tidy", {"a": "b"}, pod, schedule="0 6 * * *", overlap=overlap)
-    assert made["kind"] == "CronJob"
-    assert made["spec"]["concurrencyPolicy"] == policy
-    assert (made["spec"]["schedule"], made["spec"]["timeZone"]) == ("0 6 * * *", "Etc/UTC")
-    started = made["spec"]["jobTemplate"]["spec"]
+    manifest = build_cron_job("tidy", {"a": "b"}, pod, schedule="0 6 * * *", overlap=overlap)
+    assert manifest["kind"] == "CronJob"
+    assert manifest["spec"]["concurrencyPolicy"] == policy
+    assert (manifest["spec"]["schedule"], manifest["spec"]["timeZone"]) == ("0 6 * * *", "Etc/UTC")
+    started = manifest["spec"]["jobTemplate"]["spec"]
     assert started["backoffLimit"] == 0
     assert started["template"] == {"metadata": {"labels": {"a": "b"}}, "spec": pod}

@@ -40,7 +40,7 @@ def test_objects_are_created_listed_read_and_deleted(server: ApiServer) -> None:
         assert found == created == await api.get("jobs", "a", BATCH)
         with pytest.raises(RequestRefused, match="the name is already in use") as caught:
             await api.create("jobs", job("a"), BATCH)
-        assert caught.value.is_conflict()
+        assert caught.value.name_exists()
         await api.delete("jobs", "a", BATCH)
         with pytest.raises(ObjectNotFound, match='jobs "a" not found'):
             await api.delete("jobs", "a", BATCH)
@@ -108,8 +108,8 @@ def test_a_configuration_that_is_missing_is_no_refusal(
 
 
 def test_jobs_are_watched_with_their_pods_and_the_reasons_why_they_wait(server: ApiServer) -> None:
-    def run(made: dict[str, Any]) -> list[dict[str, Any]]:
-        name = f"{made['metadata']['name']}-x"
+    def run(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+        name = f"{manifest['metadata']['name']}-x"
         return [{"metadata": {"name": name}, "status": {"phase": "Pending"}}]
 
     server.run = run
@@ -117,8 +117,8 @@ def test_jobs_are_watched_with_their_pods_and_the_reasons_why_they_wait(server: 
     event = {"metadata": {"name": "e"}, "involvedObject": {"name": "n-x"}, "reason": "Failed"}
     server.objects["events", "e"] = event
 
-    def secret_of(made: dict[str, Any]) -> dict[str, Any]:
-        owner = {"uid": made["metadata"]["uid"]}
+    def secret_of(manifest: dict[str, Any]) -> dict[str, Any]:
+        owner = {"uid": manifest["metadata"]["uid"]}
         return {"metadata": {"name": "n", "ownerReferences": [owner]}}
 
     async def main() -> None:

@@ -18,8 +18,8 @@ def test_requests_of_a_moment_and_of_a_kind_are_answered_together():
 
     async def go():
         batcher = RequestBatcher(answer)
-        told = await asyncio.gather(*(batcher.request(n, n % 2) for n in range(6)))
-        return [*told, await batcher.request(7, 1)]
+        answers = await asyncio.gather(*(batcher.request(n, n % 2) for n in range(6)))
+        return [*answers, await batcher.request(7, 1)]
 
     assert asyncio.run(go()) == [0, 2, 4, 6, 8, 10, 14]
     assert asked == [[0, 2, 4], [1, 3, 5], [7]]

@@ -19,7 +19,7 @@ from services import until
 from services_ssh import HostNetwork, network, nothing_left, surroundings
 
 from hyperplane.platforms.ssh.hosts import HostConnectionError, SshConnections
-from hyperplane.platforms.ssh.processes import HostProcess, end_with_connection
+from hyperplane.platforms.ssh.processes import HostProcess, wrap_command
 from hyperplane.spec.settings import SshSettings
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
@@ -62,7 +62,7 @@ def test_output_and_exit_code_of_a_plain_program(network: HostNetwork) -> None:
     async def run() -> None:
         async with connected(network) as connections:
             text = 'echo "$1"; echo err >&2; cat; exit 3'
-            argv = end_with_connection(["sh", "-c", text, "sh", "two  words"])
+            argv = wrap_command(["sh", "-c", text, "sh", "two  words"])
             process = HostProcess(connections, network.address(1), argv)
             await process.start()
             await asyncio.wait_for(process.ended.wait(), 60)
@@ -83,9 +83,7 @@ def test_a_plain_program_ends_with_its_connection(
 ) -> None:
     async def run() -> None:
         async with connected(network) as connections:
-            process = HostProcess(
-                connections, network.address(1), end_with_connection(["sh", "-c", text])
-            )
+            process = HostProcess(connections, network.address(1), wrap_command(["sh", "-c", text]))
             await process.start()
             await wait_until(lambda: "ready" in process.log)  # the signal is ignored from here on
             await wait_until(lambda: len(network.processes(1)) >= 3)
@@ -108,11 +106,11 @@ def test_a_plain_program_ends_when_its_starter_is_killed(network: HostNetwork) -
     program = (
         "import asyncio, json, sys\n"
         "from hyperplane.platforms.ssh.hosts import SshConnections\n"
-        "from hyperplane.platforms.ssh.processes import HostProcess, end_with_connection\n"
+        "from hyperplane.platforms.ssh.processes import HostProcess, wrap_command\n"
         "from hyperplane.spec.settings import SshSettings\n"
         "async def run():\n"
         "    connections = SshConnections(SshSettings(**json.loads(sys.argv[1])))\n"
-        "    command = end_with_connection(['sleep', '600'])\n"
+        "    command = wrap_command(['sleep', '600'])\n"
         "    await HostProcess(connections, sys.argv[2], command).start()\n"
         "    assert 'distributed' not in sys.modules\n"
         "    print('started', flush=True)\n"

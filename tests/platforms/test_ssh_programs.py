@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from hyperplane.platforms.ssh.hosts import HostConnectionError
-from hyperplane.platforms.ssh.processes import end_with_connection
+from hyperplane.platforms.ssh.processes import wrap_command
 
 ROOT = Path(__file__).parents[2]
 HOST_PROGRAM = """
@@ -32,7 +32,7 @@ sys.exit(7)
 
 def start(text: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        end_with_connection(["sh", "-c", text]),
+        wrap_command(["sh", "-c", text]),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

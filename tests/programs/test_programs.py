@@ -15,6 +15,8 @@ from pathlib import Path
 import nbformat
 import pytest
 from published_lines import LOGS
+from scale import FULL, scaled
+from shared_forkserver import PRELOAD
 from slack_server import TOKEN, serve
 
 from hyperplane import jobs
@@ -42,9 +44,14 @@ def slack():
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("program", ["group_and_sort.py", "parallel_loop.py", "batch_inference.py"])
+@pytest.mark.parametrize(
+    "program",
+    ["parallel_loop.py", *scaled([], ["group_and_sort.py", "batch_inference.py"])],
+)
 def test_a_program_with_a_cluster_runs_from_top_to_bottom(program: str, tmp_path: Path) -> None:
-    done = run(program, tmp_path)
+    # Without dataframes, workers need no imports in advance, which take two seconds.
+    settings = {PRELOAD: "[]"} if program == "parallel_loop.py" else {}
+    done = run(program, tmp_path, **settings)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == LOGS
 
@@ -90,6 +97,7 @@ def test_a_script_that_is_a_session_and_a_step(tmp_path, monkeypatch, slack):
     assert len(slack.requests) == 4
 
 
+@pytest.mark.skipif(not FULL, reason="tests of jobs run notebooks, and dependencies: at full scale")
 @pytest.mark.process
 def test_notebooks_that_depend_on_each_other(tmp_path, monkeypatch):
     """A parameters cell, a step without an output path, and one that depends on two."""

@@ -51,7 +51,7 @@ def whole(url, n, **options):
     return pd.concat(shares(url, n, **options), ignore_index=True)
 
 
-@settings(max_examples=scaled(16, 80), suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(10, 80), suppress_health_check=list(HealthCheck))
 @given(
     data=st.data(),
     n=st.integers(1, 14),
@@ -82,7 +82,7 @@ def test_shares_of_any_file_equal_what_pandas_reads(
     same(df.astype(object), read_csv(path).astype(object))
 
 
-@settings(max_examples=scaled(10, 30), suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(6, 30), suppress_health_check=list(HealthCheck))
 @given(lengths=st.lists(st.integers(0, 6), min_size=1, max_size=5), n=st.integers(1, 9))
 def test_several_files_are_one_table(tmp_path_factory, lengths, n):
     folder, start = tmp_path_factory.mktemp("csv"), 0
@@ -140,11 +140,12 @@ def test_little_more_than_the_share_is_read(monkeypatch):
 
 def test_every_share_has_the_types_of_the_whole_table(tmp_path):
     path = tmp_path / "late.csv"
-    path.write_text("a,b\n" + "1,\n" * 500 + "2.5,x\n")
-    shares_read = shares(path, 600)
+    rows = scaled(100, 500)
+    path.write_text("a,b\n" + "1,\n" * rows + "2.5,x\n")
+    shares_read = shares(path, rows + rows // 5)
     assert {str(share.dtypes["a"]) for share in shares_read} == {"float64"}
     assert {str(share.dtypes["b"]) for share in shares_read} == {"str"}
-    assert sum(map(len, shares_read)) == 501
+    assert sum(map(len, shares_read)) == rows + 1
 
 
 @pytest.mark.parametrize("text", ["a,b\n", "a,b"])
@@ -233,3 +234,12 @@ def test_invalid_requests_are_refused(tmp_path):
     with pytest.raises(RequestError, match="separator"):
         shard_rows(tmp_path / "a.csv", 2, 0, separator="ab")
     assert hyperplane.shard_rows is shard_rows
+
+
+def test_faults_of_files_name_the_argument_url(tmp_path):
+    for name in ("empty.csv", "a.unknown", "a.jsonl"):
+        (tmp_path / name).write_text("")
+    for name in ("empty.csv", "a.unknown", "a.jsonl", "missing.csv"):
+        with pytest.raises(RequestError) as raised:
+            shard_rows(tmp_path / name, 2, 0)
+        assert [fault.where for fault in raised.value.faults] == ["url"], name

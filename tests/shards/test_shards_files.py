@@ -115,6 +115,15 @@ def test_shards_that_start_concurrently_have_one_listing(folder, tmp_path):
     assert set(ordered(folder)) <= set(files)
 
 
+def test_the_fault_of_a_frozen_listing_shows_no_secrets(folder, tmp_path):
+    listing = {"asked": ["https://me:pass@host/a.csv?signature=key"], "files": []}
+    (tmp_path / "run.json").write_text(json.dumps(listing))
+    with pytest.raises(RequestError) as raised:
+        shard_files(folder / "*.csv", 3, 0, frozen=tmp_path / "run.json")
+    (fault,) = raised.value.faults
+    assert fault.allowed.endswith("it lists https://host/a.csv")
+
+
 def test_a_frozen_listing_of_other_urls_is_refused(folder, tmp_path):
     shard_files(folder / "*.csv", 3, 0, frozen=tmp_path / "run.json")
     with pytest.raises(RequestError, match="a listing of the same urls"):

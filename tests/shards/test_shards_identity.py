@@ -135,6 +135,16 @@ def test_an_argument_that_contradicts_the_runner_is_refused(environment):
     assert fault.allowed == "8, the value of count"
 
 
+def test_the_count_of_a_runner_is_not_used_with_another_index(environment):
+    environment(slurm(3, 0, 7, 1, 8))
+    assert shard(count=8) == (3, 8)
+    [fault] = faults(2)
+    assert (fault.where, fault.advice) == ("index", "give count, or set HYPERPLANE_SHARD_COUNT")
+    environment({"HYPERPLANE_SHARD_INDEX": "2"})
+    [fault] = faults()
+    assert fault.where == "HYPERPLANE_SHARD_INDEX"
+
+
 @pytest.mark.parametrize(
     ("arguments", "where"),
     [

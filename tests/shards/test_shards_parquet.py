@@ -25,7 +25,7 @@ def make_frame(start, length):
     return frame
 
 
-@settings(max_examples=scaled(12, 60), suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(8, 60), suppress_health_check=list(HealthCheck))
 @given(
     groups=st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=4), min_size=1, max_size=4),
     n=st.integers(1, 12),

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from hyperplane import utils
 from hyperplane.clusters.registry import ENGINES
+from hyperplane.config import engine_section
 from hyperplane.core import config_defaults
 from hyperplane.sizing.fit import SINGLE_PROCESS_CORES
 from hyperplane.spec.memory import MemoryPolicy
@@ -19,6 +20,7 @@ from hyperplane.spec.settings import (
     JobSettings,
     KubernetesSettings,
     LocalSettings,
+    RayLocalSettings,
     SlurmSettings,
     SshSettings,
 )
@@ -31,6 +33,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "kubernetes": KubernetesSettings,
     "gateway": GatewaySettings,
     "cuda": CudaSettings,
+    "ray_local": RayLocalSettings,
 }
 #: Settings whose defaults differ: without the configuration, a model preloads nothing.
 DIFFERENT = {("local", "preload")}
@@ -45,9 +48,8 @@ def section(file: str, *keys: str) -> dict[str, Any]:
 
 
 def test_every_built_in_engine_has_a_settings_model_and_a_section() -> None:
-    assert (
-        set(MODELS) == set(ENGINES.built_in) == set(section("engines.yaml", "engines")) - {"auto"}
-    )
+    sections = set(section("engines.yaml", "engines")) - {"auto"}
+    assert set(MODELS) == set(map(engine_section, ENGINES.built_in)) == sections
 
 
 @pytest.mark.parametrize("engine", MODELS)

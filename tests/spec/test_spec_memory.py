@@ -95,7 +95,7 @@ def test_fractions_up_to_one_are_accepted(value):
 def test_a_threshold_below_the_previous_one_is_a_fault(thresholds, where, allowed):
     [fault] = _faults(**thresholds)
     assert (fault.where, fault.allowed) == (where, allowed)
-    assert "rise" in fault.advice
+    assert "below the one before it" in fault.advice
 
 
 def test_equal_thresholds_are_allowed():

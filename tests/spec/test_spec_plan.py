@@ -102,6 +102,12 @@ def test_the_text_shows_the_requested_and_the_planned_layout(plan):
     ]
 
 
+@pytest.mark.parametrize("timeout", [None, 0, "0", "0s", "0 minutes"])
+def test_an_idle_timeout_of_zero_means_never(plan, timeout):
+    assert replace(plan, settings=LocalSettings(idle_timeout=timeout)).idle_timeout is None
+    assert replace(plan, settings=LocalSettings(idle_timeout="2m")).idle_timeout == 120
+
+
 def test_html_has_the_same_rows_escaped(plan):
     page = plan._repr_html_()
     assert page.count("<tr>") == len(str(plan).splitlines())

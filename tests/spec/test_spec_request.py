@@ -412,9 +412,9 @@ def test_a_request_is_immutable():
 @pytest.mark.parametrize(
     ("memory", "start"),
     [
-        ({"pauze": 0.8}, "memory.pauze = 0.8: expected one of target, spill, pause, terminate; "
-         "did you mean pause?"),
-        ({1: 0.8}, "memory.1 = 0.8: expected one of target, spill, pause"),
+        ({"pauze": 0.8}, "memory.pauze = 0.8: no such key; expected one of target, spill, pause, "
+         "terminate; did you mean pause?"),
+        ({1: 0.8}, "memory.1 = 0.8: no such key; expected one of target, spill, pause"),
         ({"pause": 7}, "memory.pause = 7: expected a fraction in (0, 1]"),
         ({"pause": "85%"}, "memory.pause = '85%': expected a fraction in (0, 1], or False"),
     ],

@@ -56,3 +56,11 @@ def test_examples_in_the_fault_of_a_duration_are_valid():
     assert len(forms) == 3
     for form in forms:
         LocalSettings(idle_timeout=form)
+
+
+@pytest.mark.parametrize("size", ["big", "1 kB", 5])
+def test_an_invalid_log_limit_is_a_fault_with_the_smallest_size(size):
+    with pytest.raises(ValidationError) as caught:
+        JobSettings(log_limit=size)
+    [fault] = faults_from_validation(caught.value)
+    assert fault.allowed == "at least 4096 bytes, such as '100 MB'; null for no limit"

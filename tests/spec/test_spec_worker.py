@@ -48,8 +48,8 @@ def test_the_text_shows_processes_threads_memory_and_gpus(worker, text):
         ({"nthreads": -1}, "a number of at least 1"),
         ({"ram_per_proc": 0}, "a number of at least 1"),
         ({"ngpus": -1}, "a number of at least 0"),
-        ({"cores_per_worker": 0}, "more than 0"),
-        ({"cores_per_worker": float("nan")}, "more than 0"),
+        ({"cores_per_worker": 0}, f"a number more than 0, at most {2**60:,}"),
+        ({"cores_per_worker": float("nan")}, f"a number more than 0, at most {2**60:,}"),
     ],
 )
 def test_a_number_below_its_minimum_is_a_fault(change, allowed):

@@ -32,13 +32,8 @@ def gcs_options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
 @pytest.fixture(scope="session")
 def s3_options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """Storage options of an S3 server that runs for the test session."""
-    servers.need("s3fs", "moto", "flask", "flask_cors")
-    import s3fs
-
-    with servers.s3(tmp_path_factory.mktemp("s3")) as url:
-        region = {"region_name": "eu-west-1"}
-        yield {"key": "tester", "secret": "sesame", "endpoint_url": url, "client_kwargs": region}
-        s3fs.S3FileSystem.clear_instance_cache()
+    with servers.s3_options(tmp_path_factory.mktemp("s3")) as options:
+        yield options
 
 
 @pytest.fixture

@@ -44,10 +44,20 @@ def moments(count: int, longest: float, seed: int = 0) -> Iterator[float]:
 
 def run_reporting(script: str, *arguments: str, patience: float = 280.0) -> Any:
     """Return the JSON in the last output line of a program that itself kills processes."""
+    return json.loads(_run_to_end(script, arguments, patience)[-1])
+
+
+def run_reporting_lines(script: str, *arguments: str, patience: float = 280.0) -> list[Any]:
+    """Return the JSON in all output lines of a program that itself kills processes."""
+    return list(map(json.loads, _run_to_end(script, arguments, patience)))
+
+
+def _run_to_end(script: str, arguments: tuple[str, ...], patience: float) -> list[str]:
+    """Run a program, and return its output lines."""
     command = [sys.executable, "-c", script, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return done.stdout.splitlines()
 
 
 def run(

@@ -87,6 +87,18 @@ def s3(folder: Path) -> Iterator[str]:
         yield url
 
 
+@contextlib.contextmanager
+def s3_options(folder: Path) -> Iterator[dict[str, Any]]:
+    """Run an S3 server, and yield its storage options."""
+    need("s3fs", "moto", "flask", "flask_cors")
+    import s3fs
+
+    with s3(folder) as url:
+        region = {"region_name": "eu-west-1"}
+        yield {"key": "tester", "secret": "sesame", "endpoint_url": url, "client_kwargs": region}
+        s3fs.S3FileSystem.clear_instance_cache()
+
+
 def bucket(protocol: str, options: dict[str, Any]) -> Bucket:
     """Create a bucket on a server."""
     import fsspec

@@ -46,6 +46,13 @@ def test_windows_of_several_functions_are_saved_and_loaded(tmp_path, form, index
     assert windowed.columns.nlevels == 2  # the caller's dataframe is unchanged
 
 
+def test_a_joined_name_with_an_empty_level_between_is_shown(tmp_path):
+    columns = pd.MultiIndex.from_tuples([("v", "", "sum"), ("k", "", "")])
+    with pytest.warns(UserWarning, match=r"joined names: \('v', '', 'sum'\) as 'v_sum'$"):
+        hyperplane.save(pd.DataFrame([[1, 2]], columns=columns), tmp_path / "w.parquet")
+    assert list(hyperplane.load(tmp_path / "w.parquet").columns) == ["v_sum", "k"]
+
+
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # raised by Dask's reader
 def test_other_libraries_read_the_same_names(tmp_path):
     for windowed, name, form in (

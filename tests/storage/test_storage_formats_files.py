@@ -19,6 +19,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.registry import _registry
 from matplotlib.figure import Figure
 from numpy.lib import format as npy
+from scale import FULL
 
 import hyperplane
 from hyperplane.errors import ReadError
@@ -71,6 +72,7 @@ def test_equal_models_saved_at_different_times_are_equal_files(tmp_path, monkeyp
     assert hyperplane.save(model().steps[0][1], tmp_path / "m.skops", mode="overwrite").changed
 
 
+@pytest.mark.skipif(not FULL, reason="other models are saved at different times: at full scale")
 @pytest.mark.process
 def test_equal_models_saved_by_different_processes_are_equal_files(tmp_path):
     script = (
@@ -190,3 +192,12 @@ def test_npy_files_written_by_numpy_are_loaded(tmp_path, array):
     found = hyperplane.load(tmp_path / "a.npy")
     np.testing.assert_array_equal(found, array)
     assert found.dtype == array.dtype
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl", "avro", "orc"])
+def test_categories_of_numbers_are_loaded_as_numbers(tmp_path, form):
+    frame = pd.DataFrame({"n": pd.Categorical([1, 2, 1]), "s": pd.Categorical(["a", "b", "a"])})
+    hyperplane.save(frame, tmp_path / f"a.{form}")
+    loaded = hyperplane.load(tmp_path / f"a.{form}")
+    assert (loaded["n"].dtype, loaded["n"].to_list()) == ("int64", [1, 2, 1])
+    assert loaded["s"].dtype == ("category" if form == "parquet" else "str")

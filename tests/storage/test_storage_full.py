@@ -20,9 +20,17 @@ import json, os, pathlib, resource, subprocess, sys
 import dask, dask.dataframe as dd, numpy as np, pandas as pd
 import hyperplane
 
-limit, base, kinds = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3:]
+places, kinds = json.loads(sys.argv[1]), sys.argv[2:]
 dask.config.set(scheduler="sync")
 hyperplane.load  # imported while all files are readable
+# A process for each limit, so that modules are imported only once.
+for limit, place in places.items():
+    if not (child := os.fork()):
+        break
+    assert os.waitpid(child, 0)[1] == 0, limit
+else:
+    sys.exit()
+base = pathlib.Path(place)
 large = base.parent / f"{base.name}-large.bin"
 large.write_bytes(os.urandom(12 * 2**20))
 
@@ -77,7 +85,7 @@ for what, url in urls.items():
     same = after.equals(old) if hasattr(after, "equals") else after == old
     left = names(what) == listed[what]
     found[what] = {"url": str(url), "error": error, "same": same, "left": left}
-print(json.dumps(found))
+print(json.dumps([limit, found]), flush=True)
 """
 
 KINDS = ("folder", "table", "bytes", "large")
@@ -88,54 +96,56 @@ def base():
     """A folder that another user may enter, inside the private folder of the test run."""
     folder = Path(tempfile.mkdtemp(prefix="hp-full-"))
     folder.chmod(0o777)
-    (folder / "base").mkdir()
     modes = {parent: parent.stat().st_mode & 0o7777 for parent in folder.parents[:2]}
     closed = {parent: mode for parent, mode in modes.items() if not mode & 0o001}
     for parent, mode in closed.items():
         parent.chmod(mode | 0o011)
-    yield folder / "base"
+    yield folder
     for parent, mode in closed.items():
         parent.chmod(mode)
     shutil.rmtree(folder)
 
 
-def each_kind_fails(limit, wanted, base, *before):
-    command = [*before, sys.executable, "-c", SCRIPT, limit, str(base), *KINDS]
+def each_kind_fails(errors, base, *before):
+    """Check the error of each kind of object with each limit."""
+    places = json.dumps({limit: str(base / limit) for limit in errors})
+    command = [*before, sys.executable, "-c", SCRIPT, places, *KINDS]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
-    outcomes = json.loads(done.stdout.splitlines()[-1])
-    assert set(outcomes) == set(KINDS)
-    for what, found in outcomes.items():
-        assert found["error"].startswith("StorageError "), what
-        # Parts are written to the folder beside the target.
-        assert os.path.dirname(found["url"]) in found["error"]  # noqa: PTH120
-        assert wanted in found["error"], what
-        assert found["same"], what
-        assert found["left"], what
+    outcomes = dict(map(json.loads, done.stdout.splitlines()))
+    assert set(outcomes) == set(errors)
+    for limit, wanted in errors.items():
+        assert set(outcomes[limit]) == set(KINDS)
+        for what, found in outcomes[limit].items():
+            assert found["error"].startswith("StorageError "), (limit, what)
+            # Parts are written to the folder beside the target.
+            assert os.path.dirname(found["url"]) in found["error"]  # noqa: PTH120
+            assert wanted in found["error"], (limit, what)
+            assert found["same"], (limit, what)
+            assert found["left"], (limit, what)
 
 
-def test_a_file_above_the_size_limit_is_an_error(base):
-    each_kind_fails("size", "File too large", base)
+def test_size_limits_and_folders_without_write_permission_are_errors(base):
+    errors = {"size": "File too large", "rights": "check the permissions of the folder"}
+    for limit in errors:
+        (base / limit).mkdir()
+    each_kind_fails(errors, base)
 
 
-def test_a_folder_without_write_permission_is_an_error(base):
-    each_kind_fails("rights", "check the permissions of the folder", base)
-
-
-def with_private_mount(mount, base):
-    """A command in which a small disk is mounted that no other process sees."""
+def with_private_mounts(*folders):
+    """A command in which small disks are mounted that no other process sees."""
+    mounts = "".join(f"mount -t tmpfs -o size=2m,mode=777 none '{one}' && " for one in folders)
     for unshare in (["unshare", "-m"], ["unshare", "-rm"]):
-        command = [*unshare, "sh", "-c", f'{mount} && exec "$@"', "sh"]
+        command = [*unshare, "sh", "-c", f'{mounts}exec "$@"', "sh"]
         probe = [*command, "true"]
         if subprocess.run(probe, capture_output=True, check=False).returncode == 0:
             return command
-    pytest.skip(f"this user may not mount a disk at {base}")
+    pytest.skip(f"this user may not mount a disk at {folders[0]}")
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare here")
-@pytest.mark.parametrize(
-    ("limit", "wanted"), [("disk", "no space left"), ("readonly", "read-only")]
-)
-def test_full_and_read_only_disks_are_errors(base, limit, wanted):
-    mount = f"mount -t tmpfs -o size=2m,mode=777 none '{base}'"
-    each_kind_fails(limit, wanted, base, *with_private_mount(mount, base))
+def test_full_and_read_only_disks_are_errors(base):
+    errors = {"disk": "no space left", "readonly": "read-only"}
+    for limit in errors:
+        (base / limit).mkdir()
+    each_kind_fails(errors, base, *with_private_mounts(*(base / limit for limit in errors)))

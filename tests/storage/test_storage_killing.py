@@ -9,6 +9,7 @@ import uuid
 import killing
 import psutil
 import pytest
+from scale import scaled
 
 pytestmark = pytest.mark.process
 
@@ -63,7 +64,7 @@ def test_a_program_is_killed_when_a_condition_is_true(faulty_store):
 
 
 def test_objects_are_whole_whenever_a_program_is_killed(faulty_store):
-    for moment in killing.moments(8, 0.5):
+    for moment in killing.moments(scaled(4, 8), 0.5):
         store = faulty_store()
         # From the first write on, however long Python takes to start.
         due = _later(lambda counts=store.root / "counts": any(counts.iterdir()), moment)

@@ -10,6 +10,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from scale import scaled
 
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, StorageError
@@ -24,6 +25,9 @@ pytestmark = [
 ]
 
 
+PARTS = scaled(4, 8)
+
+
 @pytest.fixture(params=["gcs", "s3"])
 def bucket(request):
     with dask.config.set({"scheduler": "threads", "dataframe.convert-string": False}):
@@ -32,14 +36,14 @@ def bucket(request):
 
 def frame(version=0, rows=200):
     frame = pd.DataFrame({"n": np.arange(rows), "v": version, "text": "ü"})
-    return dd.from_pandas(frame, npartitions=8)
+    return dd.from_pandas(frame, npartitions=PARTS)
 
 
 def test_versions_of_a_dataframe_replace_each_other(bucket):
     url, options = f"{bucket.url}/a b/out", bucket.options
     for version in range(3):
         result = hyperplane.save(frame(version), url, mode="overwrite", storage_options=options)
-        assert (result.files, result.rows, result.written) == (8, 200, 8)
+        assert (result.files, result.rows, result.written) == (PARTS, 200, PARTS)
         found = hyperplane.load(url, storage_options=options).compute()
         pd.testing.assert_frame_equal(found, frame(version).compute())
     assert not hyperplane.save(frame(2), url, storage_options=options).changed
@@ -47,7 +51,7 @@ def test_versions_of_a_dataframe_replace_each_other(bucket):
         hyperplane.save(frame(3), url, storage_options=options)
     plain = dd.read_parquet(url, storage_options=options).compute()
     assert sorted(plain.n) == list(range(200))
-    assert hyperplane.save(frame(3), url, mode="append", storage_options=options).files == 16
+    assert hyperplane.save(frame(3), url, mode="append", storage_options=options).files == 2 * PARTS
     assert hyperplane.load(url, storage_options=options).v.compute().value_counts().to_dict() == {
         2: 200,
         3: 200,

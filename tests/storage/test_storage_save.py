@@ -5,13 +5,14 @@ from __future__ import annotations
 import dask
 import dask.bag as db
 import dask.dataframe as dd
+import fsspec
 import pandas as pd
 import polars as pl
 import pytest
 from saving_cases import PLACES, flights, in_this_thread, parts_of, places
 
 import hyperplane
-from hyperplane.errors import OutputConflict, OutputExists
+from hyperplane.errors import OutputConflict, OutputExists, ReadError
 from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.storage.commit_protocol import commit_protocol_for
 
@@ -166,3 +167,13 @@ def test_a_flipped_bit_is_an_error(tmp_path):
     part.write_bytes(whole[:-1])
     with pytest.raises(OSError, match=r"bytes|damaged"):
         hyperplane.load(str(tmp_path / "out")).compute()
+
+
+def test_a_parquet_part_that_was_replaced_is_an_error(base):
+    hyperplane.save(dd.from_pandas(pd.DataFrame({"a": range(9)}), npartitions=1), f"{base}/out")
+    system, folder = fsspec.url_to_fs(f"{base}/out")
+    (part,) = system.glob(f"{folder}/*.parquet")
+    with system.open(part, "wb") as opened:
+        pd.DataFrame({"a": [5]}).to_parquet(opened)
+    with pytest.raises(ReadError, match=r"it has \d+ bytes, but \d+ were saved; save it again"):
+        hyperplane.load(f"{base}/out").compute()

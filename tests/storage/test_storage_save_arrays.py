@@ -44,5 +44,5 @@ def test_a_deleted_chunk_is_an_error_instead_of_zeros(tmp_path):
     hyperplane.save(da.ones((4, 4), chunks=2), str(tmp_path / "a.zarr"))
     chunk = next(file for file in (tmp_path / "a.zarr" / "c").rglob("*") if file.is_file())
     chunk.unlink()
-    with pytest.raises(StorageError, match="1 files are missing"):
+    with pytest.raises(StorageError, match="1 file missing"):
         hyperplane.load(str(tmp_path / "a.zarr"))

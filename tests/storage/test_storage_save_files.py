@@ -35,7 +35,8 @@ ONE = {
 @pytest.mark.parametrize("name", sorted(ONE))
 def test_one_file_is_loaded_unchanged(base, name):
     obj = ONE[name]
-    assert hyperplane.save(obj, f"{base}/{name}").written == 1
+    saved = hyperplane.save(obj, f"{base}/{name}")
+    assert (saved.written, saved.published) == (1, True)
     assert not hyperplane.save(obj, f"{base}/{name}").changed
     loaded = hyperplane.load(f"{base}/{name}")
     if isinstance(obj, pd.DataFrame):
@@ -89,10 +90,35 @@ def test_local_files_and_folders_are_copied(base, tmp_path):
         hyperplane.save(pathlib.Path("nowhere"), f"{base}/c")
 
 
+def test_a_folder_with_a_renamed_file_is_another_folder(base, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "a.txt").write_text("a")
+    hyperplane.save(folder, f"{base}/copy")
+    (folder / "a.txt").rename(folder / "b.txt")
+    with pytest.raises(OutputExists):
+        hyperplane.save(folder, f"{base}/copy")
+    assert hyperplane.save(folder, f"{base}/copy", mode="overwrite").published
+    assert parts_of(f"{base}/copy") == ["b.txt"]
+    assert not hyperplane.save(folder, f"{base}/copy").changed
+
+
 def test_the_name_of_an_existing_file_is_not_saved_as_text(tmp_path):
     (tmp_path / "model.bin").write_text("weights")
     with pytest.raises(RequestError, match=r"pass pathlib\.Path"):
         hyperplane.save(str(tmp_path / "model.bin"), tmp_path / "copy.txt")
+
+
+def test_a_skops_model_with_a_class_of_the_user_is_loaded_only_if_trusted(tmp_path):
+    from sklearn.preprocessing import FunctionTransformer
+
+    hyperplane.save(FunctionTransformer(pathlib.Path), tmp_path / "m.skops")
+    with pytest.raises(RequestError) as caught:
+        hyperplane.load(tmp_path / "m.skops")
+    (fault,) = caught.value.faults
+    assert (fault.where, fault.asked) == ("trusted", "False")
+    assert "pathlib" in fault.allowed
+    assert hyperplane.load(tmp_path / "m.skops", trusted=True).func is pathlib.Path
 
 
 def test_a_joblib_model_is_loaded_only_if_trusted(tmp_path):
@@ -102,3 +128,15 @@ def test_a_joblib_model_is_loaded_only_if_trusted(tmp_path):
     with pytest.raises(RequestError, match="runs code"):
         hyperplane.load(tmp_path / "m.joblib")
     assert hyperplane.load(tmp_path / "m.joblib", trusted=True) == {"a": 1}
+
+
+def test_a_skops_model_with_other_types_is_loaded_only_if_trusted(tmp_path):
+    import textwrap
+
+    from sklearn.preprocessing import FunctionTransformer
+
+    hyperplane.save(FunctionTransformer(textwrap.dedent), tmp_path / "m.skops")
+    with pytest.raises(RequestError, match=r"textwrap\.dedent") as caught:
+        hyperplane.load(tmp_path / "m.skops")
+    assert caught.value.faults[0].where == "trusted"
+    assert hyperplane.load(tmp_path / "m.skops", trusted=True).func is textwrap.dedent

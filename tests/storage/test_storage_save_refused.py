@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pathlib
+import socket
 
+import dask.array as da
 import dask.dataframe as dd
 import pytest
 from saving_cases import flights, in_this_thread
@@ -61,6 +63,15 @@ def test_secrets_are_not_shown():
     assert "s3cret" not in repr(resolve_target("memory://a/b", {"token": "s3cret"}))
 
 
+def test_errors_of_a_store_show_no_secrets():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]  # nothing answers there after this block
+    with pytest.raises(StorageError) as caught:
+        hyperplane.load(f"http://me:s3cret@127.0.0.1:{port}/x.parquet?sig=s3cret")
+    assert caught.value.url == f"http://127.0.0.1:{port}/x.parquet"
+    assert "s3cret" not in str(caught.value)
+
+
 def test_the_printed_result_has_rows_files_and_url(tmp_path):
     result = hyperplane.save(dd.from_pandas(flights(), npartitions=2), tmp_path / "out")
     assert "100 rows in 2 files" in str(result)
@@ -78,3 +89,38 @@ def test_a_series_of_several_parts_is_refused_with_advice(tmp_path, form):
         (fault,) = caught.value.faults
         assert (fault.where, fault.advice) == ("obj", "write series.to_frame()")
     assert not list(tmp_path.iterdir())
+
+
+def test_append_of_an_array_points_to_xarray(tmp_path):
+    with pytest.raises(RequestError) as caught:
+        hyperplane.save(da.ones(4), tmp_path / "a.zarr", mode="append")
+    (fault,) = caught.value.faults
+    assert (fault.where, fault.asked) == ("mode", "'append'")
+    assert "append_dim" in fault.advice
+
+
+def test_a_folder_of_other_files_names_some_of_them(tmp_path):
+    for name in ("a.npy", "b.npy"):
+        (tmp_path / "others").mkdir(exist_ok=True)
+        (tmp_path / "others" / name).write_bytes(b"x")
+    with pytest.raises(StorageError, match=r"one format of tables: a\.npy, b\.npy\. Load each"):
+        hyperplane.load(tmp_path / "others")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "advice"),
+    [
+        ("keras.src.models.model", "Model", "model.save"),
+        ("torch.nn.modules.module", "Module", "torch.export.export"),
+        ("torch.export.exported_program", "ExportedProgram", "torch.export.save"),
+        ("torch", "Tensor", "tensor.numpy"),
+        ("xgboost.core", "Booster", "save_model"),
+    ],
+)
+def test_objects_of_networks_are_refused_with_the_way_to_save_them(
+    module: str, name: str, advice: str, tmp_path: pathlib.Path
+) -> None:
+    network = type("Network", (type(name, (), {"__module__": module}),), {})()
+    with pytest.raises(RequestError, match="obj = Network: expected a Dask") as caught:
+        hyperplane.save(network, tmp_path / "network")
+    assert advice in caught.value.faults[0].advice

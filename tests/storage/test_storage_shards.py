@@ -51,6 +51,40 @@ def test_the_output_is_visible_when_all_shards_are_saved(url):
         assert pd.read_parquet(url).n.to_list() == list(range(30))
 
 
+def test_the_shard_that_publishes_reports_a_changed_output(url, monkeypatch):
+    def fail(*_):
+        raise StorageError(url, "the process was killed here")
+
+    assert not hyperplane.save(rows(0), url, shard=(0, 2)).published
+    protocol = type(commit_protocol_for(resolve_target(url, None)))
+    with monkeypatch.context() as patch:
+        patch.setattr(protocol, "publish", fail)
+        with pytest.raises(StorageError, match="was killed"):
+            hyperplane.save(rows(1), url, shard=(1, 2))
+    repeated = hyperplane.save(rows(1), url, shard=(1, 2))
+    assert (repeated.written, repeated.published, repeated.changed) == (0, True, True)
+    assert hyperplane.load(url).compute().n.to_list() == list(range(20))
+    again = hyperplane.save(rows(1), url, shard=(1, 2))
+    assert (again.published, again.changed) == (False, False)
+
+
+def test_a_run_named_first_is_not_the_run_without_a_name(url):
+    hyperplane.save(rows(0), url, shard=(0, 2))
+    assert not hyperplane.save(rows(1), url, shard=(1, 2), run="first").complete
+    with pytest.raises(RequestError) as caught:
+        missing_shards(url)
+    (fault,) = caught.value.faults
+    assert "'' (of 2 shards), 'first' (of 2 shards)" in fault.allowed
+    assert (missing_shards(url, run=""), missing_shards(url, run="first")) == ([1], [0])
+    assert hyperplane.save(rows(0), url, shard=(0, 2), run="first").complete
+    assert missing_shards(url, run="first") == []
+    report = hyperplane.storage.clean(url)
+    assert report.removed == ()
+    report = hyperplane.storage.clean(url, older_than=0)
+    assert report.removed == ("shards-2-first",)
+    assert hyperplane.load(url).compute().n.to_list() == list(range(20))
+
+
 def test_a_committed_shard_is_not_written_again(url):
     hyperplane.save(rows(0), url, shard=(0, 2))
     assert not hyperplane.save(rows(0), url, shard=(0, 2)).changed
@@ -137,7 +171,7 @@ def test_no_output_mixes_shards_of_two_runs(url):
         save(0, 5, "a")
     assert [save(0, 5, "b"), save(1, 9, "c")] == [False, False]
     assert hyperplane.load(url).compute().n.to_list() == list(range(20))
-    with pytest.raises(RequestError, match="b of 2 and c of 2"):
+    with pytest.raises(RequestError, match=r"'b' \(of 2 shards\), 'c'"):
         missing_shards(url)
     assert missing_shards(url, run="b") == [1]
     assert save(1, 5, "b")

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 import zarr
+from scale import combinations
 
 import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, ReadError, RequestError
@@ -75,7 +76,11 @@ def weather(chunks=None):
     return original if chunks is None else original.chunk(chunks)
 
 
-@pytest.mark.parametrize("chunks", [None, {"time": 2, "x": 3}, {}])
+@pytest.mark.parametrize(
+    ("chunks", "place"),
+    combinations([None, {"time": 2, "x": 3}, {}], ["disk", "object store"]),
+    indirect=["place"],
+)
 def test_data_sets_round_trip_and_are_replaced(place, chunks):
     expected = weather()
     assert save(weather(chunks), place).changed
@@ -105,20 +110,24 @@ def test_data_arrays_round_trip_with_their_names(tmp_path, name):
     plain.close()
 
 
+#: Arrays, and the chunks that are saved.
+ARRAYS = [
+    (numbers(), ((2, 2), (2, 2, 2))),
+    (numbers(((3, 1), (1, 2, 3))), ((3, 1), (3, 3))),
+    (numbers(((2, 2, 0), (6,))), ((2, 2), (6,))),
+    (da.zeros((3, 0), chunks=2), ((2, 1), (0,))),
+    (da.from_array(np.array(3.5)), ()),
+    (da.zeros((5, 5), chunks=2), ((2, 2, 1), (2, 2, 1))),
+    (da.from_array(np.array(["a", "bb"], dtype="S2"), chunks=1), ((1, 1),)),
+    (da.from_array(pd.date_range("2000", periods=4).to_numpy(), chunks=3), ((3, 1),)),
+]
+
+
 @pytest.mark.parametrize(
-    ("array", "chunks"),
-    [
-        (numbers(), ((2, 2), (2, 2, 2))),
-        (numbers(((3, 1), (1, 2, 3))), ((3, 1), (3, 3))),
-        (numbers(((2, 2, 0), (6,))), ((2, 2), (6,))),
-        (da.zeros((3, 0), chunks=2), ((2, 1), (0,))),
-        (da.from_array(np.array(3.5)), ()),
-        (da.zeros((5, 5), chunks=2), ((2, 2, 1), (2, 2, 1))),
-        (da.from_array(np.array(["a", "bb"], dtype="S2"), chunks=1), ((1, 1),)),
-        (da.from_array(pd.date_range("2000", periods=4).to_numpy(), chunks=3), ((3, 1),)),
-    ],
+    ("case", "place"), combinations(ARRAYS, ["disk", "object store"]), indirect=["place"]
 )
-def test_dask_arrays_round_trip(place, array, chunks):
+def test_dask_arrays_round_trip(place, case):
+    array, chunks = case
     save(array, place)
     options = {"storage_options": place[1]} if place[1] else {}
     values = array.compute()
@@ -165,7 +174,11 @@ def test_a_loaded_array_is_not_mixed_with_a_later_version(place):
     assert (load(place).compute() == 0).all()
 
 
-@pytest.mark.parametrize("harm", ["flip", "cut", "remove"])
+@pytest.mark.parametrize(
+    ("harm", "place"),
+    combinations(["flip", "cut", "remove"], ["disk", "object store"]),
+    indirect=["place"],
+)
 def test_a_damaged_chunk_is_an_error(place, harm):
     save(xr.Dataset({"v": (("y", "x"), numbers())}), place)
     held = load(place)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import store_errors
 import xarray as xr
+from scale import scaled
 
 import hyperplane
 from hyperplane.errors import StorageError
@@ -31,7 +32,7 @@ def grid(version=0):
     return da.from_array(np.arange(1.0, 401).reshape(20, 20) + 1000 * version, chunks=2)
 
 
-@pytest.mark.parametrize("like", ["plain", "gcs", "s3"])
+@pytest.mark.parametrize("like", scaled(["gcs"], ["plain", "gcs", "s3"]))
 def test_arrays_are_saved_on_a_store_with_faults(faulty_store, hurried, like):
     store = faulty_store(
         like=like, transient=0.08, lost=0.03, listing_delay=1.0, writes_per_second=400, seed=5

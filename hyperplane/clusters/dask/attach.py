@@ -132,7 +132,8 @@ def attach(name: str, engine: str) -> StartedCluster:
     matching = [record for record in running if (record.name, record.engine) == (name, engine)]
     if not matching:
         raise EngineError(
-            engine, f"this machine runs no cluster {name!r}; {describe_running(running)}"
+            engine,
+            f"this machine runs no cluster {name!r} of this engine; {describe_running(running)}",
         )
     record = matching[0]
     cluster = AttachedCluster(record)

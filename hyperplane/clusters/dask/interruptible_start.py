@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hyperplane.clusters.interrupts import allow_interrupts
-
-if TYPE_CHECKING:
-    import asyncio
 
 #: Seconds to wait until the interrupted step of a start has ended.
 INTERRUPTED_STEP_SECONDS = 60.0
@@ -31,9 +29,6 @@ class InterruptibleStart:
         dask_sync: Callable[..., Any] = super().sync  # type: ignore[misc]
         if not self.starting:
             return dask_sync(func, *args, **kwargs)
-        # Imported here because it is slow and a plan does not need it.
-        import asyncio
-
         ended, interrupted = threading.Event(), False
         task: asyncio.Task[Any] | None = None
 

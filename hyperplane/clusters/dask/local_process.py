@@ -68,8 +68,8 @@ def reserve_local_record(
 ) -> ClusterRecord:
     """Reserve the record of a cluster whose scheduler runs on this machine.
 
-    Whether clients fetch results from the workers directly is as the tuning of the plan says.
-    The scratch folder is created in ``parent``, by default in Dask's ``temporary-directory``.
+    The tuning of the plan decides whether clients fetch results from the workers directly. The
+    scratch folder is created in ``parent``, by default in Dask's ``temporary-directory``.
     """
     direct = DaskOptions.of(plan.options).tuning.direct_to_workers
     with user_settings():

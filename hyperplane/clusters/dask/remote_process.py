@@ -62,7 +62,7 @@ def as_variables(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def node_name(worker: WorkerState, grouped: bool) -> str:
-    """Return the node of a worker process by its name: ``node-1`` for ``node-1-0``.
+    """Return the node, or job of Slurm, of a worker process: ``node-1`` for ``node-1-0``.
 
     Names have the suffix of a process only if nodes have several processes (``grouped``). As the
     ``worker_key`` of adaptive scaling, this function makes the scheduler retire all worker

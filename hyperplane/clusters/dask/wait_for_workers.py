@@ -73,7 +73,7 @@ def connect_client(
         raise StartFailed(
             plan.engine,
             f"the scheduler {cluster.scheduler_address} does not answer this machine ({cause}); "
-            "everything was closed again",
+            "everything was closed again. Check that this machine can open connections to it",
         ) from error
     return client
 

@@ -52,6 +52,7 @@ def find_argument_faults(
     data_vars: Any,
     coords: Any,
     load: Any,
+    group: Any,
     decoding: Mapping[str, Any],
 ) -> Iterator[Fault]:
     """Yield a fault for each invalid argument; the URLs are checked separately."""
@@ -83,6 +84,8 @@ def find_argument_faults(
             allowed = f"one of {', '.join(_VARIABLE_CHOICES)}, or a list of names"
             yield Fault(where, repr(value)[:80], allowed)
     yield from find_flag_faults(load=load)
+    if not isinstance(group, str | None):
+        yield Fault("group", repr(group)[:80], "the path of a group in each store, or None")
     decoding_names = _list_open_dataset_options()
     for name in decoding:
         if name not in decoding_names:
@@ -110,8 +113,14 @@ def _list_open_dataset_options() -> set[str]:
 def list_store_urls(
     urls: Any, combine: str, concat_dim: Any, storage_options: Mapping[str, Any] | None
 ) -> tuple[list[str], Any, list[Any]]:
-    """Return one URL per store and, for ``combine="nested"``, the nested lists and dimensions."""
-    if combine != "nested":
+    """Return one URL per store and, for ``combine="nested"``, the nested lists and dimensions.
+
+    Empty for an unknown ``combine`` and nested lists, because ``combine`` determines whether lists
+    may be nested.
+    """
+    if not is_one_of(combine, _ALLOWED["combine"]) and _has_nested_list(urls):
+        return [], None, []
+    if not is_one_of(combine, ("nested",)):
         return expand_urls(urls, storage_options), None, []
     tree, depth, names = flatten_nested_urls(urls)
     dims = concat_dim if isinstance(concat_dim, list) else [concat_dim]
@@ -119,6 +128,10 @@ def list_store_urls(
         allowed = f"one dimension for each level of lists in urls, which has {depth}"
         raise RequestError([Fault("concat_dim", repr(concat_dim)[:80], allowed)])
     return names, tree, dims
+
+
+def _has_nested_list(urls: Any) -> bool:
+    return isinstance(urls, list | tuple) and any(isinstance(url, list | tuple) for url in urls)
 
 
 def expand_urls(urls: Any, storage_options: Mapping[str, Any] | None) -> list[str]:
@@ -226,7 +239,9 @@ def make_stores(
 
 
 def suggest_similar_store(url: str, storage_options: Mapping[str, Any] | None) -> str:
-    """Return advice that names similar paths next to a missing store; may be empty."""
+    """Return advice for a missing store, such as similar paths next to it; may be empty."""
+    if listing.is_glob(url):  # other calls have expanded it
+        return "combine='nested' expands no globs: write the URL of each store"
     try:
         listing.find_entries(url, storage_options)
     except RequestError as error:

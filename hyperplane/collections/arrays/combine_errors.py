@@ -9,6 +9,7 @@ from typing import Any
 import xarray as xr
 
 from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.units import plural
 
 #: Exceptions that xarray raises for data sets that it cannot combine.
 COMBINE_ERRORS = (ValueError, KeyError, TypeError, IndexError)
@@ -39,17 +40,14 @@ def explain_combine_error(
     if not faults:
         faults = _find_missing_variables(datasets, stores)
     if not faults:
-        text = " ".join(str(error).split())[:300]
-        named = ", ".join(repr(store) for store in stores[:2])
-        faults = [
-            Fault(
-                "urls",
-                f"{len(stores)} stores ({named}, ...)",
-                "data sets that xarray can combine",
-                text,
-            )
-        ]
+        named = ", ".join([*map(repr, stores[:2]), *["..."] * (len(stores) > 2)])
+        given = f"{plural(len(stores), 'store')} ({named})"
+        faults = [Fault("urls", given, "data sets that xarray can combine", _shorten_error(error))]
     return RequestError(faults)
+
+
+def _shorten_error(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
 
 
 def _find_attr_conflicts(
@@ -75,7 +73,7 @@ def _find_attr_conflicts(
 
 
 def _find_first_conflict(attrs_by_store: Sequence[tuple[int, Mapping[Any, Any]]], how: str) -> Any:
-    """Return the first conflicting attribute, with two stores and their values; None if none is."""
+    """Return the first conflicting attribute, two stores and their values; None if all agree."""
     for key in dict.fromkeys(key for _, attrs in attrs_by_store for key in attrs):
         attrs_of_stores = [
             (number, {key: attrs[key]} if key in attrs else {})
@@ -125,13 +123,13 @@ def _find_value_conflicts(
             pair = [datasets[number][[name]] for number in (first, other)]
             try:
                 xr.merge(pair, compat=options.compat, join=options.join, combine_attrs="drop")
-            except COMBINE_ERRORS:
-                shapes = " and ".join(
+            except COMBINE_ERRORS as error:
+                given = " and ".join(
                     f"{dict(dataset.sizes)} in {stores[number]!r}"
                     for dataset, number in zip(pair, (first, other), strict=True)
                 )
                 allowed = f"variables that agree (compat={options.compat!r}, join={options.join!r})"
-                return [Fault(f"variable {name!r}", shapes, allowed)]
+                return [Fault(f"variable {name!r}", given, allowed, _shorten_error(error))]
     return []
 
 

@@ -40,9 +40,9 @@ class _VariablePair:
     other: int
     variable: xr.Variable
     other_variable: xr.Variable
-    #: Whether the first variable has all values of the other one, and whether ``compat`` accepts
-    #: both.
+    #: Whether no missing value of the first variable has to be filled from the other one.
     complete: bool = False
+    #: Whether ``compat`` accepts both.
     agree: bool = False
 
 

@@ -114,7 +114,7 @@ def _open_dataset(
     consolidated = root.metadata.consolidated_metadata is not None
     node = root[group] if group else root
     if not isinstance(node, zarr.Group):
-        raise TypeError(f"{group!r} is an array")
+        raise TypeError(f"group={group!r} is an array")
     reads = [read for name, array in node.arrays() for read in _list_initial_reads(name, array)]
     list(readers.map(lambda read: read(), reads))
     dataset = xr.open_dataset(

@@ -10,7 +10,7 @@ from hyperplane.collections.arrays.arguments import (
     list_store_urls,
     make_stores,
 )
-from hyperplane.core.errors import check
+from hyperplane.core.errors import RequestError, check
 from hyperplane.core.optional import need
 from hyperplane.core.public_calls import check_call
 
@@ -44,8 +44,9 @@ def open_zarr_many(
     ----------
     urls : str, path, or list of them
         Paths or fsspec URLs of stores of Zarr 2 or 3, with consolidated metadata or without; or
-        globs, whose matches are sorted by name. For ``combine="nested"`` a list of lists, with
-        one level for each entry of ``concat_dim``.
+        globs, whose matches are sorted by name in natural order: ``part-2`` before ``part-10``.
+        For ``combine="nested"`` a list of lists without globs, with one level for each entry of
+        ``concat_dim``.
     combine : {"merge", "concat", "nested", "by_coords"}
         The function of xarray that combines the data sets.
     concat_dim : str, pandas.Index or xarray.DataArray, or a list of them
@@ -105,8 +106,12 @@ def open_zarr_many(
     need("xarray", "array")
     need("zarr", "array")
     choices = (combine, concat_dim, compat, combine_attrs, join)
-    check(find_argument_faults(*choices, data_vars, coords, load, decoding))
-    names, tree, dims = list_store_urls(urls, combine, concat_dim, storage_options)
+    faults = list(find_argument_faults(*choices, data_vars, coords, load, group, decoding))
+    try:
+        names, tree, dims = list_store_urls(urls, combine, concat_dim, storage_options)
+    except RequestError as error:
+        raise RequestError([*faults, *error.faults]) from error.__cause__
+    check(faults)
 
     from hyperplane.collections.arrays import combine_datasets
     from hyperplane.collections.arrays.encoding import prepare_for_writing

@@ -64,10 +64,14 @@ def propose_chunks(
     >>> propose_chunks((3650, 720, 1440), dtype="float32", whole=[1, 2])  # maps
     (24, 720, 1440)
     """
-    shape, names, itemsize, units = _describe_array(array, dtype)
+    limit, faults = parse_memory_limit(memory)
     whole_axes = list(whole) if isinstance(whole, list | tuple) else [whole]
-    limit = parse_memory_limit(memory)
-    check(_find_whole_faults(whole_axes, names, shape))
+    try:
+        shape, names, dtype, units = _describe_array(array, dtype)
+    except RequestError as error:
+        raise RequestError([*error.faults, *faults]) from error.__cause__
+    itemsize, dtype_faults = _parse_itemsize(dtype)
+    check([*dtype_faults, *_find_whole_faults(whole_axes, names, shape), *faults])
     axes = [names.index(axis) if axis in names else int(axis) % len(shape) for axis in whole_axes]
     elements = limit // itemsize
     chunks = choose_chunk_sizes(shape, units, axes, elements)
@@ -78,13 +82,13 @@ def propose_chunks(
         allowed = (
             f"at least {format_bytes(least)}, the size of the smallest chunk with whole={whole!r}"
         )
-        advice = "raise memory=, or remove an axis from whole="
+        advice = "raise memory=" + (", or remove an axis from whole=" if axes else "")
         raise RequestError([Fault("memory", format_bytes(limit), allowed, advice)])
     return dict(zip(names, chunks, strict=True)) if names else chunks
 
 
-def parse_memory_limit(memory: Any) -> int:
-    """Parse a memory limit, given as text or as a number of bytes, into bytes."""
+def parse_memory_limit(memory: Any) -> tuple[int, list[Fault]]:
+    """Parse a memory limit, given as text or as a number of bytes, into bytes and faults."""
     size = whole_number(memory)
     if size is None and isinstance(memory, str):
         try:
@@ -93,14 +97,22 @@ def parse_memory_limit(memory: Any) -> int:
             size = None
     if size is None or size <= 0:
         allowed = "a quantity such as '100MB', or a number of bytes"
-        raise RequestError([Fault("memory", repr(memory)[:80], allowed)])
-    return size
+        return 0, [Fault("memory", repr(memory)[:80], allowed)]
+    return size, []
+
+
+def _parse_itemsize(dtype: Any) -> tuple[int, list[Fault]]:
+    """Parse a dtype into the bytes of an element and faults."""
+    try:
+        return max(1, np.dtype(dtype).itemsize), []
+    except (TypeError, ValueError, SyntaxError):  # SyntaxError: NumPy parses text
+        return 1, [Fault("dtype", repr(dtype)[:80], "a NumPy dtype")]
 
 
 def _describe_array(
     array: Any, dtype: Any
-) -> tuple[tuple[int, ...], list[Hashable], int, list[int]]:
-    """Return shape, dimension names (may be empty), bytes per element, and stored chunks."""
+) -> tuple[tuple[int, ...], list[Hashable], Any, list[int]]:
+    """Return shape, dimension names (may be empty), dtype and stored chunks."""
     names: list[Hashable] = []
     stored: Any = {}
     if hasattr(array, "shape") and hasattr(array, "dtype"):
@@ -116,13 +128,9 @@ def _describe_array(
     sizes = [whole_number(size) for size in shape]
     if not shape or any(size is None or size < 0 for size in sizes) or dtype is None:
         raise RequestError([Fault("array", repr(array)[:80], _ARRAYS)])
-    try:
-        itemsize = max(1, np.dtype(dtype).itemsize)
-    except (TypeError, ValueError, SyntaxError):  # SyntaxError: NumPy parses text
-        raise RequestError([Fault("dtype", repr(dtype)[:80], "a NumPy dtype")]) from None
     lengths = tuple(size for size in sizes if size is not None)
     units = [_get_chunk_unit(stored.get(key, 1)) for key in (names or range(len(lengths)))]
-    return lengths, names, itemsize, units
+    return lengths, names, dtype, units
 
 
 def _get_chunk_unit(stored: Any) -> int:

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 from hyperplane.collections.arrays.propose_chunks import parse_memory_limit
-from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import format_bytes, whole_number
 
@@ -65,7 +65,18 @@ def rechunk(array: Any, chunks: Any, *, memory: str | int = "1GB") -> Any:
     >>> series.chunksize
     (1000, 20, 20)
     """
-    limit = parse_memory_limit(memory)
+    limit, faults = parse_memory_limit(memory)
+    try:
+        # With an invalid limit, only to find the faults of the other arguments.
+        rechunked = _rechunk_any(array, chunks, sys.maxsize if faults else limit)
+    except RequestError as error:
+        raise RequestError([*error.faults, *faults]) from error.__cause__
+    check(faults)
+    return rechunked
+
+
+def _rechunk_any(array: Any, chunks: Any, limit: int) -> Any:
+    """Rechunk a Dask array or an object of xarray; raise RequestError for other objects."""
     import dask.array as da
 
     if isinstance(array, da.Array):

@@ -72,10 +72,11 @@ def parse_types(types: Any) -> tuple[dict[str, str], list[Fault]]:
     faults = []
     for name, kind in types.items():
         type_name = _TYPE_NAMES.get(kind.__name__ if isinstance(kind, type) else str(kind))
-        if type_name is None or not isinstance(name, str):
-            faults.append(
-                Fault(f"types[{name!r}]", repr(kind), ", ".join(dict.fromkeys(_TYPE_NAMES)))
-            )
+        if not isinstance(name, str):
+            faults.append(Fault("types", repr(name)[:80], "names of columns as text"))
+        elif type_name is None:
+            allowed = "one of " + ", ".join(_TYPE_NAMES)
+            faults.append(Fault(f"types[{name!r}]", repr(kind)[:80], allowed))
         else:
             kinds[name] = type_name
     return kinds, faults

@@ -12,6 +12,7 @@ from hyperplane.core.errors import Fault, RequestError
 from hyperplane.formats.suffixes import detect_common_format
 from hyperplane.objectstore import listing
 from hyperplane.objectstore.locations import File
+from hyperplane.objectstore.redaction import redact_url
 
 #: Default maximum and minimum bytes of text in a partition.
 MAX_PARTITION, MIN_PARTITION = 64_000_000, 8_000_000
@@ -41,6 +42,11 @@ class TextByteRange:
     compression: str = ""
     start: int = 0
     end: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The path without secrets, such as the signature of a URL."""
+        return redact_url(self.path)
 
 
 BagPartition = tuple[TextByteRange, ...]

@@ -9,7 +9,7 @@ from typing import Any
 from hyperplane.collections.bags.files import TextByteRange
 from hyperplane.core.errors import ReadError
 from hyperplane.objectstore.file_names import DAMAGE_ERRORS, decompress
-from hyperplane.objectstore.redaction import describe_error, redact_url
+from hyperplane.objectstore.redaction import describe_error
 
 #: Bytes that are read and parsed at once; small, because some readers stop early.
 BLOCK_BYTES = 1 << 20
@@ -26,7 +26,7 @@ def _name_file_in_errors(byte_range: TextByteRange, store: Any) -> Iterator[None
         raise
     except FileNotFoundError as error:
         reason = "the file was deleted after the bag was created"
-        raise ReadError(redact_url(byte_range.path), reason) from error
+        raise ReadError(byte_range.name, reason) from error
     except DAMAGE_ERRORS as error:
         is_truncated = isinstance(error, EOFError) or "runcated" in str(error)
         reason = (
@@ -34,7 +34,7 @@ def _name_file_in_errors(byte_range: TextByteRange, store: Any) -> Iterator[None
             if is_truncated
             else describe_error(error, store.storage_options)
         )
-        raise ReadError(redact_url(byte_range.path), reason) from error
+        raise ReadError(byte_range.name, reason) from error
 
 
 def _describe_truncation(byte_range: TextByteRange) -> str:

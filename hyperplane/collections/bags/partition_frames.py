@@ -155,6 +155,6 @@ def _parse_records(
             if position < 0:
                 break
             number += 1
-        return f"line {number} of {byte_range.path}"
+        return f"line {number} of {byte_range.name}"
 
     return make_arrays(bag_columns, records, locate)

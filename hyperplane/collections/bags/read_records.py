@@ -66,7 +66,8 @@ def read_records(
         bytes. By default four partitions for each thread of the cluster, but at least 8 MB and at
         most 64 MB.
     storage_options : mapping, optional
-        Options of the fsspec file system, such as credentials. They never appear in messages.
+        Options of the fsspec file system, such as credentials. They and secrets in URLs never
+        appear in messages.
     encoding : str
         Encoding of the text, in which a line end must be the single byte 0x0A.
     limit : float
@@ -131,8 +132,9 @@ def _check_settings(
             allowed = "a size such as '64MB', or a number of bytes"
             faults.append(Fault("blocksize", repr(blocksize)[:80], allowed))
     try:
-        name = codecs.lookup(encoding).name
-        usable = "\n".encode(encoding) == b"\n"
+        # A byte order mark is skipped with every encoding.
+        name = codecs.lookup(encoding).name.replace("utf-8-sig", "utf-8")
+        usable = "\n".encode(name) == b"\n"
     except (LookupError, TypeError, ValueError):
         name, usable = "", False
     if not usable:
@@ -140,7 +142,7 @@ def _check_settings(
         faults.append(Fault("encoding", repr(encoding), allowed, "convert the files to utf-8"))
     if isinstance(limit, bool) or not isinstance(limit, Real) or not _is_fraction(limit):
         faults.append(Fault("limit", repr(limit), "a fraction from 0 to 1, such as 0.01"))
-    return size, name.replace("utf-8-sig", "utf-8"), faults
+    return size, name, faults
 
 
 def _is_fraction(number: Any) -> bool:
@@ -189,7 +191,8 @@ def bad_records(bag: Bag) -> Bag:
                 Fault(
                     "bag",
                     given,
-                    "a bag from hyperplane.bag.read_records, or from select applied directly to it",
+                    "a bag from hyperplane.bag.read_records, or from select with a mapping as "
+                    "where, applied directly to it",
                 )
             ]
         )
@@ -240,12 +243,11 @@ def _read_bad_lines(
             for _ in parse_lines(settings, byte_range, offset, chunk, counter):
                 pass  # good records
             for bad in counter.all:
-                text, reason = bad.text, bad.reason
                 yield {
-                    "file": byte_range.path,
+                    "file": byte_range.name,
                     "line": line + bad.after,
-                    "text": text,
-                    "reason": reason,
+                    "text": bad.text,
+                    "reason": bad.reason,
                 }
             counter.all.clear()
             line += chunk.count(b"\n")

@@ -73,7 +73,7 @@ class LineCounter:
             return
         lines, limit = self.good + self.bad, self.settings.limit
         allowed = max(limit * lines, min(MIN_ALLOWED, lines // 2) if limit else 0)
-        where = _describe_files([byte_range.path for byte_range in self.part])
+        where = _describe_files([byte_range.name for byte_range in self.part])
         summary = f"{self.bad} of {plural(lines, 'line')} left out of {where}"
         if self.bad > allowed:
             raise self._make_error(self.first, lines)
@@ -85,7 +85,7 @@ class LineCounter:
             else f"line {self._find_line_number(first)}"
         )
         _warn(
-            f"{summary}; the first is {location} of {byte_range.path}, {first.reason}: "
+            f"{summary}; the first is {location} of {byte_range.name}, {first.reason}: "
             f"{shorten(first.text)!r}"
         )
 
@@ -100,9 +100,9 @@ class LineCounter:
         return BadLines(
             f"{self.bad} of {plural(lines, 'line')} of a partition are bad, "
             f"more than limit={self.settings.limit:g} allows; the first is "
-            f"line {number} of {first.byte_range.path}, {first.reason}: {shorten(first.text)!r}; "
+            f"line {number} of {first.byte_range.name}, {first.reason}: {shorten(first.text)!r}; "
             f"{advice}",
-            first.byte_range.path,
+            first.byte_range.name,
             number,
             self.bad,
             lines,
@@ -116,7 +116,7 @@ def shorten(text: str) -> str:
 
 def _describe_files(files: Sequence[str]) -> str:
     """Return the first file of a partition and the number of others."""
-    more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
+    more = f" and {plural(len(files) - 1, 'more file')}" if len(files) > 1 else ""
     return f"{files[0]}{more}" if files else "no file"
 
 

@@ -25,7 +25,7 @@ from hyperplane.core.argument_checks import find_flag_faults
 from hyperplane.core.dask_internals.tasks import Task, TaskRef
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
-from hyperplane.core.units import whole_number
+from hyperplane.core.units import plural, whole_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +60,7 @@ def to_dataframe(
     ISO dates and times               datetime64[us]; with a zone, datetime64[us, UTC]
     other text                        string (Arrow), null is NA
     lists, mappings, only nulls       object: Python objects, not checked
+    numbers that these cannot hold    object
     ================================  =====================================================
 
     Anything else, such as numbers and text in one field, is an error unless ``types`` sets it.
@@ -76,7 +77,7 @@ def to_dataframe(
         Types of some columns, one of those above. ``"string"`` also converts values that are
         not text: 5 becomes ``"5"``, lists and mappings become JSON.
     sample : int
-        Number of records in the sample, from 1.
+        Number of records in the sample, from 1, divided equally among the sampled partitions.
     flatten : bool
         Whether a nested mapping becomes a column for each of its fields, such as ``"user.id"``.
 
@@ -219,7 +220,7 @@ def _find_absent_fields(
         similar = difflib.get_close_matches(path, known, 3)
         question = f"did you mean {' or '.join(map(repr, similar))}? Otherwise " if similar else ""
         advice = f"{question}name a rare field in both fields= and types={{{name!r}: ...}}"
-        allowed = f"a field of the {len(records):,} records of the sample"
+        allowed = f"a field in the sample of {plural(len(records), 'record')}"
         faults.append(Fault(where, repr(path), allowed, advice))
     return faults
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import dask.dataframe as dd
 import pandas as pd
 import pyarrow as pa
 
+from hyperplane.core.argument_checks import find_count_faults
 from hyperplane.core.errors import Fault, RequestError, check
 
 #: Maximum partitions of a result: an exchange has this many tasks per input partition.
@@ -109,17 +110,12 @@ def find_key_faults(like: pd.DataFrame, where: str, keys: Sequence[Any]) -> list
     return faults
 
 
-def find_count_faults(where: str, value: object) -> list[Fault]:
-    """Return a fault if a value is not an integer of at least 1."""
-    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    return [] if is_count else [Fault(where, repr(value)[:80], "a whole number, 1 or more")]
-
-
 def find_split_out_faults(value: object) -> list[Fault]:
     """Return a fault if ``split_out`` is not an integer from 1 to MAX_PARTITIONS."""
     faults = find_count_faults("split_out", value)
-    if not faults and isinstance(value, int) and value > MAX_PARTITIONS:
-        given = f"{value:,}"[:80] if value < 10**60 else "a number of more than 60 digits"
+    count = int(cast("int", value)) if not faults else 0
+    if count > MAX_PARTITIONS:
+        given = f"{count:,}"[:80] if count < 10**60 else "a number of more than 60 digits"
         faults.append(Fault("split_out", given, f"at most {MAX_PARTITIONS:,}"))
     return faults
 
@@ -137,12 +133,16 @@ def ensure_time_column(df: dd.DataFrame, time: Any) -> tuple[dd.DataFrame, Any]:
     """Return the collection with its times in a column, and the name of that column.
 
     ``time`` is a column, the name of the index, or None for the index. A RequestError is raised if
-    it is the index and a column has the same name.
+    it is the index and a column has the same name, or the index has no times.
     """
     index = df._meta.index
     named = isinstance(time, str) and time == index.name
     if has_column(df._meta, time) or not (time is None or named):
         return df, time
+    if not pd.api.types.is_datetime64_any_dtype(index.dtype):
+        given = f"{time!r}, the index, of type {index.dtype}"
+        advice = "write the name of a column; for an index of text, df.reset_index() makes it one"
+        check([Fault("time", given, "a column or an index of times", advice)])
     name = index.name if isinstance(index.name, str) else _DEFAULT_TIME_NAME
     if name in df._meta.columns:
         advice = f"write time={name!r} for the column, or rename the index: "

@@ -110,7 +110,7 @@ class CountTarget:
         if count > self.max_values:
             raise DataError(
                 unescape(self.name),
-                f"has {count:,} different values or more, allowed are "
+                f"has at least {count:,} distinct values, more than "
                 f"max_values={self.max_values:,}; count the most frequent ones with top=20, or "
                 "give the values to count with categories=[...]",
             )

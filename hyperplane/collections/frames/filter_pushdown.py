@@ -1,7 +1,8 @@
 """Translation of the row filters of a Dask expression to Polars, for predicate pushdown.
 
-Only filters with the same result in both are translated: comparisons with a constant, ``isin``,
-``isna``, ``notnull`` and their combinations. Dask evaluates collections with other filters.
+Only filters with the same result in both are translated: comparisons with a constant except
+``!=``, ``isin``, ``isna``, ``notnull`` and their combinations. Dask evaluates collections with
+other filters.
 """
 
 from __future__ import annotations

@@ -174,10 +174,13 @@ def join(
                     "how", repr(how)[:80], "'inner' or 'left'", "for others use left.merge(right)"
                 )
             )
+        if not _are_suffixes(suffixes):
+            allowed = "two strings, such as ('_x', '_y')"
+            faults.append(Fault("suffixes", repr(suffixes)[:80], allowed))
         if not faults:
             faults += _find_key_type_faults(left._meta, right._meta, keys)
         if not faults:
-            faults += _find_suffix_faults(left._meta, right._meta, keys, suffixes)
+            faults += _find_name_clash_faults(left._meta, right._meta, keys, suffixes)
     sides = filter_pushdown.extract_filters(left.expr), filter_pushdown.extract_filters(right.expr)
     # The shuffle join is done by pandas, which does not interpret names such as "*" as patterns.
     if (
@@ -266,17 +269,19 @@ def _find_key_type_faults(left: pd.DataFrame, right: pd.DataFrame, keys: list[st
     return faults
 
 
-def _find_suffix_faults(
-    left: pd.DataFrame, right: pd.DataFrame, keys: list[str], suffixes: Any
+def _are_suffixes(suffixes: Any) -> bool:
+    """Return whether a value is a tuple or list of two strings."""
+    return (
+        isinstance(suffixes, (tuple, list))
+        and len(suffixes) == 2
+        and all(isinstance(suffix, str) for suffix in suffixes)
+    )
+
+
+def _find_name_clash_faults(
+    left: pd.DataFrame, right: pd.DataFrame, keys: list[str], suffixes: tuple[str, str]
 ) -> list[Fault]:
-    """Return a fault if suffixes are not two strings, or two columns would have the same name."""
-    allowed = "two strings, such as ('_x', '_y')"
-    if (
-        not isinstance(suffixes, (tuple, list))
-        or len(suffixes) != 2
-        or not all(isinstance(suffix, str) for suffix in suffixes)
-    ):
-        return [Fault("suffixes", repr(suffixes)[:80], allowed)]
+    """Return a fault if two columns of the result would have the same name."""
     names = [
         name + suffix * (name in other.columns)
         for side, other, suffix in ((left, right, suffixes[0]), (right, left, suffixes[1]))

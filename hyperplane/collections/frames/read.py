@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hyperplane.core.argument_checks import is_one_of
-from hyperplane.core.errors import Fault, check
+from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import is_iterable
 from hyperplane.formats import column_types, partition_sizes, registry
 from hyperplane.formats.base import SupportsRead
+from hyperplane.formats.filters import find_form_faults
 from hyperplane.formats.reader import make_collection
 from hyperplane.formats.registry import check_read_options
-from hyperplane.formats.request import OnError, ReadRequest
+from hyperplane.formats.request import OnError, ReadRequest, parse_columns
 from hyperplane.objectstore import listing
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def read(
     names : list of str, optional
         CSV: the columns of files without a header.
     multiline : bool, optional
-        CSV: whether quoted values contain line breaks; by default inferred from samples. Such files
+        CSV: True if quoted values contain line breaks, which otherwise the samples show. Such files
         are read once in advance to find where they can be divided.
     na_values : text, number, list of these, or dict of column to these, optional
         CSV: missing values in addition to those of ``pandas.read_csv``, such as ``"-"`` or
@@ -105,8 +106,9 @@ def read(
     Raises
     ------
     RequestError
-        With every error of the request: missing files, unknown columns, filters of the wrong type,
-        files whose columns differ.
+        With every invalid value of an argument, and every error of the first of these steps that
+        finds any: missing files; the format; its options. If there is none, with unknown columns,
+        filters that do not match the columns and files whose columns differ.
     ReadError
         If files are damaged, at the call or when a partition is computed. It has ``url``.
     MissingPackage
@@ -127,23 +129,30 @@ def read(
     size, faults = partition_sizes.parse_partition_size(
         partition_sizes.DEFAULT_PARTITION_SIZE if partition_size is None else partition_size
     )
-    faults += _find_urls_faults(urls)
     faults += _find_choice_faults(schema=schema, decimals=decimals, on_error=on_error)
+    if columns is not None:
+        columns, column_faults = parse_columns(columns)
+        faults += column_faults
+    faults += find_form_faults(filters)
+    try:
+        check(_find_urls_faults(urls))
+        files = listing.find_files(urls, storage_options)
+        file_format = registry.format_of(files, SupportsRead, format, urls)
+        options = check_read_options(
+            file_format,
+            dtypes=dtypes,
+            parse_dates=parse_dates,
+            separator=separator,
+            encoding=encoding,
+            names=names,
+            multiline=multiline,
+            na_values=na_values,
+        )
+    except RequestError as error:
+        raise RequestError([*faults, *error.faults]) from error.__cause__
     check(faults)
-    files = listing.find_files(urls, storage_options)
-    file_format = registry.format_of(files, SupportsRead, format, urls)
     one_file_each = partition_size is None
     request = ReadRequest(columns, filters, size, schema, decimals, on_error, one_file_each)
-    options = check_read_options(
-        file_format,
-        dtypes=dtypes,
-        parse_dates=parse_dates,
-        separator=separator,
-        encoding=encoding,
-        names=names,
-        multiline=multiline,
-        na_values=na_values,
-    )
     plan = file_format.plan_partitions(files, request, options)
     return make_collection(plan.parts, plan.like, "read")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from numbers import Real
+from os import PathLike
+from typing import Any, cast
 
 import dask.dataframe as dd
 import numpy as np
@@ -81,10 +83,13 @@ def repartition(
     target_size = _DEFAULT_SIZE
     with collect_faults() as faults:
         if not isinstance(df, dd.DataFrame):
-            faults.append(Fault("df", type(df).__name__, "a Dask dataframe"))
+            faults.append(
+                Fault("df", type(df).__name__, "a Dask dataframe", _suggest_conversion(df))
+            )
         with faults.collect():
             check_index(df, "df")
-        if not (isinstance(fraction, (int, float)) and 0 < fraction <= 1):
+        share: Any = fraction  # callers may pass another type, such as a number of NumPy
+        if not (isinstance(share, Real) and 0 < cast("float", share) <= 1):
             faults.append(Fault("fraction", repr(fraction), "a number above 0 and up to 1"))
         if partition_size is None:
             target_size = _choose_partition_size()
@@ -105,11 +110,20 @@ def repartition(
             allowed = "the size of df in memory, which is not known for this collection"
             advice = "call df.persist() first, or pass for example data_size='20GB'"
             faults.append(Fault("data_size", "None", allowed, advice))
-    remaining_bytes = (total or 0) * fraction
+    remaining_bytes = (total or 0) * float(fraction)
     count = max(math.ceil(remaining_bytes / target_size), 1)
     if remaining_bytes > count_threads() * target_size / 10:
         count = max(count, count_threads())
     return df.repartition(npartitions=count)
+
+
+def _suggest_conversion(df: Any) -> str:
+    """Return advice for an object that is not a Dask dataframe; empty for most types."""
+    if isinstance(df, str | PathLike):
+        return "read the files first with hyperplane.dataframe.read"
+    if isinstance(df, pd.DataFrame):
+        return "write dask.dataframe.from_pandas(df, npartitions=...)"
+    return "write df.to_frame()" if isinstance(df, dd.Series) else ""
 
 
 def _make_too_small_fault(

@@ -19,6 +19,7 @@ import pandas as pd
 import pyarrow as pa
 
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.source_collection import select_columns
 from hyperplane.collections.frames.task_errors import run_in_partition, run_task
 from hyperplane.core.column_cast import cast_column
 from hyperplane.core.errors import DataError
@@ -125,10 +126,7 @@ def cast_to_declared(frame: pd.DataFrame, like: pd.DataFrame, keys: Sequence[str
     key declared as float is an integer that a float may not represent.
     """
     name: Any
-    for name in like.columns:
-        if int((frame.columns == name).sum()) != 1:
-            raise DataError(str(name), "does not occur exactly once in each partition")
-    result = frame[list(like.columns)].copy(deep=False)
+    result = select_columns(frame, list(like.columns)).copy(deep=False)
     for name, declared in like.dtypes.items():
         values = result[name]
         is_category = isinstance(values.dtype, pd.CategoricalDtype)
@@ -176,10 +174,10 @@ def _cast_column(values: pd.Series[Any], declared: Any, name: str, is_key: bool)
     except (ArithmeticError, NotImplementedError, TypeError, ValueError, pa.ArrowException):
         is_lost = np.ones(int(present.sum()), dtype=bool)
     changed = values[present][is_lost] if is_lost.any() else values
-    shown = f"{changed.iloc[0]!r:.60} of" if len(changed) else ""
+    shown = f"{changed.iloc[0]!r:.60}" if len(changed) else "values"
     raise DataError(
         name,
-        f"holds {shown} type {values.dtype}, but the declared type is {declared}; convert all "
+        f"holds {shown} of type {values.dtype}, but the declared type is {declared}; convert all "
         "partitions to one type, for example with astype(...)",
     )
 

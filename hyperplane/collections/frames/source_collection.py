@@ -100,7 +100,7 @@ def open_partition(
     """
     names = [unescape(name) for name in declared.columns]
     if isinstance(partition, pd.DataFrame):
-        rows = _select_columns(partition, names)
+        rows = select_columns(partition, names)
         rows.columns = declared.columns
         for name in ordered:
             if isinstance(rows[name].dtype, pd.CategoricalDtype):
@@ -119,7 +119,7 @@ def open_partition(
     return selected.rename(dict(zip(names, declared.columns, strict=True)))
 
 
-def _select_columns(partition: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+def select_columns(partition: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Select columns of a partition; raise DataError if one is missing or not unique."""
     for name in names:
         count = int((partition.columns == name).sum())

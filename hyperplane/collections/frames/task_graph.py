@@ -129,7 +129,8 @@ def gather_by_key(
     """Return the tables of each of ``into`` receivers, in the order of the partitions.
 
     ``split`` splits a table by key into ``into`` pieces, and ``combine`` combines several tables to
-    one. Each receiver has up to ``FAN_IN`` tables if there is only one, else a piece per table.
+    one. A single receiver gets up to ``FAN_IN`` tables, combined by a tree reduction; each of
+    several receivers gets the pieces that :func:`exchange` returns.
     """
     if into == 1:
         return [reduce_tree(f"{name}-merge", token, combine, tables)]
@@ -158,8 +159,9 @@ def exchange(
 ) -> list[list[Delayed]]:
     """Return the pieces of each of ``into`` receivers, in the order of the tables.
 
-    Each of ``split_tables`` is a list of ``into`` pieces of one table, and ``join`` joins pieces of
-    several tables to one.
+    Each of ``split_tables`` is a list of ``into`` pieces of one table. A receiver gets one piece of
+    each table; if there are more than ``_MAX_SENDERS`` tables, one piece of each group of tables,
+    made by ``join`` from the pieces of its tables.
     """
     if len(split_tables) > _MAX_SENDERS:
         size = -(-len(split_tables) // _MAX_SENDERS)

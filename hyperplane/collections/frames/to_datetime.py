@@ -52,8 +52,9 @@ def to_datetime(
 
     Without a format each value is parsed separately, as ISO 8601 or else in any format that pandas
     recognizes, so that the result does not depend on other values or on partitions. 1/2/2026 is
-    January 2 unless ``dayfirst`` is True; 13/2/2026 is then not a time, while pandas would return
-    February 13. A column of times is returned unchanged, with its time zone and unit.
+    January 2, or February 1 with ``dayfirst=True``. Day and month are never swapped: 13/2/2026
+    is a time only with ``dayfirst=True``, while pandas returns February 13 in both cases. A
+    column of times keeps its unit, and its time zone unless ``utc`` is True.
 
     Parameters
     ----------
@@ -63,14 +64,14 @@ def to_datetime(
         The column to convert. It keeps its name and position.
     format : str, optional
         As for ``strptime``, such as ``"%d.%m.%Y %H:%M"``. All values must have this format.
-        Parsing with a format is several times faster.
+        Parsing with a format is about ten times faster.
     errors : {"raise", "coerce"}
         Raise an error for values that are not times, or make them missing.
     utc : bool
         Return times in UTC; required if values have UTC offsets, such as ``+02:00``. Times of
         another zone are converted, times without a zone are taken as UTC.
     unit : {"s", "ms", "us", "ns"}, optional
-        Unit of numbers, counted since 1970-01-01.
+        Unit of numbers, counted since 1970-01-01; not together with ``format``.
     dayfirst : bool
         Whether 1/2/2026 is February 1.
 
@@ -112,7 +113,7 @@ def to_datetime(
             allowed = "text such as '%d.%m.%Y', or None"
             faults.append(Fault("format", repr(time_format)[:80], allowed))
         elif format is not None and not utc and re.search(r"(?<!%)(?:%%)*%:?[zZ]", format):
-            advice = "write utc=True to get times of UTC"
+            advice = "write utc=True for times in UTC"
             faults.append(Fault("format", repr(format), "a format without %z and %Z", advice))
         if has_column(like, column):
             faults += _find_type_faults(like[column].dtype, column, format, unit)
@@ -172,6 +173,9 @@ def _find_type_faults(
     if is_number and unit is None and time_format is None:
         allowed = f"one of {', '.join(_UNITS)} for numbers: {column!r} is of type {dtype}"
         return [Fault("unit", "None", allowed)]
+    if unit is not None and time_format is not None:
+        allowed = f"None with format={time_format!r}"
+        return [Fault("unit", repr(unit), allowed, "leave one of them out")]
     if not is_number and unit is not None:
         return [Fault("unit", repr(unit), f"None: {column!r} is of type {dtype}, not a number")]
     if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
@@ -365,7 +369,7 @@ def _parse_text(
             raise DataError(
                 column,
                 f"{len(offsets):,} values have an offset from UTC, such as {offsets.iloc[0]!r}; "
-                "write utc=True to get times of UTC",
+                "write utc=True for times in UTC",
             )
     convert: Any = pd.to_datetime
     times = convert(text, format=time_format or "ISO8601", errors="coerce", utc=True)

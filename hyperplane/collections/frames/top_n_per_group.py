@@ -17,7 +17,6 @@ from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
     find_column_faults,
-    find_count_faults,
     find_key_faults,
     find_split_out_faults,
     has_column,
@@ -33,7 +32,7 @@ from hyperplane.collections.frames.source_collection import (
     select_source,
 )
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
-from hyperplane.core.argument_checks import find_flag_faults
+from hyperplane.core.argument_checks import find_count_faults, find_flag_faults
 from hyperplane.core.errors import Fault
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats.pandas_frames.column_names import escape, escape_all, escape_columns

@@ -100,11 +100,13 @@ def window_agg(
     2026-01-01 10:00:00     1      3
     2026-01-01 11:00:00     1      3
     """
-    df, time = ensure_time_column(as_collection(df), time)
-    like = df._meta
+    df = as_collection(df)
     keys = list_names(by)
     with collect_faults() as faults:
-        faults += find_column_faults(like, time=[time], by=keys)
+        with faults.collect():
+            df, time = ensure_time_column(df, time)
+        like = df._meta
+        faults += find_column_faults(like, time=[] if faults else [time], by=keys)
         faults += find_key_faults(like, "by", keys)
         faults += find_window_split_faults(split_out, keys)
         with faults.collect():

@@ -19,7 +19,6 @@ from hyperplane.collections.frames.arguments import (
     collect_faults,
     ensure_time_column,
     find_column_faults,
-    find_count_faults,
     find_key_faults,
     has_column,
     list_names,
@@ -43,6 +42,7 @@ from hyperplane.collections.frames.source_collection import (
 )
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
 from hyperplane.collections.frames.time_bins import BIN, Side, TimeWindows, parse_windows
+from hyperplane.core.argument_checks import find_count_faults
 from hyperplane.core.errors import DataError, Fault
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats.pandas_frames.column_names import (
@@ -122,7 +122,7 @@ def window_counts(
         Number of most frequent values of each target that get a column; among equally frequent
         values the smaller one is chosen.
     max_values : int
-        Maximum number of different values of a target, from 1, unless ``top`` is given.
+        Maximum number of distinct values of a target, from 1, unless ``top`` is given.
 
     Returns
     -------
@@ -136,7 +136,7 @@ def window_counts(
     RequestError
         With every invalid argument.
     DataError
-        When it is computed, if a target has more than ``max_values`` different values, a value
+        When it is computed, if a target has more than ``max_values`` distinct values, a value
         that is not one of its declared categories, or objects of several kinds of numbers.
 
     Examples
@@ -151,11 +151,14 @@ def window_counts(
     2026-01-01 10:00:00         1          1
     2026-01-01 11:00:00         0          1
     """
-    df, time = ensure_time_column(as_collection(df), time)
-    like = df._meta
+    df = as_collection(df)
     targets, keys = list_names(target), list_names(by)
     with collect_faults() as faults:
-        faults += find_column_faults(like, time=[time], target=targets, by=keys)
+        with faults.collect():
+            df, time = ensure_time_column(df, time)
+        like = df._meta
+        times = [] if faults else [time]
+        faults += find_column_faults(like, time=times, target=targets, by=keys)
         faults += find_key_faults(like, "by", keys) + find_key_faults(like, "target", targets)
         key_names = [name for name in keys if isinstance(name, str)]
         target_keys = [name for name in targets if has_column(like, name) and name in key_names]

@@ -1,8 +1,59 @@
-"""Private names of distributed's clients; loads distributed."""
+"""Private names of distributed's clients, clusters, scheduler and workers; loads distributed."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from distributed.client import _current_client as current_client
 from distributed.client import _global_clients as global_clients
 
-__all__ = ["current_client", "global_clients"]
+__all__ = [
+    "current_client",
+    "get_adaptive",
+    "global_clients",
+    "is_task_wanted",
+    "remove_events",
+    "run_on_workers",
+]
+
+
+def get_adaptive(cluster: Any) -> Any | None:
+    """Return the Adaptive object of a cluster that ``adapt`` scales; None otherwise."""
+    adaptive = getattr(cluster, "_adaptive", None)
+    return adaptive if getattr(adaptive, "periodic_callback", None) is not None else None
+
+
+def run_on_workers(
+    client: Any, function: Callable[..., Any], *args: Any, workers: Sequence[str], seconds: float
+) -> dict[str, Any]:
+    """Run a function on workers; return the results of those without errors.
+
+    Raises
+    ------
+    TimeoutError
+        If a worker has not answered within ``seconds``; ``Client.run`` has no limit.
+    """
+    results: dict[str, Any] = client.sync(
+        client._run,
+        function,
+        *args,
+        workers=list(workers),
+        on_error="ignore",
+        callback_timeout=seconds,
+    )
+    return results
+
+
+def remove_events(scheduler: Any, topic: str) -> None:
+    """Remove the events of a topic from a scheduler, which would keep them until it ends."""
+    scheduler._broker._topics.pop(topic, None)
+
+
+def is_task_wanted(worker: Any, key: Any) -> bool:
+    """Return whether the scheduler still wants a task that its worker executes.
+
+    False after the task is cancelled, or its client has disconnected. May be called in any thread.
+    """
+    task = worker.state.tasks.get(key)
+    return task is not None and task.state in ("executing", "long-running")

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dask._task_spec import List, Task, TaskRef, cull
+from dask._task_spec import List, Task, TaskRef, cull, parse_input
 
-__all__ = ["List", "Task", "TaskRef", "cull"]
+__all__ = ["List", "Task", "TaskRef", "cull", "parse_input"]

@@ -10,6 +10,7 @@ from hyperplane.core.errors.base import (
     MissingPackage,
     RequestError,
     UnknownArgument,
+    UnknownKey,
     UnknownName,
     UnknownPool,
     UnsupportedModule,
@@ -39,6 +40,7 @@ from hyperplane.core.errors.jobs import (
     JobStoreError,
     JobTimeout,
 )
+from hyperplane.core.errors.ml import GangFailed, GangTimeout, SearchFailed, TrainingFailed
 
 __all__ = [
     "BadLines",
@@ -49,6 +51,8 @@ __all__ = [
     "EngineError",
     "EngineUnavailable",
     "Fault",
+    "GangFailed",
+    "GangTimeout",
     "HyperplaneError",
     "JobCancelled",
     "JobError",
@@ -60,11 +64,14 @@ __all__ = [
     "OutputExists",
     "ReadError",
     "RequestError",
+    "SearchFailed",
     "SkippedFile",
     "StartFailed",
     "StartTimeout",
     "StorageError",
+    "TrainingFailed",
     "UnknownArgument",
+    "UnknownKey",
     "UnknownName",
     "UnknownPool",
     "UnsupportedModule",

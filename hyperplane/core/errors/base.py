@@ -23,7 +23,7 @@ class Fault:
     advice : str
         Advice on the next step; may be empty.
     source : str
-        File or environment variable of the value; empty for arguments.
+        File, environment variable or ``dask.config.set`` of the value; empty for arguments.
     """
 
     where: str
@@ -65,6 +65,23 @@ class UnknownName(Fault):
         advice = f"{self.advice}{end} " if self.advice else ""
         problem = f"unknown argument of {self.function}"
         return f"{self.where}={self.asked}: {problem}; {advice}expected {self.allowed}"
+
+
+@dataclass(frozen=True)
+class UnknownKey(Fault):
+    """A key that the configuration, a pipeline file or a mapping in an argument does not have.
+
+    Parameters
+    ----------
+    where, asked, allowed, advice, source : str
+        As for :class:`Fault`; ``allowed`` lists all keys, and ``asked`` is the value of the key.
+    """
+
+    def __str__(self) -> str:
+        source = f"{self.source}: " if self.source else ""
+        advice = f"; {self.advice}" if self.advice else ""
+        problem = f"no such key; expected {self.allowed}"
+        return f"{source}{self.where} = {self.asked}: {problem}{advice}"
 
 
 def _rebuild(cls: type[HyperplaneError], message: str, fields: dict[str, Any]) -> HyperplaneError:
@@ -149,7 +166,7 @@ class DoesNotFit(RequestError):
     Attributes
     ----------
     pool : str
-        The requested pool, or the largest one if none was requested.
+        The requested pool, or the largest one if none was requested; empty on this machine.
     asked, allowed : str
         The requested and the available size.
     """

@@ -14,6 +14,8 @@ class EngineError(HyperplaneError, RuntimeError):
     ----------
     engine : str
         Name of the engine; empty if the error concerns no single engine.
+    message : str
+        The text without the name of the engine and without the log.
     log_tail : str
         Last lines of the logs of scheduler and workers; may be empty.
     """
@@ -22,7 +24,7 @@ class EngineError(HyperplaneError, RuntimeError):
         tail = f"\nlast lines of the log:\n{log_tail}" if log_tail else ""
         named = f"engine {engine}: " if engine else ""
         super().__init__(f"{named}{message}{tail}")
-        self.engine = engine
+        self.engine, self.message = engine, message
         self.log_tail = log_tail
 
 

@@ -108,7 +108,11 @@ def read_header(file: File) -> AvroHeader:
     while True:
         head = file.read_range(0, min(file.size, length))
         if head[:4] != b"Obj\x01":
-            raise ReadError(file.url, f"not an Avro file: it starts with {head[:4]!r}")
+            raise ReadError(
+                file.url,
+                f"not an Avro file: it starts with {head[:4]!r}; pass format= if it has another "
+                "format, or copy it again",
+            )
         buffer = io.BytesIO(head)
         try:
             decoded = read_record(buffer, _HEADER_SCHEMA, None)
@@ -175,7 +179,9 @@ class AvroDecoder:
         data = byte_range.read_bytes(byte_range.start, stop)
         begin = data.find(sync)
         if begin and byte_range.start == self.header.length - SYNC_SIZE:
-            raise ReadError(file.url, "its header has changed since the read was planned")
+            raise ReadError(
+                file.url, "its header has changed since the read was planned; read it again"
+            )
         if begin < 0 or byte_range.start + begin >= byte_range.stop:
             return b""
         begin += SYNC_SIZE

@@ -35,7 +35,8 @@ _MAX_DEPTH = 50
 #: Maximum number of types after expanding references. Without it, 2 kB of records that each refer
 #: twice to the previous one would expand to millions of types.
 _MAX_TYPES = 100_000
-#: Numeric types, widest first; a union of numbers has its widest type.
+#: Numeric types, widest first. A union of them has the widest of its types, and ``double`` for
+#: ``float`` with an integer type.
 _NUMBERS = ("double", "float", "long", "int")
 
 
@@ -64,7 +65,7 @@ class AvroField:
     name : str
         Its name.
     arrow : pyarrow.DataType
-        Its type; string for a union of several types and for an enumeration.
+        Its type; string for an enumeration, and for a union of several types other than numbers.
     nullable : bool
         Whether it may be null.
     polars_type : object, optional
@@ -117,7 +118,10 @@ def _parse_field(entry: Any, named: _NamedTypes, namespace: str) -> AvroField:
 
 
 def _replace_branch(kind: Any, union: Any) -> Any:
-    """Return the type, or the union with its non-null branch replaced by the type."""
+    """Return the type, or the union with its non-null branch replaced by the type.
+
+    None unless the union has two branches, as Polars requires.
+    """
     if not isinstance(union, list):
         return kind
     return [branch if branch == "null" else kind for branch in union] if len(union) == 2 else None
@@ -195,10 +199,9 @@ def _convert_complex(
     if base == "enum":
         return pa.string(), None
     if logical == "decimal" and base in ("bytes", "fixed"):
-        arrow = pa.decimal128(min(38, kind["precision"]), kind.get("scale", 0))
         if kind["precision"] > 38:
-            raise UnsupportedAvroSchema("a decimal of more than 38 digits")
-        return arrow, kind
+            raise UnsupportedAvroSchema("it has a decimal of more than 38 digits")
+        return pa.decimal128(kind["precision"], kind.get("scale", 0)), kind
     if base == "fixed":
         return pa.binary(), None if logical else kind
     if (base, logical) in _LOGICAL:

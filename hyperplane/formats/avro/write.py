@@ -67,19 +67,25 @@ _REPLACEMENT_TYPES = {
 
 
 class _UnsupportedAvroType(ValueError):
-    """Avro does not support a type or name."""
+    """Avro does not support a type or value."""
+
+    advice = "convert it first"
+
+
+class _UnsupportedAvroName(_UnsupportedAvroType):
+    """Avro does not support the name of a column or field."""
+
+    advice = "rename it"
 
 
 def encode_avro(table: Any) -> EncodedFile:
-    """Return a pandas, Polars or Arrow table as an Avro file."""
+    """Return a pandas, Polars or Arrow table as an Avro file; categories are written as values."""
     arrow = decode_categories(to_arrow(table, "Avro"), lambda kind: True)
     return EncodedFile(write_avro(arrow), arrow.num_rows, arrow)
 
 
 def write_avro(table: pa.Table) -> bytes:
     """Return a table as an Avro file with deflate compression; equal tables give equal bytes.
-
-    Categories are written as text.
 
     Raises
     ------
@@ -95,24 +101,27 @@ def write_avro(table: pa.Table) -> bytes:
     [{'n': 1}, {'n': None}]
     """
     fastavro = need("fastavro", "avro")
-    schema_fields, columns, arrow_fields = [], [], []
+    schema_fields, columns = [], []
+    record_names: set[str] = set()
     for name, column in zip(table.column_names, table.columns, strict=True):
         try:
-            value_type = _find_value_type(column.type)
-            supported = _find_supported_type(value_type)
+            supported = _find_supported_type(column.type)
             schema_fields.append(
-                {"name": _check_name(name), "type": _make_nullable_schema(supported, [name])}
+                {
+                    "name": _check_name(name),
+                    "type": _make_nullable_schema(supported, [name], record_names),
+                }
             )
-            values = column.cast(value_type).cast(supported).cast(_find_storage_type(supported))
+            values = column.cast(supported).cast(_find_storage_type(supported))
             _check_years(values, supported)
             columns.append(values.to_pylist())
         except (_UnsupportedAvroType, pa.ArrowException) as error:
             reason = " ".join(str(error).split())[:200]
-            raise DataError(
-                name, f"Avro does not support it ({reason}); convert it first"
-            ) from error
-        arrow_fields.append(pa.field(name, value_type))
+            advice = getattr(error, "advice", _UnsupportedAvroType.advice)
+            raise DataError(name, f"Avro does not support it ({reason}); {advice}") from error
     schema = {"type": "record", "name": "row", "fields": schema_fields}
+    # Not table.schema: its nullable flags may differ between parts.
+    arrow_fields = [pa.field(field.name, field.type) for field in table.schema]
     arrow = pa.schema(arrow_fields, table.schema.metadata)
     details = {ARROW_SCHEMA: base64.b64encode(arrow.serialize().to_pybytes()).decode()}
     names = table.column_names
@@ -123,11 +132,6 @@ def write_avro(table: pa.Table) -> bytes:
     parsed = fastavro.parse_schema(schema)
     fastavro.writer(file, parsed, records, "deflate", metadata=details, sync_marker=marker)
     return file.getvalue()
-
-
-def _find_value_type(kind: pa.DataType) -> pa.DataType:
-    """Return the value type of a dictionary type; other types unchanged."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _find_supported_type(kind: pa.DataType) -> pa.DataType:
@@ -170,12 +174,16 @@ def _check_years(values: Any, kind: pa.DataType) -> None:
         raise _UnsupportedAvroType("it has times outside the years 1 to 9999")
 
 
-def _make_nullable_schema(kind: pa.DataType, path: list[str]) -> Any:
-    """Return the Avro schema of a type; nullable, so that all parts have the same schema."""
-    return ["null", _make_avro_schema(kind, path)]
+def _make_nullable_schema(kind: pa.DataType, path: list[str], record_names: set[str]) -> Any:
+    """Return the Avro schema of a type; nullable, so that all parts have the same schema.
+
+    ``path`` is the names of the column and of the fields that lead to the type. The names of its
+    records are added to ``record_names``.
+    """
+    return ["null", _make_avro_schema(kind, path, record_names)]
 
 
-def _make_avro_schema(kind: pa.DataType, path: list[str]) -> Any:
+def _make_avro_schema(kind: pa.DataType, path: list[str], record_names: set[str]) -> Any:
     if kind in _AVRO_TYPES:
         return _AVRO_TYPES[kind]
     if pa.types.is_timestamp(kind):
@@ -187,25 +195,31 @@ def _make_avro_schema(kind: pa.DataType, path: list[str]) -> Any:
         digits = {"precision": kind.precision, "scale": kind.scale}
         return {"type": "bytes", "logicalType": "decimal", **digits}
     if pa.types.is_list(kind):
-        return {"type": "array", "items": _make_nullable_schema(kind.value_type, [*path, "item"])}
+        items = _make_nullable_schema(kind.value_type, [*path, "item"], record_names)
+        return {"type": "array", "items": items}
     if pa.types.is_struct(kind):
         fields = [
             {
                 "name": _check_name(field.name),
-                "type": _make_nullable_schema(field.type, [*path, field.name]),
+                "type": _make_nullable_schema(field.type, [*path, field.name], record_names),
             }
             for field in kind
         ]
-        # Avro requires a distinct name for each record type.
-        return {"type": "record", "name": "row_" + "_".join(path), "fields": fields}
+        # Avro requires a distinct name for each record type; "_" may also occur in a field's name.
+        record_name = "row_" + "_".join(path)
+        while record_name in record_names:
+            record_name += "_"
+        record_names.add(record_name)
+        return {"type": "record", "name": record_name, "fields": fields}
     raise _UnsupportedAvroType(f"the type {kind}")
 
 
 def _check_name(name: str) -> str:
     """Return a name that Avro supports, or raise."""
     if not _NAME.fullmatch(name):
-        raise _UnsupportedAvroType(
-            "Avro names consist of ASCII letters, digits and _, and do not begin with a digit"
+        raise _UnsupportedAvroName(
+            f"the name {name!r}; names consist of ASCII letters, digits and _, and do not begin "
+            "with a digit"
         )
     return name
 

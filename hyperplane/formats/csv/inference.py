@@ -8,10 +8,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hyperplane.core.units import MAX_EXACT_FLOAT
+
 _HEXADECIMAL = r"^\s*[+-]?0[xX]"
 _WHOLE = r"^\s*[+-]?\d+\s*$"
-#: From this value on, not every integer is exact as float64.
-_MAX_EXACT = 2.0**53
 #: From this value on, an integer does not fit into int64.
 _MIN_BEYOND_INT64 = 2.0**63
 
@@ -67,7 +67,7 @@ def may_be_inexact(column: pa.ChunkedArray) -> bool:
     """Whether floats are large enough to have been integers that float64 cannot represent."""
     if not pa.types.is_floating(column.type):
         return False
-    return bool(pc.any(_is_at_least(column, _MAX_EXACT)).as_py())
+    return bool(pc.any(_is_at_least(column, float(MAX_EXACT_FLOAT))).as_py())
 
 
 def _is_at_least(column: pa.ChunkedArray, least: float) -> pa.ChunkedArray:
@@ -85,7 +85,9 @@ def find_inexact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> int | None
     texts : pyarrow.ChunkedArray
         The same values as text.
     """
-    suspect = pc.and_(_is_at_least(numbers, _MAX_EXACT), pc.match_substring_regex(texts, _WHOLE))
+    suspect = pc.and_(
+        _is_at_least(numbers, float(MAX_EXACT_FLOAT)), pc.match_substring_regex(texts, _WHOLE)
+    )
     for row in pc.indices_nonzero(pc.fill_null(suspect, False)).to_pylist():
         if int(texts[row].as_py()) != int(numbers[row].as_py()):
             return int(row)
@@ -106,7 +108,11 @@ def _choose_column(inferred: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.Chun
 
 
 def classify_values(column: pa.ChunkedArray) -> set[str]:
-    """Return the categories of the values of a column, for :func:`choose_type`."""
+    """Return the categories of the values of a column, for :func:`choose_type`.
+
+    ``whole`` means integers that are not negative, ``negative`` those of which some are, ``large``
+    the type uint64, and ``inexact`` in addition that float64 does not represent one of them.
+    """
     inferred = column.type
     if pa.types.is_null(inferred):
         return {"nothing"}
@@ -118,7 +124,7 @@ def classify_values(column: pa.ChunkedArray) -> set[str]:
     categories = {"negative" if min(ends, default=0) < 0 else "whole"}
     if pa.types.is_uint64(inferred):
         categories = {"large"}
-    if any(abs(end) > _MAX_EXACT for end in ends):
+    if any(abs(end) > MAX_EXACT_FLOAT for end in ends):
         values = column.drop_null().to_pylist()
         categories |= {"inexact"} if any(int(float(value)) != value for value in values) else set()
     return categories

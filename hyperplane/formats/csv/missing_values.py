@@ -94,6 +94,8 @@ def _make_fault(value: Any) -> Fault:
 
 def _parse_texts(na_values: Any) -> tuple[str, ...] | None:
     """Return all notations of the values, as pandas does; None for values of other types."""
+    if isinstance(na_values, Mapping):
+        return None
     if isinstance(na_values, str | bytes) or not is_iterable(na_values):
         na_values = [na_values]
     texts: list[str] = []

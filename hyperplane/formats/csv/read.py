@@ -65,13 +65,8 @@ def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOp
     )
     sampled = [sample for sample in sampled if sample.head.strip(BOM + b"\r\n") or not sample.whole]
     if not (sampled or errors):
-        urls = ", ".join(repr(file.url) for file in files[: schemas.MAX_NAMED_FILES])
-        more = (
-            f" and {len(files) - schemas.MAX_NAMED_FILES} more"
-            if len(files) > schemas.MAX_NAMED_FILES
-            else ""
-        )
-        check([Fault("urls", urls + more, "at least one file that is not empty")])
+        urls = schemas.list_some_files([repr(file.url) for file in files])
+        check([Fault("urls", urls, "at least one file that is not empty")])
     inspected: list[_InspectedFile] = []
     for sample in sampled:
         try:
@@ -145,7 +140,7 @@ def _inspect(sample: TextSample, options: TextOptions) -> _InspectedFile:
     distinct = inference.deduplicate_names(names)
     missing = parse_na_values(options.na_values, distinct)[0]
     dialect = CsvDialect(distinct, separator, options.encoding, multiline, missing)
-    if not sample.is_large:
+    if not sample.used_for_types:
         return _InspectedFile(sample, dialect, start, (), 0)
     try:
         tables = [_parse_typed(sample.head[start:], dialect)]
@@ -228,7 +223,7 @@ def _merge_types(
     names: Sequence[str], inspected: Sequence[_InspectedFile]
 ) -> tuple[Kinds, set[str]]:
     """Return types that fit all samples, and the columns that may have missing values."""
-    complete = all(file.sample.is_large and file.sample.whole for file in inspected)
+    complete = all(file.sample.used_for_types and file.sample.whole for file in inspected)
     tables = [table for file in inspected for table in file.tables]
     kinds: Kinds = {}
     optional: set[str] = set()

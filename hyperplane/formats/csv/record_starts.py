@@ -91,7 +91,7 @@ def find_record_start(file: File, target: int, layout: RecordLayout) -> int:
 
 
 def _find_first_offset(text: bytes) -> int:
-    """Return the smallest offset, from 1, that is not preceded by a quote."""
+    """Return the offset after the run of quotes that the text begins with; 1 if there is none."""
     run = _RUN.match(text)
     return run.end() if run else 1
 
@@ -123,10 +123,7 @@ def infer_quote_state(text: bytes, at_end: bool, layout: RecordLayout) -> QuoteS
 
 
 def _has_layout(text: bytes, layout: RecordLayout) -> bool:
-    """Return whether all complete records of a text have the layout.
-
-    The text begins outside of quotes.
-    """
+    """Return whether all complete records of a text that begins outside of quotes have a layout."""
     separator = layout.separator.encode()
     lines = _QUOTED.sub(b"", text[_find_first_offset(text) :]).split(b"\n")[1:-1]
     return all(line.count(separator) == layout.columns - 1 for line in lines if line.strip(b"\r"))
@@ -185,6 +182,7 @@ class CsvRecordBoundaries:
     def adapt_decoder(self, decoder: ByteRangeDecoder) -> CsvDecoder:
         """Return the decoder for byte ranges between these boundaries."""
         decoder = cast(CsvDecoder, decoder)
-        # If boundaries were inferred from nearby quotes, the decoder checks the quotes between.
+        # With ``multiline`` the decoder accepts an odd number of quotes. It must not if boundaries
+        # were inferred from nearby quotes: an odd number then shows that a boundary is wrong.
         dialect = replace(decoder.dialect, multiline=self.multiline is not None)
         return replace(decoder, dialect=dialect)

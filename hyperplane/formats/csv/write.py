@@ -15,10 +15,10 @@ from packaging.version import Version
 from pyarrow import csv
 
 from hyperplane.core.errors import DataError
+from hyperplane.core.units import MAX_EXACT_FLOAT
 from hyperplane.formats.base import EncodedFile
 from hyperplane.formats.pandas_frames.to_arrow import to_text_table
 from hyperplane.formats.text_columns import (
-    MAX_EXACT_FLOAT,
     TEXT,
     build_integer_column,
     format_column,
@@ -131,8 +131,9 @@ def from_csv(data: bytes, schema: pa.Schema, separator: str) -> pa.Table:
 def parse_csv(data: bytes, separator: str) -> Any:
     r"""Parse CSV with the types that pandas infers, but without loss of digits.
 
-    pandas converts integers to floats if values are missing, and rounds the last digit of floats.
-    Here such columns are ``Int64``, or Python objects beyond 64 bits.
+    Integers with missing values, which pandas converts to floats, are ``Int64`` or ``UInt64``, or
+    Python objects beyond 64 bits. Floats are exact, also with versions of pandas that round their
+    last digit.
 
     Examples
     --------

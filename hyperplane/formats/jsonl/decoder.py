@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from hyperplane.core.errors import ReadError
+from hyperplane.core.units import MAX_EXACT_FLOAT
 from hyperplane.formats import text_errors, time_formats
 from hyperplane.formats.byte_ranges import ByteRange
 from hyperplane.formats.csv.decoder import BLOCK, LARGE_BLOCK
@@ -205,7 +206,7 @@ def _decode_uniform(data: bytes, kinds: Mapping[str, pl.DataType]) -> pl.DataFra
         return None
     # Polars treats names such as ^x$ as patterns.
     floats = [column.alias("values") for column in frame if column.dtype == pl.Float64]
-    inexact = any((column.abs() >= types.MAX_EXACT).any() for column in floats)
+    inexact = any((column.abs() >= MAX_EXACT_FLOAT).any() for column in floats)
     return None if inexact and _has_long_number(data) else frame
 
 
@@ -270,7 +271,7 @@ def _may_be_inexact(column: pa.ChunkedArray) -> bool:
     if not pa.types.is_floating(column.type):
         return False
     ends = pc.min_max(column).as_py().values()
-    return any(end is not None and abs(end) >= types.MAX_EXACT for end in ends)
+    return any(end is not None and abs(end) >= MAX_EXACT_FLOAT for end in ends)
 
 
 def _locate_row(data: bytes, byte_range: ByteRange, row: int) -> str:
@@ -291,14 +292,17 @@ def parse_object(line: bytes, file: File, start: int, number: int) -> dict[str, 
     ReadError
         If the line is not JSON, or not an object.
     """
+    advice = f"correct the line, or {text_errors.SKIP_ADVICE}"
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
         location = text_errors.locate_line(file, start, number)
-        raise ReadError(file.url, f"{location} is not JSON ({error}): {line[:60]!r}") from error
+        problem = f"{location} is not JSON ({error}): {line[:60]!r}"
+        raise ReadError(file.url, f"{problem}; {advice}") from error
     if not isinstance(record, dict):
         location = text_errors.locate_line(file, start, number)
-        raise ReadError(file.url, f"{location} is not a JSON object: {line[:60]!r}")
+        problem = f"{location} is not a JSON object: {line[:60]!r}"
+        raise ReadError(file.url, f"{problem}; {advice}")
     return record
 
 

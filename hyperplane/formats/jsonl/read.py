@@ -8,8 +8,7 @@ from typing import Any
 import polars as pl
 
 from hyperplane.core.errors import Fault, ReadError, check
-from hyperplane.core.units import plural
-from hyperplane.formats import text_plan, text_samples, time_formats
+from hyperplane.formats import schemas, text_plan, text_samples, time_formats
 from hyperplane.formats.file_changes import compute_head_checksum
 from hyperplane.formats.jsonl.decoder import JsonDecoder, parse_object
 from hyperplane.formats.jsonl.types import infer_type, to_text
@@ -36,14 +35,14 @@ def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOp
     readable = []
     for sample in sampled:
         try:
-            sample_records = _parse_sample(sample) if sample.is_large else []
+            sample_records = _parse_sample(sample) if sample.used_for_types else []
         except ReadError as error:
             errors.append(error)
             continue
         readable.append(sample)
         text_bytes += (
             len(sample.head) + sum(len(excerpt) for _, excerpt in sample.excerpts)
-            if sample.is_large
+            if sample.used_for_types
             else 0
         )
         for record in sample_records:
@@ -52,9 +51,9 @@ def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOp
                 values.setdefault(name, []).append(value)
     request.raise_or_warn(errors, len(readable))
     if not values:
-        which = repr(files[0].url) if len(files) == 1 else plural(len(files), "file")
-        check([Fault("urls", which, "files of which at least one contains JSON objects")])
-    complete = all(sample.is_large and sample.whole for sample in readable)
+        urls = schemas.list_some_files([repr(file.url) for file in files])
+        check([Fault("urls", urls, "files of which at least one contains JSON objects")])
+    complete = all(sample.used_for_types and sample.whole for sample in readable)
     kinds = {name: infer_type(field_values) for name, field_values in values.items()}
     memory = sum(
         _estimate_memory(field_values, kinds[name]) for name, field_values in values.items()

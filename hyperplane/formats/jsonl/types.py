@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-#: Integers up to this absolute value are exact as float64.
-MAX_EXACT = 2**53
+from hyperplane.core.units import MAX_EXACT_FLOAT
+
 #: Shared encoder, because json.dumps creates one for each call.
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -66,7 +66,7 @@ def _infer_type(values: Iterable[Any]) -> pl.DataType:
 
 def is_exact(value: int | float) -> bool:
     """Whether float64 represents the number exactly."""
-    return isinstance(value, float) or abs(value) <= MAX_EXACT or _as_float(value) == value
+    return isinstance(value, float) or abs(value) <= MAX_EXACT_FLOAT or _as_float(value) == value
 
 
 def _as_float(value: int) -> float | None:

@@ -1,8 +1,8 @@
 """Parse uniform JSON lines with Polars, and verify by byte counts that no field was lost.
 
-Polars needs two thirds of the CPU time of pyarrow, but ignores fields that are not in the schema
-and converts other values in string columns to text. Three counts rule out both. They require
-bytes without a backslash, so that each quote starts or ends a key or a string:
+Polars needs three quarters of the CPU time of pyarrow, but ignores fields that are not in the
+schema and converts other values in string columns to text. Three counts rule out both. They
+require bytes without a backslash, so that each quote starts or ends a key or a string:
 
 1. Each null of a column ``c`` is written as ``"c":null``, so no record lacks a column.
 2. Each value of a string column that looks like a number, boolean or nested value is quoted, as

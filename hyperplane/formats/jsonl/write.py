@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from hyperplane.core.errors import DataError
+from hyperplane.core.units import MAX_EXACT_FLOAT
 from hyperplane.formats.base import EncodedFile
 from hyperplane.formats.json_values import to_json
 from hyperplane.formats.pandas_frames.to_arrow import to_text_table
 from hyperplane.formats.records import encode_lines
 from hyperplane.formats.text_columns import (
-    MAX_EXACT_FLOAT,
     build_integer_column,
     format_column,
     is_text,
@@ -84,8 +84,7 @@ def to_json_lines(table: pa.Table) -> bytes:
             continue
         values = column.cast(kind) if kind != column.type else column
         _check_finite(values, name)
-        # Polars would write its Null type in another way.
-        columns.append(values.cast(pa.string()) if pa.types.is_null(kind) else values)
+        columns.append(values)
     # Polars would replace an empty column name.
     frame = as_polars(pa.table(columns, names=[f"c{number}" for number in range(len(columns))]))
     frame.columns = list_file_columns(table.schema)
@@ -173,7 +172,10 @@ def _find_readable_type(kind: pa.DataType) -> pa.DataType:
 
 
 def parse_json_lines(data: bytes) -> pd.DataFrame:
-    r"""Parse JSON lines as a dataframe; a column of several types holds Python objects.
+    r"""Parse JSON lines as a dataframe, without loss of digits.
+
+    Columns of lists, of objects or of several types hold Python objects. Integers and fractions
+    together are float64, if it represents all of them exactly.
 
     Raises
     ------

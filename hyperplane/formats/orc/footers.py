@@ -27,6 +27,9 @@ ASSUMED_WIDTH = 16
 #: Maximum number of footers that are read for an estimate; the result is scaled to all files.
 SAMPLED_FOOTERS = 256
 
+#: Errors of Arrow for files that have no valid footer.
+_OTHER_FORMAT = ("Not an ORC file", "File size too small")
+
 
 @dataclass(frozen=True)
 class OrcFooter:
@@ -61,6 +64,9 @@ def _try_read(file: File) -> OrcFooter | ReadError:
         with translate_read_errors(FileUrls((file.url,))):
             return _read_footer(file)
     except ReadError as error:
+        if any(text in str(error) for text in _OTHER_FORMAT):
+            advice = "pass format= if it has another format, or copy it again"
+            return ReadError(file.url, f"not an ORC file, or an incomplete one; {advice}")
         return error
 
 

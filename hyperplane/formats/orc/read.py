@@ -97,7 +97,7 @@ class StripeRange:
             if table.num_rows < self.skip + self.rows:
                 message = (
                     f"its footer declares {self.skip + self.rows} rows in stripes "
-                    f"{list(self.stripes)}, and they hold {table.num_rows}"
+                    f"{list(self.stripes)}, and they hold {table.num_rows}; it is damaged"
                 )
                 raise ReadError(self.file.url, message)
             table = table.slice(self.skip, self.rows)
@@ -107,11 +107,17 @@ class StripeRange:
 
     def _check_unchanged(self, rows: int, schema: pa.Schema, names: Collection[str]) -> None:
         if self.file_rows is not None and rows != self.file_rows:
-            message = f"it had {self.file_rows} rows when the read was planned, and now has {rows}"
+            message = (
+                f"it had {self.file_rows} rows when the read was planned, and now has {rows}; "
+                "read it again"
+            )
             raise ReadError(self.file.url, message)
         for name in names:
             if name not in schema.names:
-                message = f"it had a column {name!r} when the read was planned, and now has none"
+                message = (
+                    f"it had a column {name!r} when the read was planned, and now has none; "
+                    "read it again"
+                )
                 raise ReadError(self.file.url, message)
 
 
@@ -171,7 +177,10 @@ def plan_partitions(files: Sequence[File], request: ReadRequest) -> ReadPlan:
         [footer.file for footer in footers], [footer.schema for footer in footers]
     )
     columns = arrow_columns.resolve_columns(groups, request)
-    row_size = estimate_row_size(footers, {*columns.chosen, *columns.filter_schema})
+    # The estimate reads stripes, which a shard, whose size does not matter, would read in vain.
+    one_partition = request.partition_size == partition_sizes.WHOLE_FILES
+    names = {*columns.chosen, *columns.filter_schema}
+    row_size = 0.0 if one_partition else estimate_row_size(footers, names)
     stripes: list[StripeRange] = []
     for footer in footers:
         stripes += _list_stripes(footer, columns.mappings[footer.file], row_size)
@@ -254,7 +263,7 @@ def _select_rows(stripe_range: StripeRange, start: int, stop: int) -> StripeRang
 
 
 def _count_rows(stripe_range: StripeRange, stop: int) -> list[int]:
-    """Return the rows of the first stripes of a file, up to the one with row ``stop - 1``."""
+    """Return the rows of each of the first stripes of a file, up to that of row ``stop - 1``."""
     if len(stripe_range.stripes) == 1:
         return [stripe_range.rows or 0]
     counts: list[int] = []

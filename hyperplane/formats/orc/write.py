@@ -182,7 +182,7 @@ def _find_type_in_file(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def restore_types(table: pa.Table, recorded: pa.Schema | None) -> pa.Table:
+def restore_types(table: pa.Table, recorded: pa.Schema) -> pa.Table:
     """Return a table with the types that it had before :func:`encode_orc` stored it.
 
     Raises
@@ -191,8 +191,6 @@ def restore_types(table: pa.Table, recorded: pa.Schema | None) -> pa.Table:
         If a value does not fit its recorded type. Unlike :func:`decode_orc` a partition cannot
         keep the stored type then, as all partitions of a read have the types of its plan.
     """
-    if recorded is None:
-        return table
     columns = []
     for column, field in zip(table.columns, recorded, strict=True):
         try:

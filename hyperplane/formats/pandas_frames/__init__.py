@@ -1,1 +1,1 @@
-"""Conversion of Polars and Arrow data to pandas."""
+"""Conversion between pandas, Polars and Arrow."""

@@ -1,7 +1,8 @@
-"""Escaping of column names that Polars interprets as patterns.
+"""Escaping of column names that Polars interprets as patterns or replaces.
 
-Most functions of Polars take ``"*"`` for all columns and ``"^...$"`` for a regular expression.
-Names are escaped in the tables of Polars and unescaped in results and messages.
+Most functions of Polars take ``"*"`` for all columns and ``"^...$"`` for a regular expression, and
+some rename a column with an empty name. Names are escaped in the tables of Polars and unescaped in
+results and messages.
 """
 
 from __future__ import annotations

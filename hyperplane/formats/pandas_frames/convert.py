@@ -146,12 +146,20 @@ def _prepare_arrow_column(values: pd.Series[Any], kind: pa.DataType, name: str) 
         try:
             return values.astype(pd.ArrowDtype(pa.date32()))
         except pa.ArrowException as error:
-            raise DataError(name, f"holds a date of type {kind} with a time of day") from error
+            message = (
+                f"holds a date of type {kind} with a time of day; convert it first, for example "
+                "with astype('datetime64[ms]')"
+            )
+            raise DataError(name, message) from error
     if types.is_decimal256(kind):
         try:
             return values.astype(pd.ArrowDtype(pa.decimal128(38, kind.scale)))
         except pa.ArrowException as error:
-            raise DataError(name, f"holds a {kind} value of more than 38 digits") from error
+            message = (
+                f"holds a {kind} value of more than 38 digits, the maximum of Polars; "
+                "convert it first, for example with astype('float64')"
+            )
+            raise DataError(name, message) from error
     return values
 
 

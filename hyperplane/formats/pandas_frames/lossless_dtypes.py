@@ -15,8 +15,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-#: All integers up to this absolute value are exact as float64.
-MAX_EXACT_FLOAT = 2**53
+from hyperplane.core.units import MAX_EXACT_FLOAT
+
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 

@@ -81,7 +81,11 @@ def _to_temporal_array(values: pd.Series[Any], array: pa.Array, name: str) -> pa
     try:
         return pa.array(values, type=fine, from_pandas=True)
     except (pa.ArrowException, OverflowError) as error:
-        raise DataError(name, "holds times out of the range of nanoseconds") from error
+        message = (
+            "holds values with nanoseconds, and others outside of their range, which for times is "
+            "1677 to 2262; round all to microseconds first"
+        )
+        raise DataError(name, message) from error
 
 
 def _describe_mixture(values: pd.Series[Any]) -> str:

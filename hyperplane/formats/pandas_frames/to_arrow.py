@@ -48,7 +48,10 @@ def to_arrow(table: Any, format_name: str, *, index: bool | None = None) -> Any:
 
 
 def to_text_table(table: Any, format_name: str) -> Any:
-    """Return an Arrow table for text formats: the index first, unless it only numbers the rows."""
+    """Return an Arrow table for text formats; categories are replaced by their values.
+
+    The columns of the index are the first ones. An index of integers without a name is left out.
+    """
     import pyarrow as pa
 
     if isinstance(table, pa.Table) or type(table).__module__.startswith("polars"):
@@ -89,8 +92,8 @@ def _polars_to_arrow(table: Any, format_name: str) -> Any:
 
 
 def _to_pandas(table: Any) -> Any:
-    """Return any table as a pandas dataframe."""
-    if hasattr(table, "to_pandas"):  # Polars and Arrow
+    """Return a table as a pandas dataframe."""
+    if hasattr(table, "to_pandas"):  # subclasses of Polars dataframes in other packages
         return table.to_pandas()
     return table.to_frame() if hasattr(table, "to_frame") else table
 

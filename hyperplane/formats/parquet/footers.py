@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 from hyperplane.core.errors import ReadError
 from hyperplane.formats.filters import ColumnStatistics
-from hyperplane.formats.parquet.footer_size import OFFSET, WIDTHS
+from hyperplane.formats.parquet.footer_size import estimate_value_width
 from hyperplane.formats.parquet.index_ranges import IndexRange, find_index_range
 from hyperplane.formats.reader import READER_THREADS, FileUrls, translate_read_errors
 from hyperplane.objectstore.locations import File
@@ -155,7 +155,8 @@ def get_statistics(
     if statistics is None:
         return ColumnStatistics(None, None, None, group.num_rows)
     nulls = statistics.null_count if statistics.has_null_count else None
-    if not statistics.has_min_max:
+    # pyarrow returns times of day in microseconds, so that nanoseconds are cut off.
+    if not statistics.has_min_max or stored_type == pa.time64("ns"):
         return ColumnStatistics(None, None, nulls, group.num_rows)
     low, high = (
         _to_comparable(value, kind, stored_type) for value in (statistics.min, statistics.max)
@@ -254,18 +255,6 @@ def _count_nulls(chunk: Any) -> int | None:
 def estimate_memory(group: Any, leaf: int, parquet_schema: Any) -> int:
     """Return the estimated bytes in memory of a leaf column of a row group."""
     chunk = group.column(leaf)
-    kind, values = chunk.physical_type, int(chunk.num_values)
-    if kind == "FIXED_LEN_BYTE_ARRAY":
-        return values * int(parquet_schema.column(leaf).length)
-    if kind == "BYTE_ARRAY":
-        length = OFFSET + _estimate_text_length(chunk.statistics)
-        return max(int(chunk.total_uncompressed_size), values * length)
-    return values * WIDTHS[kind]
-
-
-def _estimate_text_length(statistics: Any) -> int:
-    """Return the mean length of minimum and maximum, as an estimate of the text length."""
-    if statistics is None or not statistics.has_min_max:
-        return 0
-    ends = [end for end in (statistics.min, statistics.max) if hasattr(end, "__len__")]
-    return sum(map(len, ends)) // len(ends) if ends else 0
+    nbytes = int(chunk.num_values) * estimate_value_width(chunk, parquet_schema, leaf)
+    is_text = chunk.physical_type == "BYTE_ARRAY"
+    return max(int(chunk.total_uncompressed_size), nbytes) if is_text else nbytes

@@ -205,6 +205,11 @@ class ParquetRowRange(RowGroupRange):
         """Number of the first row of the row groups."""
         return self.start - self.skip
 
+    @property
+    def identity(self) -> Any:
+        """Identifies the rows within the file, for a token."""
+        return (self.groups, self.start, self.rows)
+
     def fetch(self, names: Collection[str]) -> pl.LazyFrame:
         """Return some columns of the range, as they are in the file."""
         raw = super().fetch(names)

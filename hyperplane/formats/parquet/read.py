@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.formats import column_types, hive_partitions, schemas
-from hyperplane.formats.column_mapping import ColumnMapping, may_lose
+from hyperplane.formats.column_mapping import ColumnMapping, choose_any_column, may_lose
 from hyperplane.formats.filters import (
     ColumnStatistics,
     Filters,
@@ -242,6 +242,7 @@ def _make_mapping(
 ) -> ColumnMapping:
     used = {**chosen, **filter_schema}
     file_types = schema_group.file_schema.kinds
+    excluded = {*schema_group.file_schema.unreadable, schema_group.index}
     absent = {name: constants.get(name) for name in used if name not in file_types}
     cast = frozenset(
         name
@@ -258,6 +259,7 @@ def _make_mapping(
         frozenset(
             name for name in cast if column_types.is_uuid(schema_group.schema.field(name).type)
         ),
+        choose_any_column(file_types, excluded),
     )
 
 

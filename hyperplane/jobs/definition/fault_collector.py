@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import unknown_name
 from hyperplane.jobs.definition.lenient_yaml import normalize_key
 from hyperplane.jobs.definition.message_formatting import format_value, suggest_names
-from hyperplane.jobs.definition.yaml_tree import YamlList, YamlMapping, YamlNode
+from hyperplane.jobs.definition.validated_record import to_key_fault
+from hyperplane.jobs.definition.yaml_tree import YamlList, YamlMapping, YamlNode, to_python
 
-#: Maximum faults for which similar names are looked up: a malicious file must not keep a processor
+#: Maximum faults that list known keys and similar names: a malicious file must not keep a processor
 #: busy.
 _MAX_SUGGESTIONS = 50
 #: Maximum length of a path of keys that a message shows unchanged.
@@ -25,14 +28,28 @@ class FaultCollector:
         self._warnings: list[tuple[int, str]] = []
 
     def add_fault(self, line: int, where: str, asked: str, allowed: str, advice: str = "") -> None:
-        """Add a fault; line 0 means the whole file."""
-        at = f"{self._name} line {line}" if line else self._name
+        """Add a fault of these parts, as :meth:`add` does."""
+        self.add(line, Fault(where, asked, allowed, advice))
+
+    def add(self, line: int, fault: Fault) -> None:
+        """Add a fault whose ``where`` is a path in the file; line 0 means the whole file."""
+        at, where = f"{self._name} line {line}" if line else self._name, fault.where
         # Keys may contain any characters, but messages are shown in terminals.
         visible = (
             where if where.isprintable() and len(where) <= _MAX_PATH_LENGTH else format_value(where)
         )
         place = f"{at}: {visible}" if where else at
-        self._faults.append((line, Fault(place, asked, allowed, advice)))
+        self._faults.append((line, replace(fault, where=place)))
+
+    def add_unknown_key(
+        self, line: int, where: str, key: str, node: YamlNode, known: Iterable[str]
+    ) -> None:
+        """Add the fault of a key that is not one of the known keys of its mapping."""
+        if len(self._faults) < _MAX_SUGGESTIONS:
+            fault = to_key_fault(unknown_name(key, to_python(node, text=False), known, ""))
+            self.add(line, replace(fault, where=where))
+        else:
+            self.add_fault(line, where, "", "no such key")
 
     def add_warning(self, line: int, text: str) -> None:
         """Add a warning; line 0 means the whole file."""
@@ -79,8 +96,7 @@ class MappingEntries:
             key, line = normalize_key(written), pairs.key_lines[written]
             place = f"{where}.{written}" if where else written
             if key not in known:
-                advice = collector.suggest(key, known)
-                collector.add_fault(line, place, "", "unknown key", advice)
+                collector.add_unknown_key(line, place, key, node, known)
             elif key in self.nodes:
                 repeated = f"repeated; first in line {self.lines[key]}"
                 collector.add_fault(line, place, "", repeated)

@@ -19,10 +19,12 @@ MAX_RETRIES = 10
 MAX_PIECES = 1_000
 MAX_GROWTH = 16
 MAX_PORT = 65_535
+MAX_RANKS = 1_000
 
 #: Prefix of the variables that the job sets.
 RESERVED_PREFIX = "HYPERPLANE_JOB_"
 
+_MODULE = r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"
 _VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _SECRET = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)?$"  # noqa: S105 - a pattern
 
@@ -97,6 +99,12 @@ def _check_secret(name: str) -> str:
     return name
 
 
+def _check_module(name: str) -> str:
+    if not re.fullmatch(_MODULE, name):
+        raise ValueError("a module that python -m can run, such as 'trainer.task'")
+    return name
+
+
 def _check_url(text: str) -> str:
     try:
         password = urlsplit(text).password
@@ -154,6 +162,11 @@ Items = Annotated[
 _Variable = Annotated[str, AfterValidator(_check_variable)]
 Environment = Annotated[dict[_Variable, Text], WithJsonSchema(_ENVIRONMENT)]
 Secret = Annotated[str, AfterValidator(_check_secret), WithJsonSchema(_text_schema(_SECRET))]
+Module = Annotated[
+    str,
+    AfterValidator(_check_module),
+    WithJsonSchema(_text_schema(r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$")),
+]
 Url = Annotated[str, AfterValidator(_check_url), _Path]
 Memory = Annotated[Gigabytes, WithJsonSchema(_MEMORY)]
 Duration = Annotated[Seconds, WithJsonSchema(_DURATION)]
@@ -162,6 +175,8 @@ _Plain = BeforeValidator(_reject_text)
 _Whole = BeforeValidator(check_integer)
 Port = Annotated[int, Field(ge=1, le=MAX_PORT), _Whole, _Plain]
 Chunks = Annotated[int, Field(ge=1, le=MAX_CHUNKS), _Whole, _Plain]
+Ranks = Annotated[int, Field(ge=1, le=MAX_RANKS), _Whole, _Plain]
+Processes = Annotated[int, Field(ge=0, le=MAX_RANKS), _Whole, _Plain]
 Retries = Annotated[int, Field(ge=0, le=MAX_RETRIES), _Whole, _Plain]
 Gpus = Annotated[int, Field(ge=0, le=1_000), _Whole, _Plain]
 Pieces = Annotated[int, Field(ge=2, le=MAX_PIECES), _Whole, _Plain]

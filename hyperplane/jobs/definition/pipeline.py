@@ -15,6 +15,7 @@ from hyperplane.jobs.definition.dependencies import dependency_faults, resolve_d
 from hyperplane.jobs.definition.message_formatting import format_path
 from hyperplane.jobs.definition.referenced_files import PipelineFiles, find_files, is_path
 from hyperplane.jobs.definition.step import Step
+from hyperplane.jobs.definition.step_rules import memory_growth_faults
 from hyperplane.jobs.definition.validated_record import ValidatedRecord, validate_record
 
 
@@ -92,8 +93,8 @@ class Pipeline(ValidatedRecord):
         steps : iterable of Step
             The steps. A step created without ``depends_on`` waits for the previous one.
         root : path, optional
-            Folder that paths are relative to; by default the git repository of the current folder
-            if all files are found there, else the current folder.
+            Folder that paths are relative to; by default the git repository of the current folder,
+            or the current folder if that contains more of the files.
         requirements, working_dir, job_type : str, optional
             As for :class:`Pipeline`.
 
@@ -144,7 +145,8 @@ class Pipeline(ValidatedRecord):
         shared = {name: value for name, value in values.items() if name not in faulty}
         files = find_files([dict(step) for step in step_list], shared, root, Path.cwd())
         faults += [
-            replace(fault, where=format_path(fault.where, "steps")) for fault in files.faults
+            replace(fault, where=format_path(fault.where, "steps"))
+            for fault in [*memory_growth_faults([dict(step) for step in step_list]), *files.faults]
         ]
         check(faults)
         return with_relative_paths(

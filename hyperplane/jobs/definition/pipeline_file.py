@@ -17,6 +17,7 @@ from hyperplane.jobs.definition.message_formatting import format_path, format_va
 from hyperplane.jobs.definition.pipeline import Pipeline, with_relative_paths
 from hyperplane.jobs.definition.referenced_files import PipelineFiles, find_files, is_file, is_path
 from hyperplane.jobs.definition.step import Step
+from hyperplane.jobs.definition.step_rules import memory_growth_faults
 from hyperplane.jobs.definition.tasks import TaskDraft, read_task
 from hyperplane.jobs.definition.validated_record import validate_record
 from hyperplane.jobs.definition.yaml_tree import (
@@ -78,7 +79,7 @@ def read_pipeline(
     for name, value in {"path": path, "root": root}.items():
         if not (name == "root" and value is None) and not is_path(value):
             wanted = allowed if name == "path" else "a folder"
-            check([Fault(name, format_value(repr(value)[:80]), wanted)])
+            check([Fault(name, format_value(value), wanted)])
     file = Path(path).absolute()
     if file.suffix.lower() not in _YAML_SUFFIXES | set(SCRIPT_KINDS):
         check([Fault("path", format_value(str(path)), allowed)])
@@ -90,8 +91,7 @@ def read_pipeline(
     try:
         tree = _read_yaml(file, collector)
     except YamlError as error:
-        fault = error.fault
-        collector.add_fault(int(fault.where), "", fault.asked, fault.allowed, fault.advice)
+        collector.add(int(error.fault.where), replace(error.fault, where=""))
         collector.check()
         raise
     return _build_pipeline(tree, file, root, collector)
@@ -125,7 +125,7 @@ def _read_yaml(file: Path, collector: FaultCollector) -> YamlNode:
         raise YamlError(line, "bytes that are not UTF-8", "UTF-8 text") from None
     tree, faults, warnings = read_lenient(text)
     for fault in faults:
-        collector.add_fault(int(fault.where), "", fault.asked, fault.allowed, fault.advice)
+        collector.add(int(fault.where), replace(fault, where=""))
     for line, warning in warnings:
         collector.add_warning(line, warning)
     return tree
@@ -145,15 +145,18 @@ def _build_pipeline(
     for fault in faults:
         if fault.where in _SHARED_KEYS:
             shared.pop(fault.where, None)
-            line = entries.line_of(fault.where)
-            collector.add_fault(line, fault.where, fault.asked, fault.allowed, fault.advice)
+            collector.add(entries.line_of(fault.where), fault)
     drafts = _read_tasks(entries, collector)
     names = [
         draft.values.get("name", f"(task {index})").strip() for index, draft in enumerate(drafts)
     ]
     dependencies = [_task_dependencies(draft) for draft in drafts]
     files = find_files([draft.values for draft in drafts], shared, root, file.parent)
-    for fault in [*dependency_faults(names, dependencies), *files.faults]:
+    for fault in [
+        *dependency_faults(names, dependencies),
+        *memory_growth_faults([draft.values for draft in drafts]),
+        *files.faults,
+    ]:
         _report_fault(fault, entries, drafts, collector)
     for warning in files.warnings:
         collector.add_warning(0, warning)
@@ -246,4 +249,4 @@ def _report_fault(
         draft = drafts[int(first)]
         line, path = draft.locate(replace(fault, where=rest))
         place = format_path(f"{draft.index}.{path}", "tasks")
-    collector.add_fault(line, place, fault.asked, fault.allowed, fault.advice)
+    collector.add(line, replace(fault, where=place))

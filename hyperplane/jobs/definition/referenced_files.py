@@ -16,7 +16,12 @@ from hyperplane.jobs.definition.message_formatting import format_value, suggest_
 _FILE, _FOLDER, _NEW = "a file", "a folder", "a new file"
 #: Maximum faults for which folders are searched for similar names.
 _MAX_SUGGESTIONS = 50
-_STEP_PATHS = {"path": _FILE, "output_path": _NEW, "working_dir": _FOLDER}
+_STEP_PATHS = {
+    "path": _FILE,
+    "output_path": _NEW,
+    "working_dir": _FOLDER,
+    "package_path": _FOLDER,
+}
 _PIPELINE_PATHS = {"requirements": _FILE, "working_dir": _FOLDER}
 
 
@@ -245,3 +250,5 @@ def _step_texts(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"env.{name}", value
     for word in step.get("argv") or ():
         yield "command", word
+    for word in step.get("args") or ():
+        yield "args", word

@@ -11,6 +11,7 @@ from pydantic_core import core_schema
 
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Resources, Step
+from hyperplane.jobs.definition.step_rules import TRAIN_FIELDS
 from hyperplane.jobs.definition.tasks import CONTENT_KEYS, TASK_KEYS, TYPES
 from hyperplane.spec.request import ClusterRequest
 
@@ -30,6 +31,7 @@ _TASK = {
     "js_path": "The JavaScript file, relative to the root.",
     "bash_script_path": "The bash script, relative to the root.",
     "command": "Program and arguments, run without a shell.",
+    "module_name": "Module of a training program, such as trainer.task.",
     "notebook_output_path": "Path of the executed notebook.",
     "kernel": "The Jupyter kernel that executes the notebook.",
     "depends_on": "Names of steps that it waits for; [] for none.",
@@ -47,6 +49,13 @@ _TASK = {
     "output": "URL of the data that its chunks save.",
     "more_memory": "Factor by which memory grows with each retry after running out of it.",
     "split": "Factor by which the parameter 'pieces' grows after each lack of memory.",
+    "gang": "Number of processes, which start together and end together.",
+    "package_path": "Folder of the training program's package, relative to the root.",
+    "job_dir": "Folder or URL for the training program's --job-dir.",
+    "worker_count": "Workers besides the primary.",
+    "parameter_server_count": "Parameter servers.",
+    "evaluator_count": "Evaluators.",
+    "args": "Arguments of the training program.",
 }
 _PIPELINE = {
     "name": "Name of the pipeline.",
@@ -86,6 +95,10 @@ def _type_schema(kind: str) -> dict[str, Any]:
     others = {key: False for key in CONTENT_KEYS.values() if key != CONTENT_KEYS[kind]}
     if kind != "notebook":
         others |= {"notebook_output_path": False, "kernel": False}
+    if kind != "train":
+        others |= dict.fromkeys(TRAIN_FIELDS, False)
+    if kind in ("notebook", "train"):
+        others["gang"] = False
     names = [name for name, other in TYPES.items() if other == kind]
     return {
         "if": {"properties": {"type": {"enum": names}}, "required": ["type"]},

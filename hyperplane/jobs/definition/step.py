@@ -12,7 +12,7 @@ from hyperplane.jobs.definition import field_types
 from hyperplane.jobs.definition.step_rules import resources_faults, step_faults
 from hyperplane.jobs.definition.validated_record import ValidatedRecord, validate_record
 
-Kind = Literal["notebook", "python", "javascript", "bash", "command"]
+Kind = Literal["notebook", "python", "javascript", "bash", "command", "train"]
 
 
 class Resources(ValidatedRecord):
@@ -57,10 +57,11 @@ class Step(ValidatedRecord):
     ----------
     name : str
         Name of the step, one line of at most 128 characters.
-    kind : {"notebook", "python", "javascript", "bash", "command"}
+    kind : {"notebook", "python", "javascript", "bash", "command", "train"}
         Type of program.
     path : str
-        The notebook or script, relative to the pipeline's root; empty for a command.
+        The notebook or script, relative to the pipeline's root; empty for a command
+        and a training program.
     output_path : str, optional
         Path of the executed notebook, relative to the root; for notebooks only.
     kernel : str, optional
@@ -78,7 +79,8 @@ class Step(ValidatedRecord):
     foreach : tuple of str, optional
         The step runs once for each value, with the parameters ``item`` and ``chunk_id``.
     max_parallel : int, optional
-        Maximum concurrent chunks; by default as many as the resources allow.
+        Maximum concurrent chunks; by default as many as ``resources`` allow, or without cores and
+        memory ``hyperplane.jobs.chunks_at_once``, which is by default the number of cores.
     retries : int, optional
         Number of retries, 0 to 10; by default that of the job.
     timeout : float, optional
@@ -94,8 +96,8 @@ class Step(ValidatedRecord):
         Names of secrets for the step: environment variables of the submission, or files below
         ``/etc/hyperplane/secrets``. Their values are not stored.
     output : str, optional
-        URL of the data that the chunks save with ``hyperplane.save(shard=)``: a chunk whose shard
-        is already committed there is done, and is not run.
+        URL of the data that the chunks save with ``hyperplane.save(shard=)``. A chunk is not run if
+        an earlier run of the same steps with the same parameters has committed its shard there.
     more_memory : float, optional
         Factor by which ``resources.ram_gb`` and the cluster's ``ram_gb_per_proc`` grow with each
         retry after the step ran out of memory.
@@ -104,6 +106,20 @@ class Step(ValidatedRecord):
         memory; the chunk processes its share in that many pieces.
     argv : tuple of str
         Program and arguments of a command, run without a shell.
+    gang : int, optional
+        Number of processes of the step, which start together, know each other's addresses and end
+        together; not for notebooks. ``resources`` are those of each.
+    module_name : str, optional
+        Module of a training program, such as ``trainer.task``.
+    package_path : str, optional
+        Folder of its package, relative to the root; the program runs in the folder that contains
+        it, by default in ``working_dir``.
+    job_dir : str, optional
+        Folder or URL that it gets as ``--job-dir``.
+    worker_count, parameter_server_count, evaluator_count : int
+        Its processes besides the primary; by default none.
+    args : tuple of str
+        Its arguments.
 
     Raises
     ------
@@ -137,6 +153,14 @@ class Step(ValidatedRecord):
     more_memory: field_types.Factor | None = None
     split: field_types.Pieces | None = None
     argv: tuple[field_types.Text, ...] = ()
+    gang: field_types.Ranks | None = None
+    module_name: field_types.Module | None = None
+    package_path: field_types.PathText | None = None
+    job_dir: field_types.Url | None = None
+    worker_count: field_types.Processes = 0
+    parameter_server_count: field_types.Processes = 0
+    evaluator_count: field_types.Processes = 0
+    args: tuple[field_types.Text, ...] = ()
 
     @classmethod
     def _build_nested(cls, values: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
@@ -155,3 +179,10 @@ class Step(ValidatedRecord):
     def chunk_count(self) -> int:
         """Number of chunks; 0 for a step without chunks."""
         return self.chunks or len(self.foreach or ())
+
+    @property
+    def gang_size(self) -> int:
+        """Number of processes that start together; 0 for a step of a single process."""
+        if self.kind == "train":
+            return 1 + self.worker_count + self.parameter_server_count + self.evaluator_count
+        return self.gang or 0

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.message_formatting import format_value
+from hyperplane.jobs.definition.validated_record import to_key_fault
 from hyperplane.spec.request import ClusterArguments, read_request
 
-#: Field with the program of a step, by kind; all but the last are paths of files.
+#: Field with the program of a step, by kind; all but the last two are paths of files.
 CONTENT_FIELDS = {
     "notebook": "path",
     "python": "path",
     "javascript": "path",
     "bash": "path",
     "command": "argv",
+    "train": "module_name",
+}
+#: Fields of a training program only; the values are those of a step without them.
+TRAIN_FIELDS: dict[str, Any] = {
+    "package_path": None,
+    "job_dir": None,
+    "worker_count": 0,
+    "parameter_server_count": 0,
+    "evaluator_count": 0,
+    "args": (),
 }
 _CHUNK_FIELDS = ("max_parallel", "output", "split")
 
@@ -30,6 +42,7 @@ def step_faults(values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
     } | faulty
     return [
         *_content_faults(values, given_fields),
+        *_gang_faults(values),
         *_chunk_faults(given_fields),
         *_memory_faults(values, given_fields, faulty),
         *_secret_faults(values),
@@ -52,27 +65,46 @@ def _content_faults(values: Mapping[str, Any], given_fields: Set[str]) -> Iterat
     if kind not in CONTENT_FIELDS:
         return
     needed = CONTENT_FIELDS[kind]
-    other = "argv" if needed == "path" else "path"
     if needed not in given_fields or not values.get(needed, True):
         yield Fault(needed, "nothing", f"a value; steps of kind {kind} require it")
     elif needed == "argv" and not next(iter(values.get("argv", [True])), True):
         yield Fault("argv.0", "''", "the name of a program")
-    if values.get(other):
-        yield Fault(other, format_value(values[other]), f"no {other} for a step of kind {kind}")
+    for other in dict.fromkeys(CONTENT_FIELDS.values()):
+        if other != needed and values.get(other):
+            yield Fault(other, format_value(values[other]), f"no {other} for a step of kind {kind}")
     if kind != "notebook":
         for name, use in {"output_path": "write one", "kernel": "have one"}.items():
             if values.get(name):
                 yield Fault(name, format_value(values[name]), f"no value; only notebooks {use}")
 
 
+def _gang_faults(values: Mapping[str, Any]) -> Iterator[Fault]:
+    kind, gang = values.get("kind"), values.get("gang")
+    if kind == "notebook" and gang is not None:
+        allowed = "no value for a notebook, which has one kernel and one output"
+        yield Fault("gang", str(gang), allowed, "convert it to a script")
+    if kind == "train":
+        if gang is not None:
+            yield Fault("gang", str(gang), "no value; worker_count is the number of workers")
+        if values.get("package_path") and values.get("working_dir"):
+            allowed = "no value; the program runs in the folder that contains package_path"
+            yield Fault("working_dir", format_value(values["working_dir"]), allowed)
+        return
+    for name, default in TRAIN_FIELDS.items():
+        value = values.get(name, default)
+        is_absent = value == default if isinstance(default, int) else not value
+        if not is_absent and kind in CONTENT_FIELDS:
+            shown = "" if name == "args" else format_value(value)
+            yield Fault(name, shown, "no value; only for training programs (type: train)")
+
+
 def _chunk_faults(given_fields: Set[str]) -> Iterator[Fault]:
     if {"chunks", "foreach"} <= given_fields:
-        yield Fault("chunks", "both chunks and foreach", "one of them")
+        yield Fault("chunks", "", "the step also has foreach; keep one of the two")
     if not given_fields & {"chunks", "foreach"}:
         for name in _CHUNK_FIELDS:
             if name in given_fields:
-                allowed = "a step with chunks or foreach"
-                yield Fault(name, "a step without chunks", allowed)
+                yield Fault(name, "", "needs chunks or foreach in the step")
 
 
 def _memory_faults(
@@ -89,15 +121,33 @@ def _memory_faults(
         yield Fault("more_memory", "", "needs retries; the step has retries: 0")
 
 
+def memory_growth_faults(steps: Sequence[Mapping[str, Any]]) -> list[Fault]:
+    """Return a fault for each step whose ``more_memory`` has no memory that it could multiply.
+
+    Only new pipelines are checked, as jobs that are already stored may contain such steps.
+    """
+    faults = []
+    for index, values in enumerate(steps):
+        cluster, resources = values.get("cluster"), values.get("resources")
+        if not values.get("more_memory") or not isinstance(cluster, Mapping):
+            continue
+        if getattr(resources, "ram_gb", None) is not None or (
+            isinstance(resources, Mapping) and resources.get("ram_gb") is not None
+        ):
+            continue
+        if not {"ram_gb_per_proc", "ram_gb_proc"} & cluster.keys():
+            allowed = "needs a memory to multiply: set cluster.ram_gb_per_proc or resources.ram_gb"
+            faults.append(Fault(f"{index}.more_memory", "", allowed))
+    return faults
+
+
 def _secret_faults(values: Mapping[str, Any]) -> Iterator[Fault]:
     secrets = set(values.get("secrets", ()))
     for name in values.get("env", ()):
         if name in secrets:
-            asked = "a variable that is also listed under secrets"
-            yield Fault(f"env.{name}", asked, "one of the two")
+            yield Fault(f"env.{name}", "", "is also listed under secrets; keep one of the two")
 
 
 def _cluster_faults(arguments: Mapping[str, Any]) -> Iterator[Fault]:
     for fault in read_request(ClusterArguments.from_mapping(arguments))[1]:
-        where = f"cluster.{fault.where}"
-        yield Fault(where, fault.asked, fault.allowed, fault.advice, fault.source)
+        yield to_key_fault(replace(fault, where=f"cluster.{fault.where}"))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.fault_collector import FaultCollector, MappingEntries
 from hyperplane.jobs.definition.message_formatting import format_path, format_value
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.definition.step_rules import CONTENT_FIELDS
+from hyperplane.jobs.definition.step_rules import CONTENT_FIELDS, TRAIN_FIELDS
 from hyperplane.jobs.definition.validated_record import validate_record
 from hyperplane.jobs.definition.yaml_tree import YamlMapping, YamlNode, to_python
 
@@ -31,6 +31,7 @@ TYPES = {
     "bash script": "bash",
     "bash": "bash",
     "command": "command",
+    "train": "train",
 }
 #: Key with the program of a step, by kind.
 CONTENT_KEYS = {
@@ -39,6 +40,7 @@ CONTENT_KEYS = {
     "javascript": "js_path",
     "bash": "bash_script_path",
     "command": "command",
+    "train": "module_name",
 }
 _SAME_NAMES = (
     "name",
@@ -58,6 +60,8 @@ _SAME_NAMES = (
     "output",
     "more_memory",
     "split",
+    "gang",
+    *TRAIN_FIELDS,
 )
 #: Keys of a task, with the field of a step that each sets.
 TASK_KEYS = {
@@ -68,7 +72,17 @@ TASK_KEYS = {
 }
 #: Keys whose values are always text; elsewhere 8787 is a number and true a boolean.
 _TEXT_KEYS = {"type", *CONTENT_KEYS.values(), "notebook_output_path", "name", "depends_on"}
-_TEXT_KEYS |= {"kernel", "working_dir", "foreach", "env", "secrets", "output"}
+_TEXT_KEYS |= {
+    "kernel",
+    "working_dir",
+    "foreach",
+    "env",
+    "secrets",
+    "output",
+    "package_path",
+    "job_dir",
+    "args",
+}
 
 _TYPES_WITHOUT_BLANKS = {name.replace(" ", ""): name for name in TYPES}
 
@@ -118,15 +132,19 @@ def read_task(index: int, node: YamlNode, collector: FaultCollector) -> TaskDraf
     entries = MappingEntries(node, TASK_KEYS, where, collector)
     # If the type is invalid, the key of the path determines the checks.
     kind = _read_kind(entries, where, collector) or _guess_kind(entries)
-    keys = {field: key for key, field in TASK_KEYS.items() if field not in {"path", "argv"}}
+    keys = {
+        field: key for key, field in TASK_KEYS.items() if field not in {*CONTENT_FIELDS.values()}
+    }
     keys |= {"path": CONTENT_KEYS.get(kind, "type"), "argv": "command"}
+    keys["module_name"] = "module_name"
+    contents = {*CONTENT_FIELDS.values()}
     values = {"kind": kind} if kind else {}
-    unreported = {"kind"} | (set() if kind else {"path", "argv"})
+    unreported = {"kind"} | (set() if kind else contents)
     for key, value in entries.nodes.items():
         if key == "type":
             continue
         if key in CONTENT_KEYS.values() and key != CONTENT_KEYS.get(kind):
-            unreported |= {"path", "argv"}
+            unreported |= contents
             _report_wrong_key(entries, key, kind, where, collector)
             continue
         converted = to_python(value, text=key in _TEXT_KEYS)
@@ -142,8 +160,7 @@ def read_task(index: int, node: YamlNode, collector: FaultCollector) -> TaskDraf
         values.pop(field, None)
         if field not in unreported:
             line, path = draft.locate(fault)
-            place = format_path(f"{index}.{path}", "tasks")
-            collector.add_fault(line, place, fault.asked, fault.allowed, fault.advice)
+            collector.add(line, replace(fault, where=format_path(f"{index}.{path}", "tasks")))
     return draft
 
 

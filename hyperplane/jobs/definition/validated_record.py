@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from hyperplane.core.errors import Fault, RequestError, UnknownArgument, check
-from hyperplane.core.public_calls import may_be_secret
+from hyperplane.core.errors import Fault, RequestError, UnknownKey, UnknownName, check
+from hyperplane.core.public_calls import unknown_name
 from hyperplane.core.pydantic_faults import faults_from_validation
-from hyperplane.jobs.definition.message_formatting import suggest_names
 
 if TYPE_CHECKING:
     from typing import Self
@@ -23,6 +22,7 @@ _HIDDEN_FIELDS = {
     "env": "",
     "output": "",
     "secrets": "list names of secrets, not values",
+    "args": "write the words as a list",
     "argv": "write the words as a list; there is no shell to split them",
 }
 
@@ -33,6 +33,14 @@ RecordT = TypeVar("RecordT", bound="ValidatedRecord")
 def _top_field(fault: Fault) -> str:
     """Return the top-level field of a fault."""
     return re.split(r"[.\[]", fault.where, maxsplit=1)[0]
+
+
+def _hide_value(fault: Fault) -> Fault:
+    """Remove a value that may contain secrets from a fault."""
+    top = _top_field(fault)
+    if top not in _HIDDEN_FIELDS:
+        return fault
+    return replace(fault, asked="a value not shown", advice=_HIDDEN_FIELDS[top])
 
 
 def _arrays_to_lists(value: Any) -> Any:
@@ -51,12 +59,20 @@ class ValidatedRecord(BaseModel):
 
         def __init__(self, **values: Any) -> None:
             values, faults = self._build_nested(values)
+            fields = type(self).model_fields
+            unknown = [name for name in values if name not in fields]
             try:
                 super().__init__(**values)
             except ValidationError as error:
                 reported = {_top_field(fault) for fault in faults}
-                new_faults = [self._clean_fault(fault) for fault in faults_from_validation(error)]
-                faults += [fault for fault in new_faults if fault.where not in reported]
+                faults += [
+                    _hide_value(fault)
+                    for fault in faults_from_validation(error)
+                    if _top_field(fault) in fields and fault.where not in {*reported, *unknown}
+                ]
+            faults += [
+                unknown_name(name, values[name], fields, type(self).__name__) for name in unknown
+            ]
             faulty = {_top_field(fault) for fault in faults}
             faults += [
                 Fault(name, repr(value)[:80], "text, not bytes")
@@ -64,14 +80,12 @@ class ValidatedRecord(BaseModel):
                 if isinstance(value, bytes | bytearray) and name not in faulty
             ]
             faulty = {_top_field(fault) for fault in faults}
-            known = {name: values[name] for name in values if name in type(self).model_fields}
             valid = {
-                name: _arrays_to_lists(value) for name, value in known.items() if name not in faulty
+                name: _arrays_to_lists(value)
+                for name, value in values.items()
+                if name in fields and name not in faulty
             }
             faults += self._check_fields(valid, faulty)
-            if known.keys() != values.keys():
-                # A TypeError, too, as for any call in Python; validate_record() catches it.
-                raise UnknownArgument(faults)
             check(faults)
 
     @classmethod
@@ -86,19 +100,6 @@ class ValidatedRecord(BaseModel):
         ``values`` are the fields that are valid individually, ``faulty`` the names of the others.
         """
         return []
-
-    @classmethod
-    def _clean_fault(cls, fault: Fault) -> Fault:
-        """Remove secrets from a fault of pydantic, and add the known names."""
-        top = _top_field(fault)
-        if top not in cls.model_fields:
-            allowed = "one of " + ", ".join(cls.model_fields)
-            asked = "a value not shown" if may_be_secret(top, fault.asked) else fault.asked
-            advice = suggest_names(top, cls.model_fields)
-            return replace(fault, asked=asked, allowed=allowed, advice=advice)
-        if top not in _HIDDEN_FIELDS:
-            return fault
-        return replace(fault, asked="a value not shown", advice=_HIDDEN_FIELDS[top])
 
     def to_json(self) -> str:
         """Return the record as JSON text for ``from_json``."""
@@ -133,4 +134,20 @@ def validate_record(
         return record(**{str(name): value for name, value in values.items()}), []
     except RequestError as error:
         start = f"{prefix}." if prefix else ""
-        return None, [replace(fault, where=start + fault.where) for fault in error.faults]
+        return None, [
+            to_key_fault(replace(fault, where=start + fault.where)) for fault in error.faults
+        ]
+
+
+def to_key_fault(fault: Fault) -> Fault:
+    """Convert the fault of an unknown argument to that of an unknown key; return others as given.
+
+    Examples
+    --------
+    >>> fault = unknown_name("retry", 2, ["name", "retries"], "Step")
+    >>> print(to_key_fault(fault))
+    retry = 2: no such key; expected one of name, retries; did you mean retries?
+    """
+    if not isinstance(fault, UnknownName):
+        return fault
+    return UnknownKey(fault.where, fault.asked, fault.allowed, fault.advice, fault.source)

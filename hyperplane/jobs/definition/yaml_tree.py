@@ -94,8 +94,15 @@ def read_tree(text: str) -> tuple[YamlNode, list[Fault]]:
         mark = getattr(error, "problem_mark", None)
         line = 0 if mark is None else mark.line + 1
         problem = getattr(error, "problem", None) or getattr(error, "reason", "") or "unreadable"
+        if "nesting depth" in str(problem):  # the C scanner reads ahead of the tree
+            raise _too_deep(line) from None
         allowed = "YAML: indentation with spaces, a space after each colon, closed quotes"
         raise YamlError(line, str(problem), allowed) from None
+
+
+def _too_deep(line: int) -> YamlError:
+    asked = f"more than {MAX_DEPTH} nested lists and mappings"
+    return YamlError(line, asked, f"at most {MAX_DEPTH}")
 
 
 class _TreeBuilder:
@@ -140,8 +147,7 @@ class _TreeBuilder:
 
     def _open_node(self, node: YamlList | YamlMapping) -> None:
         if len(self.open) == MAX_DEPTH:
-            asked = f"more than {MAX_DEPTH} nested lists and mappings"
-            raise YamlError(node.line, asked, f"at most {MAX_DEPTH}")
+            raise _too_deep(node.line)
         self._add_node(node)
         self.open.append(node)
         self.keys.append(None)

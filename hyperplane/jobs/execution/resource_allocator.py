@@ -79,7 +79,7 @@ class ResourceAllocator:
         return cls(machine.cores(), machine.free_ram(), slots, max(1, count_device_files()))
 
     def demand(self, step: Step, memory_factor: float = 1.0) -> Demand:
-        """Return the resources that a step takes; at most the whole machine.
+        """Return the resources that a step takes, with all its ranks; at most the whole machine.
 
         ``memory_factor`` multiplies its memory, after earlier attempts ran out of memory.
         """
@@ -90,11 +90,12 @@ class ResourceAllocator:
             cores = pool.allocatable_cores if cores is None else cores
             gigabytes = pool.allocatable_ram_gb if gigabytes is None else gigabytes
             gpus = gpus or pool.gpus
-        gpus = min(gpus, self._total.gpus)
+        ranks = max(1, step.gang_size)
+        gpus = min(gpus * ranks, self._total.gpus)
         if cores is None and gigabytes is None:
-            return Demand(slots=1, gpus=gpus)
-        millicores = max(1, round((1.0 if cores is None else cores) * 1000))
-        memory = int((gigabytes or 0.0) * 1e9 * memory_factor)
+            return Demand(slots=min(ranks, self._total.slots), gpus=gpus)
+        millicores = max(1, round((1.0 if cores is None else cores) * 1000)) * ranks
+        memory = int((gigabytes or 0.0) * 1e9 * memory_factor) * ranks
         if millicores > self._total.millicores or memory > self._total.memory:
             return self._total._replace(gpus=gpus)  # takes all slots, too: nothing else can start
         return Demand(millicores, memory, gpus=gpus)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from hyperplane.clusters.gang_plan import GangPlan, plan_program
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.store.job_records import Job, WorkUnit
@@ -31,7 +32,34 @@ def build_arguments(job: Job, step: Step, unit: WorkUnit, python: str) -> tuple[
         return (python, path)
     if step.kind == "javascript":
         return ("node", path)
+    if step.kind == "train":
+        return (python, "-m", str(step.module_name), *program_arguments(step))
     return ("bash", path) if step.kind == "bash" else step.argv
+
+
+def program_arguments(step: Step) -> list[str]:
+    """Return the arguments of a training program."""
+    return [*step.args, *(("--job-dir", step.job_dir) if step.job_dir else ())]
+
+
+def plan_gang(step: Step) -> GangPlan:
+    """Return the processes of a step with a ``gang_size``.
+
+    Examples
+    --------
+    >>> step = Step(name="fit", kind="train", module_name="trainer.task", worker_count=1)
+    >>> plan_gang(step).name(1)
+    'worker-0'
+    """
+    if step.kind != "train":
+        return GangPlan(step.gang_size)
+    return plan_program(
+        str(step.module_name),
+        program_arguments(step),
+        workers=step.worker_count,
+        parameter_servers=step.parameter_server_count,
+        evaluators=step.evaluator_count,
+    )
 
 
 def notebook_output_path(job: Job, step: Step, unit: WorkUnit) -> Path:
@@ -44,6 +72,8 @@ def notebook_output_path(job: Job, step: Step, unit: WorkUnit) -> Path:
 
 def working_folder(pipeline: Pipeline, step: Step) -> str:
     """Return the folder in which a step runs."""
+    if step.package_path is not None:
+        return str(Path(pipeline.root, step.package_path).parent)
     return str(Path(pipeline.root, step.working_dir or pipeline.working_dir or "."))
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hyperplane.clusters.gang_plan import PLAN_VARIABLE, RESTARTS_VARIABLE
+from hyperplane.jobs.execution.step_command import plan_gang
 from hyperplane.jobs.submission.parameters import (
     as_json,
     is_protected,
@@ -25,8 +26,8 @@ PROGRESS = "HYPERPLANE_JOB_PROGRESS"
 PARAMETERS = "HYPERPLANE_JOB_PARAMETERS"
 #: Kernel that a step selects for its notebook.
 KERNEL = "HYPERPLANE_JOB_KERNEL"
-#: Arguments of ``initialize_cluster``, as JSON.
-CLUSTER = "HYPERPLANE_CLUSTER"
+#: Folder for the checkpoints of a gang.
+CHECKPOINTS = "HYPERPLANE_CHECKPOINTS"
 
 
 def step_variables(job: Job, step: Step, unit: WorkUnit, pieces: int) -> dict[str, str]:
@@ -49,6 +50,8 @@ def step_variables(job: Job, step: Step, unit: WorkUnit, pieces: int) -> dict[st
             parameters["item"] = step.foreach[unit.chunk]
     if pieces > 1:
         parameters["pieces"] = str(pieces)
+    if step.gang_size:
+        variables[PLAN_VARIABLE] = plan_gang(step).to_json()
     if step.kernel is not None:
         variables[KERNEL] = step.kernel
     variables |= parameter_variables(parameters)
@@ -56,19 +59,19 @@ def step_variables(job: Job, step: Step, unit: WorkUnit, pieces: int) -> dict[st
     return {**variables, **step.env}
 
 
-def cluster_variable(step: Step, memory_faults: int) -> dict[str, str]:
-    """Return the variable with the arguments of the step's cluster.
+def gang_variables(step: Step, prefix: Path, number: int, has_files: bool) -> dict[str, str]:
+    """Return the variables of all processes of a gang that depend on the attempt.
 
-    ``memory_faults`` is the number of attempts that ran out of memory; if the step sets
-    ``more_memory``, each increases the cluster's ``ram_gb_per_proc``.
+    ``prefix`` is the path of the attempt's files, which the processes can use if ``has_files``.
     """
-    if step.cluster is None:
+    if not step.gang_size:
         return {}
-    cluster = dict(step.cluster)
-    factor = (step.more_memory or 1.0) ** memory_faults
-    if factor > 1 and "ram_gb_per_proc" in cluster:
-        cluster["ram_gb_per_proc"] = float(str(cluster["ram_gb_per_proc"])) * factor
-    return {CLUSTER: json.dumps(cluster)}
+    variables = {RESTARTS_VARIABLE: str(number - 1)}
+    if has_files and CHECKPOINTS not in step.env:
+        folder = prefix.parent / "checkpoints"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        variables[CHECKPOINTS] = str(folder)
+    return variables
 
 
 def find_secrets(

@@ -10,11 +10,13 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
+from hyperplane.clusters import gang_plan
 from hyperplane.core.units import parse_seconds
 from hyperplane.jobs import step_wrapper
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution import redaction, requirements, saved_shards
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.cluster_arguments import cluster_variable
 from hyperplane.jobs.execution.failure_kinds import (
     INPUT,
     MEMORY,
@@ -31,14 +33,14 @@ from hyperplane.jobs.execution.step_command import (
 )
 from hyperplane.jobs.execution.step_environment import (
     PROGRESS,
-    cluster_variable,
     find_secrets,
+    gang_variables,
     secret_variables,
     step_variables,
     without_other_secrets,
 )
 from hyperplane.jobs.execution.step_log import read_tail
-from hyperplane.jobs.runners.base import StepProcess
+from hyperplane.jobs.runners.base import SharedFilesystemMixin, StepProcess
 from hyperplane.jobs.runners.registry import create_runner
 from hyperplane.jobs.store.backoff import Backoff, is_disk_full
 from hyperplane.jobs.store.job_records import (
@@ -214,8 +216,8 @@ class StepExecutor:
         )
         if missing:
             reason = (
-                f"secret {', '.join(missing)} not found: set the environment variable and resume "
-                "the job"
+                f"secret {', '.join(missing)} not found: set the environment variable, or write "
+                f"the file {self._settings.secrets}/<name>, and resume the job"
             )
             return self._store(replace(attempt, status=FAILED, reason=reason, fault=INPUT))
         command = self._command(step, unit, attempt.number, memory_faults, values)
@@ -272,6 +274,7 @@ class StepExecutor:
         variables = {
             **step_variables(runtime_job, step, unit, pieces),
             **cluster_variable(step, memory_faults),
+            **gang_variables(step, files, number, isinstance(self.runner, SharedFilesystemMixin)),
         }
         secret_values = secret_variables(values)
         environment = {
@@ -318,12 +321,16 @@ class StepExecutor:
         text = read_tail(process.command.file(".log"))
         if values:
             text = redaction.redact_text(text, values)
+        name = ""
+        if step.gang_size:
+            name, text = gang_plan.read_failure(text)  # of the first; others fail after it
         if timed_out:
             status, fault = TIMED_OUT, TRANSIENT
             reason = f"exceeded the step's timeout of {step.timeout:g} s"
         else:
             status = LOST if code is None else FAILED
             reason, fault = describe_failure(code, text), classify_failure(code, text)
+            reason = f"{name}: {reason}" if name else reason
         return self._store(
             replace(attempt, status=status, exit_code=code, reason=reason, fault=fault)
         )

@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hyperplane import config
-from hyperplane.core.errors import Fault, check
+from hyperplane.core.errors import Fault, UnknownPool, check
 from hyperplane.core.units import parse_seconds
 from hyperplane.jobs.definition.dependencies import order_in_waves
+from hyperplane.jobs.execution.cluster_arguments import cluster_variable
 from hyperplane.jobs.execution.retries import BACKOFF_RATE, count_retries, retry_delay
+from hyperplane.jobs.runners.step_resources import resource_request
 from hyperplane.jobs.submission.parameters import (
     parameter_faults,
     parameter_variables,
@@ -109,14 +112,13 @@ def to_asl(
 
 
 def _task(step: Step, environment: Mapping[str, str]) -> dict[str, Any]:
-    variables = {**environment, **step.env}
+    variables = {**environment, **step.env, **cluster_variable(step, 0)}
     command = [*step.argv] if step.kind == "command" else [_PROGRAMS[step.kind], step.path]
-    resources = step.resources
-    memory = None if resources.ram_gb is None else int(resources.ram_gb * 1e9) >> 20  # MiB
+    request = resource_request(step)
     amounts = {
-        "VCPU": None if resources.cores is None else f"{resources.cores:g}",
-        "MEMORY": None if memory is None else str(memory),
-        "GPU": str(resources.gpus) if resources.gpus else None,
+        "VCPU": None if request.cores is None else f"{request.cores:g}",
+        "MEMORY": None if request.memory is None else str(request.memory >> 20),  # MiB
+        "GPU": str(request.gpus) if request.gpus else None,
     }
     requested = [{"Type": kind, "Value": value} for kind, value in amounts.items() if value]
     container: dict[str, Any] = {"Command": command}
@@ -179,15 +181,31 @@ def _batch_faults(steps: Sequence[Step], requirements: str | None) -> list[Fault
         if step.kind == "notebook":
             advice = "make it a python step, or a command that runs papermill"
             faults.append(Fault(f"{where}.kind", "notebook", "a program", advice))
+        if step.gang_size:
+            field, shown = ("kind", "train") if step.kind == "train" else ("gang", str(step.gang))
+            allowed = "a step of one process; Batch starts the containers of a job separately"
+            faults.append(Fault(f"{where}.{field}", shown, allowed))
         if step.foreach is not None:
             faults.append(Fault(f"{where}.foreach", "values", "chunks; array jobs have indices"))
         if step.chunks is not None and not _MIN_ARRAY_SIZE <= step.chunks <= _MAX_ARRAY_SIZE:
             allowed = f"{_MIN_ARRAY_SIZE} to {_MAX_ARRAY_SIZE}, the sizes of an array job"
             faults.append(Fault(f"{where}.chunks", str(step.chunks), allowed))
-        for field in ("secrets", "working_dir", "split", "more_memory"):
+        if step.max_parallel is not None:
+            allowed = "no value; Batch starts as many chunks as the queue has room for"
+            faults.append(Fault(f"{where}.max_parallel", str(step.max_parallel), allowed))
+        for field in ("split", "more_memory"):
+            if (value := getattr(step, field)) is not None:
+                allowed = "no value; Batch repeats a step unchanged"
+                faults.append(Fault(f"{where}.{field}", f"{value:g}", allowed))
+        for field in ("secrets", "working_dir"):
             if getattr(step, field):
                 allowed = "no value; set it in the job definition"
                 faults.append(Fault(f"{where}.{field}", "given", allowed))
+        try:
+            resource_request(step)
+        except UnknownPool as error:
+            pool = f"{where}.resources.pool"
+            faults += [replace(fault, where=pool) for fault in error.faults]
     return faults
 
 

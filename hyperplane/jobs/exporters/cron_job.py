@@ -17,6 +17,30 @@ _GRACE_SECONDS = 30
 _MAX_NAME_LENGTH = 52
 
 
+def find_faults(name: str, cron: str | None, image: str) -> list[Fault]:
+    """Return the faults of a name, a cron expression and an image for a CronJob.
+
+    ``cron`` is None if it is invalid, which is reported elsewhere.
+    """
+    faults = []
+    if len(_resource_name(name)) > _MAX_NAME_LENGTH:
+        allowed = f"at most {_MAX_NAME_LENGTH} characters for Kubernetes"
+        faults.append(Fault("--name", repr(name), allowed))
+    if not image.strip():
+        advice = "it needs hyperplane and the files of the pipeline"
+        faults.append(Fault("--image", "nothing", "an image for the job's container", advice))
+    days = "" if cron is None else cron.split()[4]
+    if "7" in re.sub(r"/\d+", "", days):  # a step of 7, as in */7, is valid
+        allowed = "0 for Sunday in Kubernetes, which does not accept 7"
+        advice = "write a range such as 5-7 as 0,5-6"
+        faults.append(Fault("--cron, day of the week", repr(days), allowed, advice))
+    return faults
+
+
+def _resource_name(name: str) -> str:
+    return re.sub("[^a-z0-9-]+", "-", name.lower()).strip("-")
+
+
 def render_cron_job(
     name: str, cron: str, argv: Sequence[str], *, image: str, folder: str, overlap: bool
 ) -> str:
@@ -49,18 +73,8 @@ def render_cron_job(
     >>> text.splitlines()[3]
     '  name: tidy'
     """
-    resource = re.sub("[^a-z0-9-]+", "-", name.lower()).strip("-")
-    faults = []
-    if len(resource) > _MAX_NAME_LENGTH:
-        allowed = f"at most {_MAX_NAME_LENGTH} characters for Kubernetes"
-        faults.append(Fault("--name", repr(name), allowed))
-    if not image.strip():
-        advice = "it needs hyperplane and the files of the pipeline"
-        faults.append(Fault("--image", "nothing", "an image for the job's container", advice))
-    if re.search("7", cron.split()[4]):
-        allowed = "0 for Sunday in Kubernetes"
-        faults.append(Fault("--cron, day of the week", repr(cron.split()[4]), allowed))
-    check(faults)
+    check(find_faults(name, cron, image))
+    resource = _resource_name(name)
     container = build_container("job", image, command=[escape_variables(word) for word in argv])
     if folder:
         container["workingDir"] = folder

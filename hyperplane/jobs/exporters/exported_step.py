@@ -13,11 +13,11 @@ from hyperplane.core.errors import Fault, UnknownPool
 from hyperplane.jobs.definition.message_formatting import format_value
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
+from hyperplane.jobs.execution.cluster_arguments import cluster_variable
 from hyperplane.jobs.execution.failure_kinds import INPUT, classify_failure
 from hyperplane.jobs.execution.step_command import build_arguments, notebook_output_path
 from hyperplane.jobs.execution.step_environment import (
     PARAMETERS,
-    cluster_variable,
     secret_variables,
     step_variables,
 )

@@ -147,6 +147,11 @@ def _find_step_faults(step: Step) -> Iterator[Fault]:
     """Yield the faults of a step that cannot run in a pod."""
     if step.argv[1:] == ("-m", calls.PROGRAM):
         yield Fault("argv", "a Python function", "a script in the image")
+    if step.gang_size:
+        field, shown = ("kind", "train") if step.kind == "train" else ("gang", str(step.gang))
+        allowed = "a step of one process: a rendered Job restarts single pods, not all together"
+        advice = "submit the job with --runner kubernetes"
+        yield Fault(field, shown, allowed, advice)
     length = len(_format_items(step).encode()) if step.foreach else 0
     if length > _MAX_VARIABLE_BYTES:
         allowed = f"values of at most {_MAX_VARIABLE_BYTES} bytes as JSON"

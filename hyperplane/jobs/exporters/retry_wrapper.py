@@ -8,6 +8,7 @@ program that gets a signal at the same time as bash, as sent by Slurm.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 
 class _RetryingProgram:
     def __init__(self, words: Sequence[str]) -> None:
-        self.words, self.ended = words, False
+        self.words, self.ended, self._runs = words, False, 0
         self._child: subprocess.Popen[bytes] | None = None
 
     def end(self, *_: Any) -> None:
@@ -30,7 +31,11 @@ class _RetryingProgram:
     def run(self) -> int:
         """Run the program once and return its exit code as a shell does."""
         try:
-            self._child = subprocess.Popen(self.words)  # noqa: S603 - a list, and no shell
+            restarts = {"HYPERPLANE_RESTART_COUNT": str(self._runs)}
+            self._runs += 1
+            self._child = subprocess.Popen(  # noqa: S603 - a list, and no shell
+                self.words, env={**os.environ, **restarts}
+            )
         except OSError as error:
             sys.stderr.write(f"{self.words[0]}: {error.strerror}\n")
             return 127 if isinstance(error, FileNotFoundError) else 126

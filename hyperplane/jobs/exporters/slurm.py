@@ -29,6 +29,7 @@ from hyperplane.jobs.exporters.exported_step import (
     find_common_faults,
     slug,
 )
+from hyperplane.jobs.gang import gang_program
 from hyperplane.jobs.runners.slurm.submit import batch_resources
 from hyperplane.jobs.runners.step_resources import grace_seconds
 from hyperplane.jobs.store.job_records import Job
@@ -103,10 +104,15 @@ class SlurmExporter:
         if variables.item_variables:
             lines += _item_arrays(step)
         lines.append(f"cd -- {quote_word(working_folder(job.pipeline, step))}")
-        text = "\n".join([*lines, " \\\n  ".join(self._build_words(job, step, variables))]) + "\n"
+        text = (
+            "\n".join([*lines, " \\\n  ".join(self._build_words(job, index, step, variables))])
+            + "\n"
+        )
         return Document(f"{name}.sbatch", text, "step")
 
-    def _build_words(self, job: Job, step: Step, variables: StepEnvironment) -> list[str]:
+    def _build_words(
+        self, job: Job, index: int, step: Step, variables: StepEnvironment
+    ) -> list[str]:
         """Return the command that runs the step.
 
         Variables are set by ``env``, not by bash, in which some names are special, such as UID and
@@ -134,6 +140,11 @@ class SlurmExporter:
         run = build_command_line(
             job, step, requirements.select_interpreter(job.pipeline, self.python)
         )
+        if step.gang_size:
+            # Beside the log, which all nodes can read.
+            folder = f'"$SLURM_SUBMIT_DIR/logs/{file_stem(index, step)}-$SLURM_JOB_ID.ranks"'
+            program = quote_word(gang_program.__file__)
+            words.append(f"{quote_word(self.python)} -I -S {program} slurm {folder}")
         if "=" in run.words[0]:  # env would read it as a variable
             words.append("/bin/sh -c 'exec \"$@\"' hyperplane-step")
         words += map(quote_word, run.words)

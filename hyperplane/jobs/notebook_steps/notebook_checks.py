@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import keyword
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane.core.errors import Fault
+from hyperplane.core.optional import is_installed
 from hyperplane.jobs.definition.message_formatting import format_value, suggest_names
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.notebook import DEFAULT_KERNEL, notebook_language
+from hyperplane.jobs.notebook import DEFAULT_KERNEL, is_variable, notebook_language
 from hyperplane.jobs.notebook_steps.parameter_cells import ParameterCell, read_parameter_cell
 
 #: Environment variables with which a step finds other kernels than this process.
@@ -41,7 +40,7 @@ def kernel_faults(pipeline: Pipeline) -> list[Fault]:
     if not steps:
         return []
     if missing := [
-        package for package in ("papermill", "jupyter_client") if not _is_installed(package)
+        package for package in ("papermill", "jupyter_client") if not is_installed(package)
     ]:
         advice = "pip install 'hyperplane[jobs]'"
         asked = f"a notebook, without the package {missing[0]}"
@@ -96,7 +95,7 @@ def _kernel_fault(step: Step, notebook: _NotebookInfo, kernels: list[str]) -> Fa
     if step.kernel:
         advice = f"{suggestion} 'jupyter kernelspec list' shows them".strip()
         return Fault(f"step {step.name!r}: kernel", format_value(name), allowed, advice)
-    if notebook.language == "python" and _is_installed("ipykernel"):
+    if notebook.language == "python" and is_installed("ipykernel"):
         return None  # the kernel of this environment is used
     given_kernel = (
         f"the kernel {format_value(name)}" if notebook.kernel else f"no kernel, so {DEFAULT_KERNEL}"
@@ -168,15 +167,6 @@ def read_declared_parameters(path: Path) -> tuple[str, frozenset[str]]:
     if notebook is None:
         raise ValueError(f"{path} cannot be read")
     return notebook.language, notebook.cell.names if notebook.cell else frozenset()
-
-
-def is_variable(name: str) -> bool:
-    """Whether a parameter can be a variable of a Python notebook."""
-    return name.isidentifier() and not keyword.iskeyword(name)
-
-
-def _is_installed(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
 
 
 def _installed_kernels() -> Iterable[str]:

@@ -8,12 +8,14 @@ from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand, LocalProcess
 from hyperplane.jobs.execution.resource_allocator import Demand, ResourceAllocator
 from hyperplane.jobs.runners.base import SharedFilesystemMixin
+from hyperplane.jobs.runners.gang_command import add_gang_program
 
 
 class LocalRunner(SharedFilesystemMixin):
     """Runs steps as processes of this machine."""
 
     name: ClassVar[str] = "local"
+    runs_gangs: ClassVar[bool] = True
 
     def unavailable_reason(self) -> str:
         """Return an empty text: this machine is always available."""
@@ -31,8 +33,8 @@ class LocalRunner(SharedFilesystemMixin):
         self, command: AttemptCommand, step: Step, memory_factor: float
     ) -> LocalProcess:
         """Start an attempt."""
-        del step, memory_factor
-        return LocalProcess.start(command)
+        del memory_factor
+        return LocalProcess.start(add_gang_program(command, step, "local"))
 
     def reattach(self, command: AttemptCommand) -> LocalProcess:
         """Return the process of an attempt that an earlier supervisor started."""

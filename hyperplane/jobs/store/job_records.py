@@ -188,11 +188,11 @@ class WorkUnit:
 
 
 def timeout_reason(timeout: float) -> str:
-    """Return the reason of a job that exceeded its time from submission.
+    """Return the reason of a job that exceeded its ``timeout``.
 
     Examples
     --------
     >>> timeout_reason(3600.0)
-    'exceeded its timeout of 3600 s from its submission'
+    'exceeded its timeout of 3600 s from its submission or last resume'
     """
-    return f"exceeded its timeout of {timeout:g} s from its submission"
+    return f"exceeded its timeout of {timeout:g} s from its submission or last resume"

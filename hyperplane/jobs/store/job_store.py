@@ -75,7 +75,8 @@ class JobStore:
     RequestError
         If there is no such database, or no driver for it.
     JobStoreError
-        If the database is damaged or its disk is full. All methods raise it, too.
+        If the database is damaged or its disk is full. All methods raise it, too, also while the
+        database is unavailable.
     """
 
     def __init__(self, url: str) -> None:

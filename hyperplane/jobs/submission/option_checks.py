@@ -10,12 +10,14 @@ from typing import Any
 from hyperplane import config
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.units import in_seconds
+from hyperplane.jobs.definition.field_types import MAX_RETRIES
 from hyperplane.jobs.definition.message_formatting import suggest_names
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.runners.registry import create_runner, resolve_options
 
-#: Documented form of a job's name.
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+#: Documented form of the name of a job or schedule, and its description for messages.
+NAME_PATTERN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+NAME_FORM = "up to 63 letters, digits and . _ -, beginning and ending with a letter or digit"
 _MAX_TIMEOUT = 86_400
 #: Maximum characters of a job's label.
 _MAX_LABEL_LENGTH = 64
@@ -43,10 +45,11 @@ def option_faults(
             allowed += "or -1 for no limit"
             faults.append(Fault(field, repr(value), allowed))
     if max_retries is not None and not _is_retry_count(max_retries):
-        faults.append(Fault("max_retries", repr(max_retries), "a whole number from 0 to 10"))
-    if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
-        allowed = "up to 63 letters, digits and . _ -, beginning and ending with a letter or digit"
-        faults.append(Fault("name", repr(name), allowed))
+        faults.append(
+            Fault("max_retries", repr(max_retries), f"a whole number from 0 to {MAX_RETRIES}")
+        )
+    if name is not None and not (isinstance(name, str) and NAME_PATTERN.fullmatch(name)):
+        faults.append(Fault("name", repr(name), NAME_FORM))
     return faults
 
 
@@ -86,7 +89,20 @@ def runner_faults(
         return list(error.faults)
     reason = instance.unavailable_reason()
     faults = [Fault("runner", repr(runner), "an available runner", reason)] if reason else []
-    return faults + (instance.find_unsupported(pipeline) if pipeline is not None else [])
+    if pipeline is None:
+        return faults
+    # Runners of other packages may not know gangs, and would run one process.
+    if not getattr(instance, "runs_gangs", False):
+        faults += [
+            Fault(
+                f"step {step.name!r}: {'type' if step.kind == 'train' else 'gang'}",
+                "train" if step.kind == "train" else str(step.gang),
+                f"a step of one process on the runner {runner}",
+            )
+            for step in pipeline.steps
+            if step.gang_size
+        ]
+    return faults + instance.find_unsupported(pipeline)
 
 
 def pool_faults(pipeline: Pipeline) -> list[Fault]:
@@ -118,4 +134,4 @@ def _is_timeout(value: Any) -> bool:
 
 
 def _is_retry_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_RETRIES

@@ -55,7 +55,7 @@ class SubmissionSnapshot:
     runner : mapping
         Options of the runner.
     notes : tuple of str
-        Warnings for the job's log.
+        Warnings for the log of the first step.
     """
 
     settings: JobSettings
@@ -164,7 +164,8 @@ def _write(job: Job, document: Mapping[str, Any]) -> None:
 
 def folder_error(job: Job, error: OSError) -> JobError:
     """Return the error of a job whose folder cannot be created or written."""
-    return JobError(job.id, f"its folder {job.folder_path} cannot be used ({error.strerror})")
+    problem = f"its folder {job.folder_path} cannot be used ({error.strerror})"
+    return JobError(job.id, f"{problem}; check its owner and the free space on its disk")
 
 
 def load_snapshot(job: Job) -> SubmissionSnapshot:

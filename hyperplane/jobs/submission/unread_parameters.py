@@ -106,6 +106,8 @@ def _step_reads(pipeline: Pipeline, step: Step, source: str | None) -> Parameter
     folder = Path(pipeline.root, step.working_dir or pipeline.working_dir or ".")
     if step.kind == "command":
         return _command_reads(step.argv, [folder], source)
+    if step.kind == "train":
+        return UNKNOWN
     path = Path(pipeline.root, step.path)
     if step.kind == "notebook":
         return _notebook_reads(path, folder)

@@ -45,14 +45,14 @@ class RequestRefused(KubernetesError):
         super().__init__(message)
         self.status = status
 
-    def is_conflict(self) -> bool:
+    def name_exists(self) -> bool:
         """Return whether an object of that name already exists."""
         return self.status == CONFLICT and "already exists" in str(self)
 
     def is_retryable(self) -> bool:
         """Return whether the refusal may be temporary."""
         if self.status == CONFLICT:
-            return not self.is_conflict()  # otherwise a concurrent change of the quota
+            return not self.name_exists()  # otherwise a concurrent change of the quota
         exceeded = self.status == FORBIDDEN and "exceeded quota" in str(self)
         return exceeded or self.status in _BUSY
 
@@ -69,6 +69,8 @@ def describe_refusal(status: int, message: str, action: str, namespace: str) -> 
             f"not allowed to {action} {where}: {message}. The permissions that hyperplane needs "
             "are in config/kubernetes/rbac.yaml; ask for them, or use another namespace"
         )
+    if status == CONFLICT and "has been modified" in message:
+        return f"another program changed it at the same time ({action}): {message}. Try again"
     if status == CONFLICT:
         return f"the name is already in use {where}: {message}. Use another name"
     if status == INVALID:

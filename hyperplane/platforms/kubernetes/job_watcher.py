@@ -1,4 +1,4 @@
-"""Create, watch and delete Jobs that have the same labels, with one request for all of them.
+"""Create and delete Jobs, and list all that have the same labels to watch them.
 
 The state is polled, because the example rbac.yaml does not grant the permission to watch.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CACHE_SECONDS, CACHE_SECONDS_PER_JOB = 1.0, 0.01
 #: Seconds for which the warnings of a namespace, possibly many, are reused.
 EVENTS_CACHE_SECONDS = 10.0
-#: Seconds for which the creation of objects is retried while the API server does not respond.
+#: Seconds for which the creation of objects is retried after temporary failures.
 CREATE_SECONDS = 300.0
 #: Maximum seconds between two attempts to create them.
 CREATE_PAUSE_SECONDS = 30.0
@@ -49,7 +49,7 @@ class JobSnapshot:
     pods : dict of str to list
         The pods of each Job, oldest first.
     events : list
-        Warning events of the namespace.
+        Warning events of the namespace; refreshed only while a pod is pending or a Job has none.
     """
 
     jobs: dict[str, Object] = field(default_factory=dict)
@@ -121,9 +121,12 @@ class JobWatcher:
             self._events = await api.list_warnings()
 
     async def create(
-        self, job: Mapping[str, Any], secret_of: Callable[[Object], Object | None]
+        self,
+        job: Mapping[str, Any],
+        secret_of: Callable[[Object], Object | None],
+        service_of: Callable[[Object], Object] | None = None,
     ) -> None:
-        """Create a Job and the Secret that it owns; retry until the API server responds.
+        """Create a Job and the objects that it owns; retry for up to :data:`CREATE_SECONDS`.
 
         Parameters
         ----------
@@ -131,6 +134,8 @@ class JobWatcher:
             The Job.
         secret_of : callable
             Returns the Secret, if any, for the created Job.
+        service_of : callable, optional
+            Returns the Service for the created Job.
 
         Raises
         ------
@@ -141,10 +146,14 @@ class JobWatcher:
         until, pause = time.monotonic() + CREATE_SECONDS, 1.0
         while True:
             try:
-                # One slot for both, so that no other Job is created before this Secret.
+                # One slot for all: the Secret does not wait while other Jobs are created.
                 async with self._request_slots:
                     created = await self._create_object("jobs", job, BATCH)
                     kind = {key: job[key] for key in ("apiVersion", "kind")}
+                    # Before the Secret: without that no pod starts.
+                    if service_of is not None:
+                        service = service_of({**kind, **created})
+                        await self._create_object("services", service, "v1")
                     if (secret := secret_of({**kind, **created})) is not None:
                         await self._create_object("secrets", secret, "v1")
                     return
@@ -161,10 +170,10 @@ class JobWatcher:
         try:
             return await api.create(kind, content, version)
         except ObjectNotFound as error:
-            raise RequestRefused(str(error), NOT_FOUND) from error  # the namespace
+            raise RequestRefused(str(error), NOT_FOUND) from error  # no such namespace
         except RequestRefused as error:
             # The name is unique, so this process created the object, and the response was lost.
-            if not error.is_conflict():
+            if not error.name_exists():
                 raise
             return await api.get(kind, name, version)
 

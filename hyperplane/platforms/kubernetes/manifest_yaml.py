@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-#: Texts that every YAML parser reads as text; some read ``y`` as true and ``1e3`` as a number.
+#: Texts that every YAML parser reads as text, except words such as ``yes``, which PyYAML quotes.
+#: Some parsers read ``y`` as true and ``1e3`` as a number.
 _PLAIN_TEXT = re.compile("[A-Za-z][A-Za-z0-9./-]+")
 
 

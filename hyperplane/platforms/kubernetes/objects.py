@@ -20,6 +20,12 @@ def escape_variables(text: str) -> str:
     return text.replace("$", "$$")
 
 
+def build_owner_reference(owner: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the reference to an object from the API server, with which others are deleted."""
+    reference = {key: owner[key] for key in ("apiVersion", "kind")}
+    return reference | {key: owner["metadata"][key] for key in ("name", "uid")}
+
+
 def build_secret(
     owner: Mapping[str, Any], name: str, labels: Mapping[str, str], contents: Mapping[str, bytes]
 ) -> dict[str, Any]:
@@ -36,8 +42,7 @@ def build_secret(
     contents : mapping of str to bytes
         Contents of the Secret, by key.
     """
-    reference = {key: owner[key] for key in ("apiVersion", "kind")}
-    reference |= {key: owner["metadata"][key] for key in ("name", "uid")}
+    reference = build_owner_reference(owner)
     return {
         "apiVersion": "v1",
         "kind": "Secret",

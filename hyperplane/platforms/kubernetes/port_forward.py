@@ -55,7 +55,8 @@ class PortForwards:
             await asyncio.sleep(0.01)
         if self._error is not None:
             raise PortForwardError(
-                f"no port can be forwarded to service {self._service}: {self._error}"
+                f"no port can be forwarded to service {self._service}: {self._error}. Check that "
+                "'kubectl port-forward' works, and that the port of this machine is free"
             ) from self._error
 
     async def close(self) -> None:

@@ -3,8 +3,8 @@
 They work between containers, where process IDs are meaningless.
 
 A process keeps a shared lock on each file and folder that it uses. Those without a lock are
-abandoned and may be removed. On file systems without locks, such as some network file systems, all
-count as locked.
+abandoned and may be removed. On file systems without locks, such as some network file systems, none
+counts as abandoned.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from hyperplane.platforms.local.file_locks import exclusive_lock, is_locked
+from hyperplane.platforms.local.process_guard import RUN_VARIABLE
 from hyperplane.platforms.local.process_identity import is_id_reused, running_system
 
 #: Seconds between polls of a process that is not a child.
@@ -67,7 +68,8 @@ def start_detached(
 def start_daemon(argv: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> None:
     """Start a program in a separate session, and not as a child of this process.
 
-    The program ignores SIGINT and SIGQUIT, because a shell starts it in the background.
+    The program ignores SIGINT and SIGQUIT, because a shell starts it in the background. It outlives
+    a training run in which this process runs.
 
     Raises
     ------
@@ -77,7 +79,7 @@ def start_daemon(argv: Sequence[str], environment: Mapping[str, str], log: IO[by
     subprocess.run(  # noqa: S603 - a list of arguments
         # The shell exits at once, so that this process does not have to reap the program.
         ["/bin/sh", "-c", '"$@" &', "start-daemon", *argv],
-        env=dict(environment),
+        env={name: value for name, value in environment.items() if name != RUN_VARIABLE},
         cwd="/",
         stdin=subprocess.DEVNULL,
         stdout=log,
@@ -109,7 +111,7 @@ class DetachedProcess:
         self._prefix, self._child = prefix, child
 
     async def wait(self, grace: float = 0.0) -> int | None:
-        """Wait for the process and return its exit code; None if it has written none.
+        """Wait for the process and return its exit code; None if it is unknown.
 
         Remaining processes of its group are ended with SIGTERM, and with SIGKILL after ``grace``
         seconds.

@@ -96,7 +96,10 @@ async def run_command_async(
     path: str | None = None,
     timeout: float | None = COMMAND_TIMEOUT_SECONDS,
 ) -> CommandResult:
-    """Do the same as :func:`run_command` without a thread, because at exit none can be started."""
+    """Do the same as :func:`run_command` without a thread, which cannot be started at exit.
+
+    With ``timeout=None`` there is no time limit.
+    """
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         _find_program(words[0], environment, path),

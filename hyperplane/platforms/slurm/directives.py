@@ -26,12 +26,16 @@ class BatchResources:
         GPUs.
     time_limit : int, optional
         Seconds.
+    tasks : int
+        Number of tasks that start together, each with these cores, memory and GPUs; 0 for a batch
+        job that starts none.
     """
 
     cores: float | None = None
     memory: int | None = None
     gpus: int = 0
     time_limit: int | None = None
+    tasks: int = 0
 
     def options(self) -> dict[str, str | int]:
         """Return the options of sbatch by name, without those that are not requested.
@@ -40,7 +44,11 @@ class BatchResources:
         --------
         >>> BatchResources(cores=2.5, memory=4 * 10**9, gpus=1).options()
         {'cpus-per-task': 3, 'mem': '3815M', 'gres': 'gpu:1'}
+        >>> BatchResources(cores=2, memory=4 * 10**9, gpus=1, tasks=8).options()
+        {'ntasks': 8, 'cpus-per-task': 2, 'mem-per-cpu': '1908M', 'gpus-per-task': 1}
         """
+        if self.tasks:
+            return self._task_options()
         options: dict[str, str | int] = {}
         if self.cores is not None:
             options["cpus-per-task"] = math.ceil(self.cores)
@@ -50,6 +58,18 @@ class BatchResources:
             options["time"] = format_time(self.time_limit)
         if self.gpus:
             options["gres"] = f"gpu:{self.gpus}"
+        return options
+
+    def _task_options(self) -> dict[str, str | int]:
+        """Return the options of a job of tasks, which may be on several nodes."""
+        cores = 1 if self.cores is None else math.ceil(self.cores)
+        options: dict[str, str | int] = {"ntasks": self.tasks, "cpus-per-task": cores}
+        if self.memory is not None:
+            options["mem-per-cpu"] = f"{to_mebibytes(-(-self.memory // cores))}M"
+        if self.time_limit is not None:
+            options["time"] = format_time(self.time_limit)
+        if self.gpus:
+            options["gpus-per-task"] = self.gpus
         return options
 
 

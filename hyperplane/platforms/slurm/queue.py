@@ -56,7 +56,7 @@ def query_jobs(job_ids: Iterable[str]) -> dict[str, SlurmJobStatus] | None:
 async def query_jobs_async(
     job_ids: Iterable[str], environment: Mapping[str, str] | None = None
 ) -> dict[str, SlurmJobStatus] | None:
-    """Do the same as :func:`query_jobs` without a thread, because at exit none can be started."""
+    """Do the same as :func:`query_jobs` without a thread, which cannot be started at exit."""
     listed = list(job_ids)
     if not listed:
         return {}
@@ -142,7 +142,10 @@ class SlurmQueue:
         return status if status is not None and status.state == PENDING else None
 
     async def get_state(self, job_id: str) -> str:
-        """Return the state of a job; empty if Slurm has no record of it."""
+        """Return the state of a job: RUNNING while Slurm does not respond, or that of its record.
+
+        Without a record it is UNKNOWN, or REMOVED for a task whose array has one.
+        """
         return await self._state_batcher.request(job_id)
 
     async def terminate(self, job_id: str) -> bool:

@@ -46,8 +46,8 @@ exit "$status"
 """
 
 
-def end_with_connection(argv: Sequence[str]) -> list[str]:
-    """Return a command that runs any program, and ends it when its standard input is closed.
+def wrap_command(argv: Sequence[str]) -> list[str]:
+    """Return a command that runs a program, and ends it when standard input is closed.
 
     The program's process group gets SIGTERM, and SIGKILL five seconds later. The standard input of
     the program is empty.
@@ -67,7 +67,7 @@ class HostProcess:
     argv : sequence of str
         Program and arguments, which other users of the host can read. The program must end when its
         standard input is closed. A Python program that uses
-        :mod:`hyperplane.platforms.ssh.host_program` does; for others, :func:`end_with_connection`
+        :mod:`hyperplane.platforms.ssh.host_program` does; for others, :func:`wrap_command`
         returns a command that does.
     """
 

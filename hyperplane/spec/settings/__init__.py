@@ -8,6 +8,7 @@ from hyperplane.spec.settings.gateway import GatewaySettings
 from hyperplane.spec.settings.jobs import JobSettings
 from hyperplane.spec.settings.kubernetes import KubernetesJobSettings, KubernetesSettings
 from hyperplane.spec.settings.local import LocalSettings, MachineSettings
+from hyperplane.spec.settings.ray import RayLocalSettings
 from hyperplane.spec.settings.slurm import SlurmSettings
 from hyperplane.spec.settings.ssh import SshSettings
 
@@ -20,6 +21,7 @@ __all__ = [
     "KubernetesSettings",
     "LocalSettings",
     "MachineSettings",
+    "RayLocalSettings",
     "RemoteSettings",
     "SlurmSettings",
     "SshSettings",

@@ -8,23 +8,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hyperplane.core.errors import RequestError
-from hyperplane.core.pydantic_faults import faults_from_validation, with_known_names
+from hyperplane.core.pydantic_faults import faults_from_validation, with_model_keys
 from hyperplane.core.units import parse_seconds, to_dask_duration
 
 if TYPE_CHECKING:
     from typing import Self
 
+#: Longest accepted duration: about 30 years.
+MAX_SECONDS = 1e9
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 def _check_duration(value: str | float) -> str | float:
     try:
-        if 0 <= parse_seconds(value) <= _LONGEST:
+        if 0 <= parse_seconds(value) <= MAX_SECONDS:
             return cast("str | float", to_dask_duration(value))  # Dask itself parses some settings
     except ValueError:
         pass
-    allowed = f"seconds up to {_LONGEST:g}, or text such as '300s', '30m' or '2 hours'"
+    allowed = f"seconds from 0 to {MAX_SECONDS:g}, or text such as '300s', '30m' or '2 hours'"
     raise ValueError(allowed)
 
 
@@ -34,8 +36,6 @@ def _refuse_bool(value: object) -> object:
     return value
 
 
-#: Longest accepted duration: about 30 years.
-_LONGEST = 1e9
 Duration = Annotated[str | float, AfterValidator(_check_duration), BeforeValidator(_refuse_bool)]
 
 
@@ -59,9 +59,8 @@ class EngineSettings(BaseModel):
             return type(self)(**{**self.model_dump(), **replacements})
         except ValidationError as error:
             faults = faults_from_validation(error, where)
-            known = type(self).model_fields
             raise RequestError(
-                [with_known_names(fault, known, where) for fault in faults]
+                [with_model_keys(fault, type(self), where) for fault in faults]
             ) from error
 
 

@@ -14,9 +14,13 @@ _SHORTEST_LOG = 4096
 
 
 def _check_log_size(value: str | int) -> str | int:
-    if parse_bytes(str(value)) < _SHORTEST_LOG:
-        raise ValueError(f"at least {_SHORTEST_LOG} bytes, such as '100 MB'; null for no limit")
-    return value
+    allowed = f"at least {_SHORTEST_LOG} bytes, such as '100 MB'; null for no limit"
+    try:
+        if parse_bytes(str(value)) >= _SHORTEST_LOG:
+            return value
+    except ValueError:
+        pass
+    raise ValueError(allowed)
 
 
 LogSize = Annotated[str | int, AfterValidator(_check_log_size)]

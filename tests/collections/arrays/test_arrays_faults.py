@@ -41,6 +41,16 @@ def test_all_wrong_arguments_are_reported_together():
     assert "decode_times" in faults[-1].allowed
 
 
+def test_wrong_urls_are_reported_with_the_other_arguments():
+    faults = faults_of([5], join="left or right", group=7)
+    assert [fault.where for fault in faults] == ["join", "group", "urls[0]"]
+
+
+def test_nested_lists_are_no_fault_of_an_unknown_combine():
+    [fault] = faults_of([["a.zarr"], ["b.zarr"]], combine="nest")
+    assert fault.where == "combine"
+
+
 @pytest.mark.parametrize(
     ("options", "allowed"),
     [
@@ -71,6 +81,13 @@ def test_irregular_nested_lists_are_faults(urls):
 def test_a_glob_without_matches_is_a_fault(tmp_path):
     [fault] = faults_of(str(tmp_path / "*.zarr"))
     assert "none were found" in fault.allowed
+
+
+def test_a_glob_in_nested_lists_is_a_fault(tmp_path):
+    write(month(0), tmp_path / "a.zarr")
+    [fault] = faults_of([str(tmp_path / "*.zarr")], combine="nested", concat_dim="time")
+    assert fault.where == "urls[0]"
+    assert "write the URL of each store" in fault.advice
 
 
 def test_an_unknown_protocol_is_a_fault():
@@ -104,7 +121,7 @@ def test_a_missing_group_and_an_array_are_faults(tmp_path):
     [fault] = faults_of(url, group="deep")
     assert fault.advice == "it has no group 'deep'"
     [fault] = faults_of(url, group="rain")
-    assert "'rain' is an array" in fault.advice
+    assert "group='rain' is an array" in fault.advice
 
 
 def test_conflicting_values_name_both_stores(tmp_path):
@@ -117,6 +134,16 @@ def test_conflicting_values_name_both_stores(tmp_path):
     assert all(urls[1] not in fault.asked for fault in faults)
     ours = open_zarr_many(urls, compat="override")
     xr.testing.assert_identical(ours.compute(), month(0))
+
+
+@pytest.mark.parametrize("combine", ["nested", "by_coords"])
+def test_conflicting_values_of_equal_shape_have_the_reason_of_xarray(tmp_path, combine):
+    parts = [month(0), month(0).assign(rain=month(0).rain + 1)]
+    urls = [write(part, tmp_path / f"{n}.zarr") for n, part in enumerate(parts)]
+    concat_dim = [None] if combine == "nested" else None
+    [fault] = faults_of(urls, combine=combine, concat_dim=concat_dim)
+    assert fault.where == "variable 'rain'"
+    assert "conflicting values" in fault.advice
 
 
 def test_conflicting_static_values_in_a_concatenation_name_both_stores(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 from zarr_stores import month, write
 
-from hyperplane.array import open_zarr_many, rechunk
+from hyperplane.array import open_zarr_many, propose_chunks, rechunk
 from hyperplane.errors import RequestError
 
 
@@ -78,3 +78,25 @@ def test_a_missing_store_is_reported_with_similar_names(tmp_path, protocol):
     assert "'weather-01.zarr'" in fault.advice
     assert "did you mean" not in fault_of(lambda: open_zarr_many(f"{tmp_path}/no/a.zarr")).advice
     assert "did you mean" not in fault_of(lambda: open_zarr_many(str(tmp_path))).advice
+
+
+@pytest.mark.parametrize(
+    ("call", "names"),
+    [
+        (lambda: rechunk("x", 5, memory="much"), ["array", "memory"]),
+        (lambda: rechunk(SQUARE, 0, memory=-1), ["chunks", "memory"]),
+        (lambda: propose_chunks("x", memory="much"), ["array", "memory"]),
+        (lambda: propose_chunks(SQUARE, whole=7, memory=0), ["whole", "memory"]),
+        (
+            lambda: propose_chunks((4, 4), dtype="f9x", whole=7, memory=0),
+            ["dtype", "whole", "memory"],
+        ),
+        (lambda: open_zarr_many(5, combine="join"), ["combine", "urls"]),
+        (lambda: open_zarr_many(["missing-*.zarr"], combine="join"), ["combine", "urls[0]"]),
+        (lambda: open_zarr_many([["a.zarr"], ["b.zarr"]], combine="join"), ["combine"]),
+    ],
+)
+def test_faults_of_all_arguments_are_reported_together(call, names):
+    with pytest.raises(RequestError) as caught:
+        call()
+    assert [fault.where for fault in caught.value.faults] == names

@@ -29,7 +29,7 @@ ATTRS = st.dictionaries(
 #: Conflicts are rare, because otherwise nearly all combinations would fail.
 SELDOM = st.sampled_from([False] * 7 + [True])
 SLOW = settings(
-    max_examples=scaled(6, 25),
+    max_examples=scaled(3, 25),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking writes stores for minutes

@@ -33,7 +33,7 @@ def faults_of(**arguments):
 )
 def test_a_field_that_no_record_of_the_sample_has_is_reported(arguments, where, near):
     fault = faults_of(**arguments)[where]
-    assert fault.allowed == "a field of the 3 records of the sample"
+    assert fault.allowed == "a field in the sample of 3 records"
     assert f"did you mean {near}" in fault.advice
 
 

@@ -131,6 +131,14 @@ def test_compressed_files_are_read_completely_and_a_truncated_one_is_named(tmp_p
         read_records(file).compute(scheduler="sync")
 
 
+def test_the_encoding_utf_8_sig_is_accepted(tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"n": 1}\n{"n": 2}\n', encoding="utf-8-sig")
+    for encoding in ("utf-8-sig", "UTF_8_SIG", "utf-8"):
+        records = read_records(file, encoding=encoding, limit=0)
+        assert records.compute(scheduler="sync") == [{"n": 1}, {"n": 2}]
+
+
 def test_a_folder_lists_all_its_files_in_natural_order(tmp_path):
     for name in ("part-10.jsonl", "part-2.jsonl.gz", "2024/a.jsonl", "_SUCCESS", ".part.crc"):
         file = tmp_path / name

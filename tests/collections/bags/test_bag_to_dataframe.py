@@ -83,9 +83,9 @@ def test_columns_equal_those_of_pandas(tmp_path_factory, drawn, data, parts):
     # Only four partitions are sampled, so a field of another one must be reported.
     types = dict(zip(kept, (dtype for dtype, _ in columns), strict=True)) if parts > 4 else None
     frame = to_dataframe(bag, fields=kept, types=types)
-    made = frame.compute(scheduler="sync")
-    assert made.dtypes.equals(frame.dtypes)
-    same(made, columns, kept)
+    computed = frame.compute(scheduler="sync")
+    assert computed.dtypes.equals(frame.dtypes)
+    same(computed, columns, kept)
     # Also from a file, which is parsed with Arrow.
     file = tmp_path_factory.mktemp("frame") / "a.jsonl"
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
@@ -222,7 +222,8 @@ def test_bags_without_records_need_their_types(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"types": {"a": "complex"}}, "types\\['a'\\] = 'complex': expected int64"),
+        ({"types": {"a": "complex"}}, "types\\['a'\\] = 'complex': expected one of int64"),
+        ({"types": {5: "int64"}}, "types = 5: expected names of columns as text"),
         ({"types": 5}, "a mapping of column names to types"),
         ({"sample": 0}, "a whole number from 1"),
         ({"fields": ["a"], "types": {"b": "int64"}}, "names of columns: a"),

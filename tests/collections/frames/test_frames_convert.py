@@ -20,7 +20,7 @@ from hyperplane.errors import DataError
 from hyperplane.formats.pandas_frames.convert import column_to_pandas, from_pandas, to_pandas
 
 
-@settings(QUICK, max_examples=scaled(30, 150))
+@settings(QUICK, max_examples=scaled(12, 150))
 @given(data=st.data(), kind=st.sampled_from(sorted(KINDS)))
 def test_a_column_is_restored_unchanged(data, kind):
     frame = pd.DataFrame({"v": data.draw(columns(kind, data.draw(st.integers(0, 9))))})

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from frame_strategies import arrow
 from polars.exceptions import PanicException
+from scale import combinations
 
 from hyperplane.collections.frames.task_errors import run_task
 from hyperplane.dataframe import (
@@ -412,8 +413,10 @@ def test_times_out_of_bounds_are_missing_when_coerced():
     assert result.isna().to_list() == [False, True]
 
 
-@pytest.mark.parametrize("dtype", ["float64", "Float64", pd.ArrowDtype(pa.float64())])
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize(
+    ("unit", "dtype"),
+    combinations(["s", "ms", "us", "ns"], ["float64", "Float64", pd.ArrowDtype(pa.float64())]),
+)
 def test_a_fraction_does_not_make_another_number_a_missing_time(dtype, unit):
     values = pd.array([1.5, 1e15, None, 0.5], dtype=dtype)
     df = parts(pd.DataFrame({"at": values}, index=[0, 0, 1, 1]))
@@ -575,8 +578,9 @@ def test_known_values_keep_nanoseconds(values):
     assert counts(frame.astype({"c": "category"})) == [2, 1]
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0), (2, 0, 1), (2, 1, 0)])
-@pytest.mark.parametrize("declared", [0, 1])
+@pytest.mark.parametrize(
+    ("order", "declared"), combinations([(0, 1), (1, 0), (2, 0, 1), (2, 1, 0)], [0, 1])
+)
 def test_booleans_are_not_counted_as_numbers(order, declared):
     times = pd.date_range("2026", periods=2)
     frames = [pd.DataFrame({"t": times, "c": c}) for c in ([True, False], [1, 2], [0.5, 1])]
@@ -648,8 +652,12 @@ def test_dates_declared_as_categories_of_something_else_name_the_column(kind, ca
             call().compute()
 
 
-@pytest.mark.parametrize("kind", ["bool", "boolean", "bool[pyarrow]"])
-@pytest.mark.parametrize("declared", ["float16", "float64", "int64", "uint8", "Float32"])
+@pytest.mark.parametrize(
+    ("declared", "kind"),
+    combinations(
+        ["float16", "float64", "int64", "uint8", "Float32"], ["bool", "boolean", "bool[pyarrow]"]
+    ),
+)
 def test_booleans_declared_as_numbers_stay_booleans(kind, declared):
     values = [True, True] if kind == "bool" else [None, True]
     frame = pd.DataFrame({"k": [1, 2], "n": [1, 2], "c": pd.Series(values, dtype=kind)})
@@ -707,8 +715,10 @@ def test_times_out_of_range_of_a_unit_concatenate_with_empty_partitions(values, 
     assert set(group_agg(df, "v", {"k": "sum"}, split_out=3).compute().index) == expected
 
 
-@pytest.mark.parametrize("kind", ["boolean", pd.ArrowDtype(pa.bool_())])
-@pytest.mark.parametrize("function", ["max", "min", "first", "last"])
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    combinations(["max", "min", "first", "last"], ["boolean", pd.ArrowDtype(pa.bool_())]),
+)
 def test_booleans_with_missing_values_do_not_become_numbers(kind, function):
     times = pd.date_range("2025-01-01", periods=4, freq="2h")
     parts = [

@@ -27,7 +27,7 @@ def files():
         yield opened
 
 
-@settings(QUICK, max_examples=scaled(10, 50))
+@settings(QUICK, max_examples=scaled(6, 50))
 @given(data=st.data())
 def test_kept_rows_equal_pandas(data, files):
     subset = data.draw(st.sampled_from([["k0"], ["k0", "k1"]]), "subset")
@@ -41,7 +41,7 @@ def test_kept_rows_equal_pandas(data, files):
     pandas_results.same_frame(result, want.sort_values("place", ignore_index=True))
 
 
-@settings(QUICK, max_examples=scaled(10, 50))
+@settings(QUICK, max_examples=scaled(6, 50))
 @given(data=st.data())
 def test_complete_rows_equal_pandas(data, files):
     kinds = sorted(set(KINDS) - {"float64"})  # either of 0.0 and -0.0 may be kept

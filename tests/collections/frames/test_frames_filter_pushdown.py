@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from functools import reduce
 
+import dask
 import numpy as np
 import pandas as pd
 import pandas_results
@@ -74,7 +75,7 @@ def conditions(draw, kinds):
     return lambda df: joined(one(df), other(df))
 
 
-@settings(QUICK, max_examples=scaled(24, 120))
+@settings(QUICK, max_examples=scaled(14, 120))
 @given(data=st.data(), table=tables())
 def test_rows_equal_pandas(data, files, table):
     frame, kinds = table
@@ -150,11 +151,12 @@ NOT_TRANSLATED = {
 
 def check(df):
     agg = {"n": ["sum", "nunique"], "x": "median"}
-    result = group_agg(df, "word", agg).compute()
-    pandas_results.same_frame(result, pandas_results.group_agg(df.compute(), "word", agg))
-    rows = drop_duplicates(df[["n", "word"]]).compute()
+    result, rows, held = dask.compute(
+        group_agg(df, "word", agg), drop_duplicates(df[["n", "word"]]), df
+    )
+    pandas_results.same_frame(result, pandas_results.group_agg(held, "word", agg))
     assert pandas_results.rows_of(rows) == pandas_results.rows_of(
-        df[["n", "word"]].compute().drop_duplicates()
+        held[["n", "word"]].drop_duplicates()
     )
 
 

@@ -98,7 +98,7 @@ HELPERS = {
 def test_groups():
     tally = Tally("groups", HELPERS)
 
-    @settings(QUICK, max_examples=scaled(16, 800))
+    @settings(QUICK, max_examples=scaled(10, 800))
     @given(drawn=calls(cases(st.integers(2, 4)), HELPERS))
     def check(drawn):
         tally.check(drawn)

@@ -126,7 +126,7 @@ HELPERS = {"join": Helper(arguments, check_join)}
 def test_joined():
     tally = Tally("join", HELPERS)
 
-    @settings(QUICK, max_examples=scaled(18, 600))
+    @settings(QUICK, max_examples=scaled(10, 600))
     @given(drawn=calls(sides(), HELPERS))
     def check(drawn):
         tally.check(drawn)

@@ -140,7 +140,7 @@ HELPERS = {
 def test_rows():
     tally = Tally("rows", HELPERS)
 
-    @settings(QUICK, max_examples=scaled(20, 1150))
+    @settings(QUICK, max_examples=scaled(12, 1150))
     @given(drawn=calls(cases(st.integers(2, 3)), HELPERS))
     def check(drawn):
         tally.check(drawn)

@@ -219,7 +219,7 @@ HELPERS = {
 def test_windows():
     tally = Tally("windows", HELPERS)
 
-    @settings(QUICK, max_examples=scaled(12, 560))
+    @settings(QUICK, max_examples=scaled(8, 560))
     @given(drawn=calls(cases(st.integers(2, 3), first=times), HELPERS))
     def check(drawn):
         tally.check(drawn)

@@ -24,7 +24,7 @@ def files():
         yield opened
 
 
-@settings(QUICK, max_examples=scaled(10, 40))
+@settings(QUICK, max_examples=scaled(6, 40))
 @given(data=st.data())
 def test_groups_equal_pandas(data, files):
     by = data.draw(st.sampled_from([["k0"], ["k0", "k1"]]), "by")
@@ -38,7 +38,7 @@ def test_groups_equal_pandas(data, files):
     pandas_results.same_frame(result.sort_index() if into > 1 else result, want)
 
 
-@settings(QUICK, max_examples=scaled(10, 40))
+@settings(QUICK, max_examples=scaled(6, 40))
 @given(data=st.data())
 def test_counts_of_values_equal_pandas(data, files):
     by = data.draw(st.sampled_from([["k0"], ["k0", "k1"]]), "by")

@@ -13,7 +13,7 @@ import pytest
 from frame_strategies import QUICK, column, cut, open_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scale import scaled
+from scale import combinations, scaled
 
 from hyperplane.collections.frames.shuffle_join import make_keys_comparable
 from hyperplane.collections.frames.source_collection import select_source
@@ -51,13 +51,13 @@ def test_rows_equal_merge(data, files, both, how):
     places = data.draw(st.lists(st.integers(0, len(left)), max_size=3), "places")
     one = files.parquet(left, places, data.draw(st.integers(1, 9), "row group"))
     two = files.parquet(right, [len(right) // 2], 3)
-    made = join(one, two, on, how)
-    assert select_source(made, list(made.columns)).scanned
-    ours, want = made.compute(), one.compute().merge(two.compute(), on=on, how=how)
+    joined = join(one, two, on, how)
+    assert select_source(joined, list(joined.columns)).scanned
+    ours, want = joined.compute(), one.compute().merge(two.compute(), on=on, how=how)
     assert list(ours.columns) == list(want.columns)
     assert pandas_results.rows_of(ours) == pandas_results.rows_of(want)
     assert ours.left.to_list() == want.left.to_list()  # in the order of the left side
-    pd.testing.assert_frame_equal(made._meta, ours.iloc[:0], check_index_type=False)
+    pd.testing.assert_frame_equal(joined._meta, ours.iloc[:0], check_index_type=False)
 
 
 def flights(n=90):
@@ -227,9 +227,12 @@ def test_zeros_of_both_signs_are_one_key(kind, missing):
 HALF = "halffloat[pyarrow]"
 
 
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("kind", ["double[pyarrow]", "float[pyarrow]", HALF, "float16"])
-@pytest.mark.parametrize("name", ["self", "a b", "*"])
+@pytest.mark.parametrize(
+    ("kind", "name", "count"),
+    combinations(
+        ["double[pyarrow]", "float[pyarrow]", HALF, "float16"], ["self", "a b", "*"], [1, 2]
+    ),
+)
 def test_floats_are_keys_of_any_name_and_keep_their_type(name, kind, count):
     one = pd.DataFrame({name: pd.array([None, 0.0, 1.5], dtype=kind)})
     two = pd.DataFrame({name: pd.array([-0.0, 2.5], dtype=kind), "n": [1, 2]})
@@ -266,26 +269,27 @@ def test_signed_zeros_are_equal_keys_in_columns_with_other_names_than_text(name)
     assert [str(value) for value in result.iloc[:, 0]] == ["0.0", "1.5"]
 
 
-@pytest.mark.parametrize("one", ["uint8", "UInt8", "uint8[pyarrow]"])
-@pytest.mark.parametrize("other", ["int32", "Int64", "int64[pyarrow]"])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    combinations(["uint8", "UInt8", "uint8[pyarrow]"], ["int32", "Int64", "int64[pyarrow]"]),
+)
 def test_signed_keys_do_not_match_shorter_unsigned_keys(one, other):
     left = pd.DataFrame({"k": pd.Series([1, 0], dtype=one)})
     right = pd.DataFrame({"k": pd.Series([0, 1, 257, -255], dtype=other), "n": [5, 6, 7, 8]})
-    for count in (1, 2):
+    for how, count in combinations(("inner", "left"), (1, 2)):
         sides = [dd.from_pandas(side, npartitions=count) for side in (left, right)]
-        for how in ("inner", "left"):
-            with pytest.warns(UserWarning, match="mismatches"):
-                result = join(*sides, "k", how).compute(scheduler="sync")
-            rows = [(int(k), int(n)) for k, n in zip(result["k"], result["n"], strict=True)]
-            assert sorted(rows) == [(0, 5), (1, 6)]
+        with pytest.warns(UserWarning, match="mismatches"):
+            result = join(*sides, "k", how).compute(scheduler="sync")
+        rows = [(int(k), int(n)) for k, n in zip(result["k"], result["n"], strict=True)]
+        assert sorted(rows) == [(0, 5), (1, 6)]
 
 
 @pytest.mark.filterwarnings("ignore:.*type mismatches")
-@pytest.mark.parametrize("parts", [1, 2])
-@pytest.mark.parametrize("how", ["inner", "left"])
+@pytest.mark.parametrize(("parts", "how"), combinations([1, 2], ["inner", "left"]))
 @pytest.mark.parametrize("types", [("uint64", "int64"), ("int64", "uint64")], ids=str)
-@pytest.mark.parametrize("form", ["{}", "{}[pyarrow]", "nullable"])
-@pytest.mark.parametrize("large", [5, 2**63, 2**64 - 1])
+@pytest.mark.parametrize(
+    ("form", "large"), combinations(["{}", "{}[pyarrow]", "nullable"], [5, 2**63, 2**64 - 1])
+)
 def test_signed_and_unsigned_keys_of_64_bits_are_not_compared_as_floats(
     form, types, how, parts, large
 ):
@@ -323,8 +327,7 @@ def spread(frame, parts):
 
 
 @pytest.mark.filterwarnings("ignore:.*type mismatches")
-@pytest.mark.parametrize("parts", [1, 2, 3])
-@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize(("parts", "swapped"), combinations([1, 2, 3], [False, True]))
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
 def test_categories_of_several_types_are_joined_with_equal_values(other, swapped, parts):
     left, right = (
@@ -358,9 +361,10 @@ def test_categories_in_another_order_are_equal_keys(values, parts):
 
 
 @pytest.mark.filterwarnings("ignore:.*type mismatches")
-@pytest.mark.parametrize("parts", [1, 2])
-@pytest.mark.parametrize("coded", [(True, False), (False, True), (True, True)], ids=str)
-@pytest.mark.parametrize("large", [7, 2**63 + 1])
+@pytest.mark.parametrize(
+    ("coded", "parts", "large"),
+    combinations([(True, False), (False, True), (True, True)], [1, 2], [7, 2**63 + 1]),
+)
 def test_categories_of_64_bits_of_both_signs_are_not_compared_as_floats(large, coded, parts):
     numbers = np.array([2**53 + 1, 5], "int64"), np.array([2**53, 5, large], "uint64")
     for sides in (numbers, numbers[::-1]):
@@ -373,8 +377,10 @@ def test_categories_of_64_bits_of_both_signs_are_not_compared_as_floats(large, c
 
 
 @pytest.mark.filterwarnings("ignore:merge column data type")
-@pytest.mark.parametrize("how", ["inner", "left"])
-@pytest.mark.parametrize("missing", ["Float32", "str", pd.ArrowDtype(pa.string())])
+@pytest.mark.parametrize(
+    ("missing", "how"),
+    combinations(["Float32", "str", pd.ArrowDtype(pa.string())], ["inner", "left"]),
+)
 def test_categories_are_joined_as_values_also_without_rows(how, missing):
     words = pd.CategoricalDtype(["b", "a", "", "c", "d"])
     left = pd.DataFrame({"v": pd.Series(list("abcd") * 2 + [""], dtype=words), "x": range(9)})

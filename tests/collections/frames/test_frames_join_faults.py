@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dask
 import dask.dataframe as dd
+import numpy as np
 import pandas as pd
 import pytest
 from test_frames_faults import FLIGHTS, NAMES, faults_of, flights, names
 
-from hyperplane.dataframe import join, read
+from hyperplane.dataframe import drop_duplicates, join, read
 from hyperplane.errors import DataError
 
 
@@ -100,3 +101,15 @@ def test_integers_declared_as_floats_are_refused_as_keys_beyond_2_53(parts):
         result.compute(scheduler="sync")
     small = join(side(5, floats), side(5, whole), "id")  # other columns may have such values
     assert len(small.compute(scheduler="sync")) == parts**2
+
+
+def test_the_limit_of_split_out_applies_to_integers_of_numpy():
+    faults = faults_of(lambda: drop_duplicates(flights(), split_out=np.int64(20_000)))
+    assert faults == {"split_out": "split_out = 20,000: expected at most 10,000"}
+
+
+def test_wrong_suffixes_are_reported_with_wrong_keys():
+    assert set(faults_of(lambda: join(flights(), names(), "none", suffixes="_x"))) == {
+        "on",
+        "suffixes",
+    }

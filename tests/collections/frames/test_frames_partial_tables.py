@@ -30,7 +30,7 @@ def files():
         yield opened
 
 
-@settings(QUICK, max_examples=scaled(12, 60))
+@settings(QUICK, max_examples=scaled(7, 60))
 @given(data=st.data(), every=st.sampled_from(EVERY), closed=st.sampled_from(["left", "right"]))
 def test_distinct_values_of_sorted_files(data, every, closed, files):
     """Row groups sorted by time share only the windows at their ends."""
@@ -45,8 +45,10 @@ def test_distinct_values_of_sorted_files(data, every, closed, files):
     )
     if want is None or (held.time.dt.tz is not None and held.time.min().year < 1910):
         return
-    made = window_agg(df, "time", every, {"user": ["nunique", "median"]}, closed=closed).compute()
-    pandas_results.same_frame(made, want)
+    windows = window_agg(
+        df, "time", every, {"user": ["nunique", "median"]}, closed=closed
+    ).compute()
+    pandas_results.same_frame(windows, want)
 
 
 def grouping(df, every):
@@ -146,7 +148,7 @@ def test_a_partial_table_has_a_row_for_each_group_and_not_for_each_row(files):
     assert aggregate_partition(piece, 0, None, how, None).height == 7
 
 
-@settings(QUICK, max_examples=scaled(10, 40))
+@settings(QUICK, max_examples=scaled(6, 40))
 @given(
     values=st.lists(st.integers(-(10**6), 10**6), min_size=1, max_size=40),
     shift=st.sampled_from([0, 10**9, -(10**12)]),
@@ -155,7 +157,7 @@ def test_a_partial_table_has_a_row_for_each_group_and_not_for_each_row(files):
 def test_merged_variance_equals_that_of_all_rows(values, shift, cuts, files):
     frame = pd.DataFrame({"k": 1, "v": np.array(values, dtype="float64") + shift})
     df = files.parquet(frame, [len(frame) * n // cuts for n in range(1, cuts)], 50)
-    made = group_agg(df, "k", {"v": ["var", "mean"]}).compute()
+    groups = group_agg(df, "k", {"v": ["var", "mean"]}).compute()
     exact = np.var(np.array(values, dtype="float64"), ddof=1) if len(values) > 1 else np.nan
-    np.testing.assert_allclose(made.iloc[0, 0], exact, rtol=1e-6, atol=1e-3)
-    np.testing.assert_allclose(made.iloc[0, 1], np.mean(values) + shift, rtol=1e-12)
+    np.testing.assert_allclose(groups.iloc[0, 0], exact, rtol=1e-6, atol=1e-3)
+    np.testing.assert_allclose(groups.iloc[0, 1], np.mean(values) + shift, rtol=1e-12)

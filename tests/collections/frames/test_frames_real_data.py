@@ -9,6 +9,7 @@ import dask
 import pandas as pd
 import pandas_results
 import pytest
+from scale import scaled
 
 from hyperplane.dataframe import (
     drop_duplicates,
@@ -51,9 +52,10 @@ def flights(lazy, tmp_path_factory):
     """Flights with times in New York, as Parquet files and in pandas."""
     timed = to_datetime(lazy, "time_hour", utc=True).compute()
     timed["time_hour"] = timed.time_hour.dt.tz_convert("America/New_York")
+    timed = timed[:: scaled(4, 1)]
     folder = tmp_path_factory.mktemp("timed")
-    timed.to_parquet(folder / "flights.parquet", row_group_size=20_000)
-    df = read(folder, partition_size="2MB")
+    timed.to_parquet(folder / "flights.parquet", row_group_size=scaled(5_000, 20_000))
+    df = read(folder, partition_size=scaled("500kB", "2MB"))
     assert df.npartitions > 10
     return df, df.compute()
 

@@ -113,9 +113,14 @@ def test_all_faults_are_reported_together():
         repartition([1], "much", fraction=1.5, data_size="-3GB")
     asked = [fault.where for fault in caught.value.faults]
     assert asked == ["df", "fraction", "partition_size", "data_size"]
+    with pytest.raises(
+        RequestError, match=r"read the files first with hyperplane\.dataframe\.read"
+    ):
+        repartition("n.parquet")
     df = dd.from_pandas(pd.DataFrame({"n": range(100)}), npartitions=5)
     with pytest.raises(RequestError, match="fraction = 'half': expected a number above 0"):
         repartition(df, fraction="half", data_size=1000)
+    assert repartition(df, "1MB", fraction=np.float32(0.5), data_size="8MB").npartitions == 4
 
 
 @pytest.mark.cluster

@@ -227,8 +227,10 @@ def compared(name, helper, result):
 @pytest.mark.parametrize("name", COLUMNS)
 def test_helpers_return_what_dask_returns(name):
     wrong = []
-    for helper, (result, dask_own, in_pandas) in calls(name).items():
-        if (name, helper) in NO_ORACLE:
+    turn = list(COLUMNS).index(name)
+    for number, (helper, (result, dask_own, in_pandas)) in enumerate(calls(name).items()):
+        # At small scale each type is tested with every second helper.
+        if (name, helper) in NO_ORACLE or (number + turn) % scaled(2, 1):
             continue
         output, got, want = answers(result, dask_own, in_pandas)
         if compared(name, helper, got) != compared(name, helper, want):

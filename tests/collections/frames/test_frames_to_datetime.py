@@ -13,7 +13,7 @@ import pytest
 from frame_strategies import Files, cut
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scale import scaled
+from scale import combinations, scaled
 
 from hyperplane.dataframe import to_datetime
 from hyperplane.errors import DataError, RequestError
@@ -31,7 +31,7 @@ def frame(*values, dtype="str"):
     return pd.DataFrame({"at": column, "n": range(len(values))})
 
 
-def made(frame, places=(1,), **how):
+def convert(frame, places=(1,), **how):
     """Convert the column ``at`` of a frame that is divided at ``places``; return its values."""
     df = cut(frame, [place for place in places if place <= len(frame)])
     lazy = to_datetime(df, "at", **how)
@@ -48,7 +48,7 @@ def stamps(*texts, tz=None):
 def test_all_forms_of_iso_8601_are_parsed():
     texts = ["2024-02-29", "2024-02-29 10:30", "2024-02-29T10:30:05.25", "20240229", None]
     want = stamps("2024-02-29", "2024-02-29 10:30", "2024-02-29 10:30:05.25", "2024-02-29", None)
-    assert made(frame(*texts)) == want
+    assert convert(frame(*texts)) == want
 
 
 def test_the_type_does_not_depend_on_the_values():
@@ -59,10 +59,10 @@ def test_the_type_does_not_depend_on_the_values():
 
 def test_mixed_formats_are_parsed_equally_in_every_partition():
     texts = ["2024-01-31", "01/02/2024", "3 Feb 2024", "13/02/2024", None, "2024-01-31 05:00"]
-    whole = made(frame(*texts), places=[], dayfirst=True)
-    assert whole == made(frame(*texts), places=[1, 2, 3, 4], dayfirst=True)
+    whole = convert(frame(*texts), places=[], dayfirst=True)
+    assert whole == convert(frame(*texts), places=[1, 2, 3, 4], dayfirst=True)
     assert whole[1] == pd.Timestamp("2024-02-01")
-    assert made(frame("01/02/2024")) == stamps("2024-01-02")
+    assert convert(frame("01/02/2024")) == stamps("2024-01-02")
 
 
 @pytest.mark.parametrize("kind", ["str", "category", "datetime64[us]"])
@@ -78,18 +78,18 @@ def test_a_column_named_self_is_converted(kind):
 def test_a_format_applies_to_all_values():
     texts = ["31.01.2024 10:00", None, "01.02.2024 11:30"]
     want = stamps("2024-01-31 10:00", None, "2024-02-01 11:30")
-    assert made(frame(*texts), format="%d.%m.%Y %H:%M") == want
+    assert convert(frame(*texts), format="%d.%m.%Y %H:%M") == want
     with pytest.raises(DataError, match="'2024-01-31'") as caught:
-        made(frame("31.01.2024 10:00", "2024-01-31"), format="%d.%m.%Y %H:%M")
+        convert(frame("31.01.2024 10:00", "2024-01-31"), format="%d.%m.%Y %H:%M")
     assert "not times in the format '%d.%m.%Y %H:%M'" in str(caught.value)
 
 
 def test_offsets_need_utc():
     texts = ["2024-01-01T10:00:00+02:00", "2024-01-01T10:00:00Z", "2024-01-01T10:00:00", None]
     want = stamps("2024-01-01 08:00", "2024-01-01 10:00", "2024-01-01 10:00", None, tz="UTC")
-    assert made(frame(*texts), utc=True) == want
+    assert convert(frame(*texts), utc=True) == want
     with pytest.raises(DataError, match=r"write utc=True"):
-        made(frame(*texts))
+        convert(frame(*texts))
 
 
 @pytest.mark.parametrize(
@@ -102,16 +102,16 @@ def test_offsets_need_utc():
 )
 def test_numbers_are_counted_since_1970(unit, numbers):
     want = stamps("1970-01-01", "1970-01-01 00:00:01.5", "1969-12-31")
-    assert made(frame(*numbers, dtype="float64"), unit=unit) == want
+    assert convert(frame(*numbers, dtype="float64"), unit=unit) == want
     if unit != "s":
-        assert made(frame(*numbers, dtype="Int64"), unit=unit) == want
-        assert made(frame(*numbers, None, dtype="Int64"), unit=unit) == [*want, pd.NaT]
+        assert convert(frame(*numbers, dtype="Int64"), unit=unit) == want
+        assert convert(frame(*numbers, None, dtype="Int64"), unit=unit) == [*want, pd.NaT]
 
 
 def test_bad_values_are_named():
     texts = ["2024-01-01", *(f"bad {n}" for n in range(9)), None]
     with pytest.raises(DataError) as caught:
-        made(frame(*texts), places=[])
+        convert(frame(*texts), places=[])
     assert caught.value.column == "at"
     assert "9 of 11 values of a partition are not times, such as 'bad 0', 'bad 1'" in str(
         caught.value
@@ -121,10 +121,10 @@ def test_bad_values_are_named():
 
 
 def test_bad_values_can_be_made_missing():
-    assert made(frame("2024-01-01", "no", None, "2024-13-01"), errors="coerce") == stamps(
+    assert convert(frame("2024-01-01", "no", None, "2024-13-01"), errors="coerce") == stamps(
         "2024-01-01", None, None, None
     )
-    assert made(frame(0.0, np.inf, dtype="float64"), unit="s", errors="coerce") == stamps(
+    assert convert(frame(0.0, np.inf, dtype="float64"), unit="s", errors="coerce") == stamps(
         "1970-01-01", None
     )
 
@@ -132,15 +132,15 @@ def test_bad_values_can_be_made_missing():
 @pytest.mark.parametrize("dtype", ["str", "category", object, "string"])
 def test_text_of_every_type_is_parsed(dtype):
     want = stamps("2024-01-01", None, "2024-01-01")
-    assert made(frame("2024-01-01", None, "2024-01-01", dtype=dtype)) == want
+    assert convert(frame("2024-01-01", None, "2024-01-01", dtype=dtype)) == want
 
 
 def test_partitions_without_a_value_have_missing_times():
-    assert made(frame(None, None, "2024-01-01"), places=[0, 1, 2]) == stamps(
+    assert convert(frame(None, None, "2024-01-01"), places=[0, 1, 2]) == stamps(
         None, None, "2024-01-01"
     )
-    assert made(frame(), places=[0]) == []
-    assert made(frame(None, dtype="float64"), unit="s") == [pd.NaT]
+    assert convert(frame(), places=[0]) == []
+    assert convert(frame(None, dtype="float64"), unit="s") == [pd.NaT]
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
@@ -148,10 +148,10 @@ def test_partitions_without_a_value_have_missing_times():
 def test_times_are_unchanged_without_utc(unit, zone):
     kind = f"datetime64[{unit}, {zone}]" if zone else f"datetime64[{unit}]"
     given = frame(*stamps("2024-07-01 10:00", None, tz=zone), dtype=kind)
-    assert made(given) == stamps("2024-07-01 10:00", None, tz=zone)
+    assert convert(given) == stamps("2024-07-01 10:00", None, tz=zone)
     assert to_datetime(cut(given, []), "at")["at"].dtype == kind
     hour = "14" if zone else "10"
-    assert made(given, utc=True) == stamps(f"2024-07-01 {hour}:00", None, tz="UTC")
+    assert convert(given, utc=True) == stamps(f"2024-07-01 {hour}:00", None, tz="UTC")
     assert to_datetime(cut(given, []), "at", utc=True)["at"].dtype == f"datetime64[{unit}, UTC]"
 
 
@@ -161,9 +161,9 @@ def test_times_that_are_categories_keep_their_zone(zone):
     kind = f"datetime64[ns, {zone}]" if zone else "datetime64[ns]"
     given = frame(*times, dtype=kind)
     known = given.astype({"at": "category"})
-    assert made(known) == times
+    assert convert(known) == times
     utc = pd.Timestamp("2024-07-01 14:00" if zone else "2024-07-01 10:00", tz="UTC")
-    assert made(known, utc=True)[0] == utc
+    assert convert(known, utc=True)[0] == utc
     unknown = cut(given, [1]).astype({"at": "category"})
     assert to_datetime(unknown, "at", utc=True).compute()["at"].to_list()[0] == utc
     if zone is None:
@@ -178,17 +178,17 @@ def test_arrow_times_keep_their_zone():
     given = frame(*stamps("2024-07-01 10:00", None, tz="America/New_York"), dtype=kind)
     kept = to_datetime(cut(given, [1]), "at")
     assert kept["at"].dtype == kept.compute()["at"].dtype == kind
-    assert made(given, utc=True)[0] == pd.Timestamp("2024-07-01 14:00", tz="UTC")
+    assert convert(given, utc=True)[0] == pd.Timestamp("2024-07-01 14:00", tz="UTC")
 
 
 def test_times_and_numbers_keep_nanoseconds_and_text_does_not():
     times = stamps("2024-01-01 00:00:00.123456789", None)
-    assert made(frame(*times, dtype="datetime64[ns]")) == times
+    assert convert(frame(*times, dtype="datetime64[ns]")) == times
     numbers = frame(times[0].value, 7, dtype="int64")
-    assert made(numbers, unit="ns") == [times[0], pd.Timestamp(7)]
-    assert made(numbers, unit="ns", utc=True)[0] == times[0].tz_localize("UTC")
+    assert convert(numbers, unit="ns") == [times[0], pd.Timestamp(7)]
+    assert convert(numbers, unit="ns", utc=True)[0] == times[0].tz_localize("UTC")
     # Text is truncated to microseconds, as documented.
-    assert made(frame(str(times[0]))) == stamps("2024-01-01 00:00:00.123456")
+    assert convert(frame(str(times[0]))) == stamps("2024-01-01 00:00:00.123456")
 
 
 @settings(max_examples=scaled(10, 50))
@@ -196,7 +196,7 @@ def test_times_and_numbers_keep_nanoseconds_and_text_does_not():
 def test_formatted_times_are_parsed_back(times):
     texts = [None if time is None else time.isoformat() for time in times]
     with dask.config.set(scheduler="sync"):
-        assert made(frame(*texts)) == stamps(*times)
+        assert convert(frame(*texts)) == stamps(*times)
 
 
 def test_only_the_needed_columns_are_read_after_it():
@@ -228,6 +228,8 @@ def test_all_faults_are_reported_together():
         to_datetime(df, "n")
     with pytest.raises(RequestError, match="not a number"):
         to_datetime(df, "at", unit="s")
+    with pytest.raises(RequestError, match="unit = 's': expected None with format='%Y'"):
+        to_datetime(df, "n", format="%Y", unit="s")
     with pytest.raises(RequestError, match="expected text, numbers or times"):
         to_datetime(cut(frame(True, dtype="bool"), []), "at")
     with pytest.raises(RequestError) as caught:
@@ -284,9 +286,11 @@ def test_times_of_other_zones_are_converted_to_the_declared_one():
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
-@pytest.mark.parametrize("utc", [False, True])
 @pytest.mark.parametrize(
-    "unit", ["datetime64[ns]", "timestamp[ns][pyarrow]", "timestamp[us][pyarrow]"]
+    ("unit", "utc"),
+    combinations(
+        ["datetime64[ns]", "timestamp[ns][pyarrow]", "timestamp[us][pyarrow]"], [False, True]
+    ),
 )
 def test_times_of_other_units_than_declared_keep_their_digits(zone, utc, unit):
     far = pd.Series(pd.to_datetime(["1400-01-01", "2024-01-01"]).as_unit("s"))

@@ -25,7 +25,7 @@ def files():
         yield opened
 
 
-@settings(QUICK, max_examples=scaled(12, 60))
+@settings(QUICK, max_examples=scaled(7, 60))
 @given(data=st.data())
 def test_rows_equal_pandas(data, files):
     by = data.draw(st.sampled_from([["k0"], ["k0", "k1"]]), "by")

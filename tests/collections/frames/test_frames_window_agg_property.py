@@ -22,7 +22,7 @@ from scale import scaled
 from hyperplane.dataframe import window_agg
 from hyperplane.errors import DataError
 
-HOW_MANY = scaled(12, 60)
+HOW_MANY = scaled(8, 60)
 OF_THE_CALENDAR = tuple(type(to_offset(of)) for of in ("D", "W", "MS", "ME", "QE", "SME", "B"))
 SIDES = st.sampled_from(["left", "right", None])
 

@@ -69,8 +69,14 @@ def test_a_column_has_precedence_over_an_index_of_the_same_name():
 
 def test_an_index_without_times_is_refused():
     df = dd.from_pandas(FRAME, npartitions=2)
-    with pytest.raises(RequestError, match="a column of times"):
-        hp.window_agg(df, None, "1D", {"spent": "sum"})
+    named = dd.from_pandas(FRAME.set_index("kind"), npartitions=2)
+    for frame, time in ((df, None), (named, None), (named, "kind")):
+        with pytest.raises(RequestError) as caught:
+            hp.window_agg(frame, time, "1D", {"spent": "sum"})
+        [fault] = caught.value.faults
+        assert fault.where == "time"
+        assert fault.asked.startswith(f"{time!r}, the index, of type ")
+        assert "df.reset_index()" in fault.advice
     with pytest.raises(RequestError, match="one of at, kind, spent"):
         hp.window_counts(df, "time", "1D", "kind")
 
@@ -113,3 +119,16 @@ def test_a_wrong_width_is_shown_as_it_was_written(wrong):
     df = dd.from_pandas(FRAME, npartitions=1)
     with pytest.raises(RequestError, match=f"every = '{wrong}'"):
         hp.window_agg(df, "at", wrong, {"spent": "sum"})
+
+
+def test_a_wrong_time_is_reported_with_the_other_faults():
+    _, df = indexed()
+    rows = df.reset_index(drop=True)
+    calls = {
+        "agg['spent']": lambda: hp.window_agg(rows, None, "7 moons", {"spent": "mode"}, by="none"),
+        "target": lambda: hp.window_counts(rows, None, "7 moons", "nothing", by="none"),
+    }
+    for where, call in calls.items():
+        with pytest.raises(RequestError) as caught:
+            call()
+        assert {fault.where for fault in caught.value.faults} == {"time", "every", "by", where}

@@ -48,13 +48,13 @@ def check(data, files, keys, targets, **more):
         pandas_results.same_frame(lazy._meta, result.iloc[:0], check_index_type=False)
 
 
-@settings(QUICK, max_examples=scaled(10, 40))
+@settings(QUICK, max_examples=scaled(6, 40))
 @given(data=st.data())
 def test_counts_equal_get_dummies(data, files):
     check(data, files, [], data.draw(st.sampled_from([["v0"], ["v0", "v1"]])))
 
 
-@settings(QUICK, max_examples=scaled(10, 40))
+@settings(QUICK, max_examples=scaled(6, 40))
 @given(data=st.data())
 def test_counts_with_keys_equal_get_dummies(data, files):
     check(data, files, data.draw(st.sampled_from([["k0"], ["k0", "k1"]])), ["v0"])

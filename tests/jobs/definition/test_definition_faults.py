@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from hyperplane.errors import RequestError
+from hyperplane.errors import RequestError, UnknownArgument, UnknownKey
 from hyperplane.jobs.definition.pipeline_file import read_pipeline
 from hyperplane.jobs.definition.schema import json_schema
 
@@ -40,9 +40,16 @@ IN_A_TASK = [
     ("foreach: abc", "tasks[0].foreach = 'abc': expected a list", True),
     ("foreach: [a, [b]]", "tasks[0].foreach[1] = ['b']: expected text", True),
     ("foreach: ['']", "tasks[0].foreach[0] = '': expected text that is not empty", False),
-    ("max_parallel: 2", "max_parallel = a step without chunks", True),
-    ("output: out", "output = a step without chunks", True),
-    ("split: 2", "split = a step without chunks", True),
+    ("max_parallel: 2", "tasks[0].max_parallel: needs chunks or foreach in the step", True),
+    ("output: out", "tasks[0].output: needs chunks or foreach in the step", True),
+    ("split: 2", "tasks[0].split: needs chunks or foreach in the step", True),
+    ("gang: 0", "tasks[0].gang = 0: expected at least 1", True),
+    ("gang: 1001", "tasks[0].gang = 1001: expected at most 1000", True),
+    ("gang: '2'", "tasks[0].gang = '2': expected a number without", True),
+    ("worker_count: 2", "worker_count = 2: expected no value; only for training", True),
+    ("args: [a]", "tasks[0].args: no value; only for training programs", True),
+    ("package_path: t", "package_path = 't': expected no value; only for training", True),
+    ("module_name: a.b", "tasks[0].module_name = a key of another type", True),
     ("retries: 11", "tasks[0].retries = 11: expected at most 10", True),
     ("retries: -1", "tasks[0].retries = -1: expected at least 0", True),
     ("timeout: 0", "tasks[0].timeout = 0: expected more than 0", True),
@@ -51,14 +58,18 @@ IN_A_TASK = [
     ("timeout: 1:30", "tasks[0].timeout = '1:30': expected seconds", False),
     ("timeout: .inf", "tasks[0].timeout = '.inf'", False),
     ("timeout: 1e999", "tasks[0].timeout = inf", False),
-    ("resources: {cpu: 1}", "resources.cpu = 1: expected one of pool, cores, ram_gb, gpus", True),
+    (
+        "resources: {cpu: 1}",
+        "resources.cpu = 1: no such key; expected one of pool, cores, ram_gb, gpus",
+        True,
+    ),
     ("resources: {ram: 1}", "ram_gb, gpus; did you mean ram_gb?", True),
     ("resources: {cores: 0}", "resources.cores = 0: expected more than 0", True),
     ("resources: {ram_gb: much}", "resources.ram_gb = 'much'", True),
     ("resources: {gpus: -1}", "resources.gpus = -1: expected at least 0", True),
     ("resources: {pool: a, cores: 1}", "resources.pool = 'a' beside cores", True),
     ("resources: 4", "tasks[0].resources = 4", True),
-    ("cluster: {n_workers: 2}", "cluster.n_workers = 2: expected one of num_workers, ", True),
+    ("cluster: {n_workers: 2}", "cluster.n_workers = 2: no such key; expected one of num_w", True),
     ("cluster: {nprocs: 0}", "cluster.nprocs = 0: expected at least 1", False),
     ("cluster: big", "tasks[0].cluster = 'big': expected a mapping", True),
     ("env: {A-B: c}", "tasks[0].env.A-B = a value not shown: expected a name of", True),
@@ -68,6 +79,11 @@ IN_A_TASK = [
     ("secrets: {A: hunter2}", "secrets = a value not shown: expected a list", True),
     ("secrets: [../etc]", "secrets[0] = a value not shown: expected the name", True),
     ("more_memory: 2", "more_memory: needs resources.ram_gb or cluster", True),
+    (
+        "more_memory: 2\n    cluster: {num_workers: 1}",
+        "more_memory: needs a memory to multiply: set cluster.ram_gb_per_proc or",
+        False,
+    ),
     ("more_memory: 1", "tasks[0].more_memory = 1: expected more than 1", True),
     (
         "resources: {ram_gb: 1}\n    more_memory: 17",
@@ -88,6 +104,8 @@ IN_A_TASK = [
     ("depends_on: [a]", "tasks[0].depends_on[0] = 'a': expected the name of another", False),
     ("depends_on: [b]", "tasks[0].depends_on[0] = 'b': expected the name of a step", False),
     ("depend_on: []", "did you mean depends_on?", True),
+    ("retry: 2", "tasks[0].retry = 2: no such key; expected one of type, notebook_path, ", True),
+    ("password: hunter2", "tasks[0].password = <str>: no such key; expected one of", True),
     ("working_dir: gone", "tasks[0].working_dir = 'gone': expected an existing folder", False),
     ("working_dir: ..", "tasks[0].working_dir = '..': expected a path inside", False),
     ("bash_script_path: b.sh", "'bash_script_path' repeated, first in line 6", False),
@@ -97,7 +115,7 @@ IN_A_TASK = [
     ("port: !!int 80", "the tag 'tag:yaml.org,2002:int'", False),
     ("port: !!python/object:os.system {}", "the tag 'tag:yaml.org,2002:python/object", True),
     ("? [a]\n    : b", "a list or mapping as a key", True),
-    ('"a\\e[31mb": 1', "'tasks[0].a\\x1b[31mb': unknown key", True),
+    ('"a\\e[31mb": 1', "'tasks[0].a\\x1b[31mb' = 1: no such key", True),
     ("port: [", "expected YAML", True),
 ]
 
@@ -205,7 +223,7 @@ pipeline:
 """,
     )
     places = [
-        re.split(" = | is not set|: unknown key", line.split("p.yaml line ")[1])[0]
+        re.split(" = | is not set", line.split("p.yaml line ")[1])[0]
         for line in message.splitlines()[1:]
     ]
     assert places == [
@@ -242,3 +260,30 @@ def test_long_values_are_shortened(folder):
     )
     assert len(message.splitlines()) == 12
     assert max(map(len, message.splitlines())) < 500
+
+
+def test_unknown_keys_are_reported_as_those_of_the_configuration(folder):
+    (folder / "p.yaml").write_text(
+        "colour: red\npipeline:\n  nam: x\n  tasks:\n  - name: a\n    type: bash\n"
+        "    bash_script_path: a.sh\n    retry: {a: 1}\n    resources: {cpu: 1}\n"
+        "    cluster: {workers: 2}\n"
+    )
+    with pytest.raises(RequestError) as caught:
+        read_pipeline(folder / "p.yaml")
+    found = [fault for fault in caught.value.faults if isinstance(fault, UnknownKey)]
+    assert [(fault.where.partition(": ")[2], fault.asked) for fault in found] == [
+        ("colour", "'red'"),
+        ("pipeline.nam", "'x'"),
+        ("tasks[0].retry", "<dict>"),
+        ("tasks[0].resources.cpu", "1"),
+        ("tasks[0].cluster.workers", "2"),
+    ]
+    assert found[1].allowed == "one of name, requirements, working_dir, job_type, tasks"
+    assert not isinstance(caught.value, UnknownArgument)
+
+
+def test_only_the_first_unknown_keys_list_the_known_ones(folder):
+    lines = "".join(f"key{number}: 1\n" for number in range(2_000))
+    message = refused(folder, f"{lines}pipeline: {{}}\n")
+    assert message.count("no such key") == 2_000
+    assert message.count("expected one of") == 50

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import pytest
 
@@ -71,7 +72,7 @@ def test_all_faults_of_a_step_come_at_once():
             split=2,
         )
     )
-    assert [text.partition(" = ")[0] for text in faults] == [
+    assert [re.split(" ?= ?|: ", text)[0] for text in faults] == [
         "resources.cores",
         "resources.ram",
         "name",
@@ -86,7 +87,8 @@ def test_all_faults_of_a_step_come_at_once():
         "cluster.n_workers",
         "cluster.nprocs",
     ]
-    assert "did you mean max_parallel?" in faults[10]
+    assert faults[1].startswith("resources.ram = 3: no such key; expected one of pool, cores, ")
+    assert faults[10].startswith("max_paralel=3: unknown argument of Step; did you mean max_par")
     assert not any("hunter" in text or "ghp_" in text for text in faults)
 
 
@@ -102,10 +104,11 @@ def test_all_faults_of_a_step_come_at_once():
         ({"kind": "command", "argv": "curl -H hunter2"}, "argv = a value not shown"),
         (
             {"kind": "command", "argv": ("a",), "env": {"A": "b"}, "secrets": ("A",)},
-            "env.A = a variable that is also listed under secrets: expected one of the two",
+            "env.A: is also listed under secrets; keep one of the two",
         ),
         ({"kind": "command", "argv": ("a",), "path": "b"}, "path = 'b'"),
-        ({"kind": "command", "argv": ("a",), "chunks": 2, "foreach": ("b",)}, "chunks = both"),
+        ({"kind": "command", "argv": ("a",), "chunks": 2, "foreach": ("b",)}, "chunks: the step"),
+        ({"kind": "command", "argv": ("a",), "int": 3}, "int=3: unknown argument of Step"),
         ({"kind": "command", "argv": ("a",), "env": {"A": "\0"}}, "env.A = a value not shown"),
         ({"kind": "command", "argv": ("a",), "cluster": {"pool": object()}}, "cluster"),
         ({"kind": "command", "argv": ("a",), "name": "a\u2028b"}, "name = 'a\\u2028b'"),
@@ -176,3 +179,52 @@ def test_all_faults_of_a_pipeline_come_at_once(tmp_path):
 )
 def test_invalid_pipelines_are_refused(call, expected):
     assert faults_of(call)[0].startswith(expected)
+
+
+def test_more_memory_without_a_memory_is_a_fault_of_new_pipelines_only():
+    step = Step(name="a", kind="command", argv=("date",), more_memory=2, cluster={"num_workers": 1})
+    with pytest.raises(RequestError, match=r"steps\[0\].more_memory: .*cluster.ram_gb_per_proc"):
+        Pipeline.from_steps("p", [step])
+    stored = Pipeline(name="p", steps=(step,), root="")
+    assert Pipeline.from_json(stored.to_json()).steps[0].more_memory == 2
+    sized = step.model_copy(update={"resources": Resources(ram_gb=1)})
+    assert Pipeline.from_steps("p", [sized]).steps[0].more_memory == 2
+
+
+def test_all_faults_of_a_training_program_come_at_once():
+    faults = faults_of(
+        lambda: Step(
+            name="a",
+            kind="train",
+            module_name="trainer task",
+            package_path="t",
+            working_dir="w",
+            worker_count=-1,
+            gang=2,
+            path="x.py",
+            args="--steps 3",
+        )
+    )
+    text = "\n".join(faults)
+    assert "module_name = 'trainer task': expected a module that python -m can run" in text
+    for field in ("working_dir", "worker_count", "gang", "path", "args"):
+        assert any(fault.startswith(field) for fault in faults), field
+
+
+@pytest.mark.parametrize(
+    ("step", "size"),
+    [
+        (command("a"), 0),
+        (Step(name="a", kind="bash", path="a.sh", gang=3), 3),
+        (Step(name="a", kind="javascript", path="a.js", gang=1), 1),
+        (Step(name="a", kind="train", module_name="a.b"), 1),
+        (Step(name="a", kind="train", module_name="a.b", worker_count=2, evaluator_count=1), 4),
+    ],
+)
+def test_the_size_of_a_gang_counts_all_processes(step, size):
+    assert step.gang_size == size
+
+
+def test_a_notebook_is_no_gang():
+    [fault] = faults_of(lambda: Step(name="a", kind="notebook", path="a.ipynb", gang=2))
+    assert fault.startswith("gang = 2: expected no value for a notebook")

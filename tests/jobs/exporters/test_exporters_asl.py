@@ -151,11 +151,29 @@ def test_all_features_that_batch_lacks_are_reported_together(tmp_path, monkeypat
         Step(name="nb", kind="notebook", path="a.ipynb"),
         bash("each", "true", foreach=("a", "b"), secrets=("KEY",)),
         bash("one", "true", chunks=1),
+        bash("four", "true", chunks=4, max_parallel=2, split=2, retries=1),
+        bash("none", "true", resources=Resources(pool="none_such")),
     ]
     with pytest.raises(RequestError) as caught:
         Pipeline.from_steps("p", steps).to_asl()
     wheres = [fault.where for fault in caught.value.faults]
-    assert wheres == ["steps[0].kind", "steps[1].foreach", "steps[1].secrets", "steps[2].chunks"]
+    assert wheres == [
+        "steps[0].kind", "steps[1].foreach", "steps[1].secrets", "steps[2].chunks",
+        "steps[3].max_parallel", "steps[3].split", "steps[4].resources.pool",
+    ]  # fmt: skip
+
+
+def test_a_pool_and_a_cluster_are_in_the_exported_machine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pool = config.get_pool("16_16")
+    step = bash("one", "true", resources=Resources(pool="16_16"), cluster={"nprocs": 2})
+    machine = Pipeline.from_steps("p", [step]).to_asl()
+    overrides = machine["States"]["one"]["Parameters"]["ContainerOverrides"]
+    assert {need["Type"]: need["Value"] for need in overrides["ResourceRequirements"]} == {
+        "VCPU": f"{pool.allocatable_cores:g}",
+        "MEMORY": str(int(pool.allocatable_ram_gb * 1e9) >> 20),
+    }
+    assert overrides["Environment"] == [{"Name": "HYPERPLANE_CLUSTER", "Value": '{"nprocs": 2}'}]
 
 
 def test_long_names_remain_distinct(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from job_cases import LIMIT, bash, run_job
+from scale import FULL
 
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Pipeline, Step, submit
@@ -72,12 +73,13 @@ def test_a_kernel_may_come_with_the_requirements_or_another_folder(tmp_path):
 
 
 def test_an_installation_without_notebooks_is_reported(monkeypatch):
-    monkeypatch.setattr(notebook_checks, "_is_installed", lambda package: package != "papermill")
+    monkeypatch.setattr(notebook_checks, "is_installed", lambda package: package != "papermill")
     (fault,) = faults(step("one", "1", kernelspec=PYTHON))
     assert "papermill" in fault.asked
     assert fault.advice == "pip install 'hyperplane[jobs]'"
 
 
+@pytest.mark.skipif(not FULL, reason="test_cli_job_run.py runs such a notebook, too: at full scale")
 def test_a_notebook_that_names_no_kernel_runs_with_python3():
     notebook_step = step("plain", "print(year)", tagged="year = '1'")
     warned = "plain.ipynb names no kernel; it runs with python3"

@@ -138,7 +138,7 @@ def test_a_pod_on_a_node_that_does_not_respond_is_lost(tmp_path):
     lost = pod({"running": {"startedAt": "2026-01-01T00:00:00Z"}}, metadata=DELETED)
     code, log, _ = wait_for_attempt(tmp_path, lost)
     assert code is None
-    assert "does not answer: it is lost" in log
+    assert "does not respond: the attempt is lost" in log
 
 
 def test_a_secret_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(

@@ -30,13 +30,13 @@ LARGE = {"cores": 4, "ram_gb": 0.1}  # two of them at once
 @pytest.fixture(autouse=True)
 def calls(tmp_path, monkeypatch):
     """The calls of Slurm's programs, each with its arguments."""
-    told, folder = tmp_path / "calls", tmp_path / "counting"
+    record, folder = tmp_path / "calls", tmp_path / "counting"
     folder.mkdir()
     for name in ("sbatch", "scancel"):
         program = folder / name
         program.write_text(
             # One write per line: concurrent calls would mix their lines.
-            f"#!/bin/sh\nprintf '%s\\n' \"{name} $*\" >> {told}\n"
+            f"#!/bin/sh\nprintf '%s\\n' \"{name} $*\" >> {record}\n"
             f'[ -e {folder}/refuse ] && case "$*" in *--array*) echo "sbatch: error: Batch job '
             'submission failed: Invalid job array specification" >&2; exit 1;; esac\n'
             f'exec {shutil.which(name)} "$@"\n'
@@ -45,7 +45,7 @@ def calls(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
     def calls(name):
-        lines = told.read_text().splitlines() if told.exists() else []
+        lines = record.read_text().splitlines() if record.exists() else []
         return [line.split() for line in lines if line.startswith(f"{name} ")]
 
     return calls

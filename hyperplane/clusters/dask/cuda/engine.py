@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from dataclasses import replace
 from typing import ClassVar, cast
@@ -10,6 +9,7 @@ from typing import ClassVar, cast
 from hyperplane.clusters.dask.gpu_layout import one_process_per_gpu
 from hyperplane.clusters.engine import Availability, Feature, StartedCluster
 from hyperplane.core.errors import Fault
+from hyperplane.core.optional import is_installed
 from hyperplane.core.units import plural
 from hyperplane.platforms.local import gpus as local_gpus
 from hyperplane.platforms.local.gpus import VARIABLE, Gpus
@@ -40,7 +40,7 @@ class CudaEngine:
         gpus = local_gpus.detect_gpus()
         if not gpus.visible:
             return Availability(False, _explain_none_visible(gpus))
-        if not _is_installed("dask_cuda"):
+        if not is_installed("dask_cuda"):
             return Availability(False, f"it needs dask-cuda: {INSTALL}")
         return Availability(True, f"{plural(len(gpus.visible), 'NVIDIA GPU')} on this machine")
 
@@ -109,10 +109,6 @@ class CudaEngine:
         return attach(name, self.name)
 
 
-def _is_installed(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
-
-
 def _explain_none_visible(gpus: Gpus) -> str:
     if gpus.installed:
         hidden = plural(gpus.installed, "NVIDIA GPU")
@@ -151,5 +147,5 @@ def _missing_packages(settings: CudaSettings) -> list[Fault]:
             INSTALL,
         )
         for name, (package, wanted, otherwise) in needs.items()
-        if wanted and not _is_installed(package)
+        if wanted and not is_installed(package)
     ]

@@ -66,7 +66,8 @@ def connect(name: str, settings: GatewaySettings | None) -> StartedCluster:
             raise
         started = ", ".join(item.name for item in recorded.values()) or "none"
         raise EngineError(
-            ENGINE, f"this machine has started no cluster {name!r}; running: {started}. {error}"
+            ENGINE,
+            f"this machine has started no cluster {name!r}; running: {started}. {error.message}",
         ) from error
     try:
         with server.translate_errors(gateway, EngineError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import ClassVar, cast
 
 import dask.config
@@ -11,6 +10,7 @@ import yaml
 from hyperplane.clusters.dask.gpu_layout import one_process_per_gpu
 from hyperplane.clusters.engine import Availability, Feature, StartedCluster, SupportedDeployMode
 from hyperplane.core.errors import Fault
+from hyperplane.core.optional import is_installed
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
@@ -36,7 +36,7 @@ class GatewayEngine:
 
     def available(self) -> Availability:
         """Return whether dask-gateway is installed; its server is not contacted."""
-        if importlib.util.find_spec("dask_gateway") is None:
+        if not is_installed("dask_gateway"):
             return Availability(False, "it needs dask-gateway: pip install 'hyperplane[gateway]'")
         address = f"the server is {_SECTION}.address or gateway.address"
         contact = "it is contacted when a cluster starts"
@@ -68,7 +68,7 @@ class GatewayEngine:
         ):
             value = getattr(gateway, name)
             if value is not None and gateway.auth not in kinds:
-                allowed = f"nothing with auth {gateway.auth}"
+                allowed = f"null, because {_SECTION}.auth is {gateway.auth or 'null'}"
                 advice = f"set {_SECTION}.auth to {' or '.join(sorted(kinds))}"
                 faults.append(Fault(f"{_SECTION}.{name}", repr(value), allowed, advice))
         return faults
@@ -103,8 +103,8 @@ def _find_unmapped_quantities(request: ClusterRequest, settings: GatewaySettings
         Fault(
             name,
             repr(value),
-            "nothing: no option of the gateway receives it",
-            f"name the option in {_SECTION}.plan_options: OPTION: {quantity}",
+            "no value, because no option of the gateway receives it",
+            f"add the option to {_SECTION}.plan_options, as OPTION: {quantity}",
         )
         for name, (value, quantity) in asked.items()
         if value is not None

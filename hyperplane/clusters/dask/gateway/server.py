@@ -152,7 +152,10 @@ def explain_error(error: Exception, gateway: Gateway) -> str:
     if isinstance(error, asyncio.TimeoutError | TimeoutError):
         return f"{where} did not answer within {ANSWER_SECONDS:g} s; is the server overloaded?"
     if isinstance(error, ImportError):
-        return f"auth needs a package that is not installed: {error.name}"
+        return (
+            f"auth needs a package that is not installed: {error.name}. Install it, or set "
+            f"{_SECTION}.auth to another kind"
+        )
     if isinstance(error, OSError):
         return (
             f"the scheduler cannot be reached through the proxy {gateway.proxy_address} of "
@@ -170,7 +173,7 @@ def _explain_status(status: int, message: str, where: str, gateway: Gateway) -> 
             f"{_SECTION}.username and .password_variable, or with gateway.auth of dask-gateway"
         )
     if status == 403:
-        return f"{where} forbids the request (403): {message}"
+        return f"{where} forbids the request (403): {message}. Ask its administrator"
     if status in {502, 503, 504}:
         return (
             f"the server behind {where} does not answer ({status}); try again, or ask its "

@@ -57,7 +57,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
     try:
         gateway = server.open_gateway(connection)
     except EngineError as error:
-        raise _start_failed(error) from error
+        raise StartFailed(ENGINE, error.message) from error
     try:
         record = _reserve_record(plan, connection)
     except StartFailed:
@@ -80,10 +80,6 @@ def start(plan: ClusterPlan) -> StartedCluster:
         raise
     gateway.close()  # the cluster object has another one
     return StartedCluster(client, cast(Cluster, cluster))
-
-
-def _start_failed(error: Exception) -> StartFailed:
-    return StartFailed(ENGINE, str(error).removeprefix(f"engine {ENGINE}: "))
 
 
 def _reserve_record(plan: ClusterPlan, connection: Mapping[str, Any]) -> records.ClusterRecord:

@@ -159,7 +159,9 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
                 if time.monotonic() > self._deadline:
                     where = f"{host}:{ports[COMM_PORT]}"
                     raise StartTimeout(
-                        ENGINE, f"the scheduler does not answer at {where}: {error}"
+                        ENGINE,
+                        f"the scheduler does not answer at {where}: {error}. Check the network "
+                        "policies and hyperplane.engines.kubernetes.port_forward",
                     ) from error
                 await asyncio.sleep(0.5)
 

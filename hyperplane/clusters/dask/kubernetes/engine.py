@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import ClassVar, cast
 
 from hyperplane.clusters.dask.gpu_layout import one_process_per_gpu
 from hyperplane.clusters.engine import Availability, Feature, StartedCluster, SupportedDeployMode
 from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.optional import is_installed
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
@@ -33,7 +33,7 @@ class KubernetesEngine:
 
     def available(self) -> Availability:
         """Return whether dask-kubernetes is installed; Kubernetes is not contacted."""
-        if importlib.util.find_spec("dask_kubernetes") is None:
+        if not is_installed("dask_kubernetes"):
             reason = "it needs dask-kubernetes: pip install 'hyperplane[kubernetes]'"
             return Availability(False, reason)
         return Availability(

@@ -58,6 +58,8 @@ class DaskClusterResource:
         self.security = Security()
         #: Whether closing deletes the resource: this object may have created it, or has loaded it.
         self.may_delete = False
+        #: What happens to the cluster if it cannot be used, for messages; a new one is closed.
+        self._outcome = "the cluster was not closed"
         self._warned: set[str] = set()
 
     @property
@@ -69,6 +71,7 @@ class DaskClusterResource:
     @raise_engine_errors
     async def create(self, manifest: Mapping[str, Any], tls: Mapping[str, str]) -> None:
         """Create the resource, and the Secret that it owns."""
+        self._outcome = "everything was closed again"
         try:
             await self._create_cluster(manifest)
         except ObjectNotFound as error:
@@ -139,13 +142,12 @@ class DaskClusterResource:
                     ENGINE,
                     f"the operator of dask-kubernetes did not react to the cluster within "
                     f"{OPERATOR_SECONDS:g} s: it does not run, or does not watch namespace "
-                    f"{self.api.namespace!r}; everything was closed again",
+                    f"{self.api.namespace!r}; {self._outcome}",
                 )
             reason = await self.explain_pending()
             if now > deadline:
-                message = (
-                    "the scheduler did not start in time (timeout); everything was closed again"
-                )
+                waited = f"within {now - began:.0f} s (timeout)"
+                message = f"the scheduler did not start {waited}; {self._outcome}"
                 raise StartTimeout(ENGINE, f"{message}. {reason}")
             await asyncio.sleep(0.5)
 
@@ -166,7 +168,7 @@ class DaskClusterResource:
         events = pod_status.select_events(await self.api.list_warnings(), self.name)
         if pending := pod_status.find_pending_pod(pods, events, ADVICE):
             log = await self._last_lines(pending.pod, pending.container) if pending.ran else ""
-            raise StartFailed(ENGINE, f"{pending.text}; everything was closed again", log)
+            raise StartFailed(ENGINE, f"{pending.text}; {self._outcome}", log)
         return pod_status.summarize(pods, events)
 
     async def _last_lines(self, pod: str, container: str) -> str:

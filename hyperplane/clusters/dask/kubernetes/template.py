@@ -99,7 +99,7 @@ def read_template(source: str) -> dict[str, Any]:
         return _validate_pod(content)
     except (OSError, ValueError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
-        allowed = "the path of a YAML file, or its text: a pod with spec.containers"
+        allowed = "the path of a YAML file, or its text: a pod, or the spec of one"
         fault = Fault("worker_spec_yaml", _shorten(source), allowed, reason)
         raise RequestError([fault]) from error
 

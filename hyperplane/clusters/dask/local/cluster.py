@@ -203,7 +203,7 @@ def release_local_cluster(name: str, scratch: str, uses_forkserver: bool) -> Non
 
 
 def _import_in_background(modules: Sequence[str]) -> threading.Thread:
-    """Import modules in a thread while the workers import them; the caller needs them next."""
+    """Import the modules that the program needs next, in a thread while the workers start."""
 
     def load() -> None:
         for name in modules:

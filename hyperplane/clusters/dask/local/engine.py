@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import ClassVar, cast
 
 from hyperplane.clusters.engine import Availability, Feature, StartedCluster
-from hyperplane.clusters.reserved_memory import open_clusters, unreserved_memory
+from hyperplane.clusters.machine_capacity import read_capacity
 from hyperplane.core.errors import Fault
-from hyperplane.core.units import gb_to_bytes, plural
-from hyperplane.platforms.local import machine
+from hyperplane.core.units import plural
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
@@ -33,18 +31,10 @@ class LocalEngine:
 
     def capacity(self, settings: EngineSettings) -> MachineCapacity:
         """Return the usable cores, and the memory that one more cluster may reserve."""
-        fraction = 1 - cast(LocalSettings, settings).reserve_fraction
-        clusters = open_clusters()
-        return MachineCapacity(
-            machine.cores(),
-            unreserved_memory(machine.free_ram(), fraction, clusters),
-            clusters=tuple(record.name for record in clusters),
-            own=tuple(record.name for record in clusters if record.pid == os.getpid()),
-            reserved_ram=sum(gb_to_bytes(record.ram_gb) for record in clusters),
-        )
+        return read_capacity(cast(LocalSettings, settings).reserve_fraction)
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """Return no faults: a request is reduced to the cores and memory of this machine."""
+        """Return no faults: the planner reduces a larger request, or notes that it is too large."""
         del request, settings
         return []
 

@@ -57,7 +57,7 @@ def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
     Parameters
     ----------
     modules : sequence of str
-        Modules to import in the forkserver.
+        Modules to import in the forkserver when it starts.
     environment : mapping
         Variables to set before it starts, because libraries read them when they are loaded.
 

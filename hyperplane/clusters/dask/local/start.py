@@ -37,6 +37,7 @@ from hyperplane.clusters.dask.worker_memory import select_variables
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.core.errors import EngineError, StartFailed
 from hyperplane.core.units import gb_to_bytes
+from hyperplane.core.worker_imports import list_loaded_modules
 from hyperplane.platforms.local import machine
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
@@ -60,7 +61,9 @@ def start(plan: ClusterPlan) -> StartedCluster:
         forked = False
         try:
             preload = settings.start_method == "preload"
-            forked = preload and forkserver.acquire(settings.preload, _pre_spawn_variables())
+            # Workers that have loaded what this process uses begin their first task at once.
+            modules = [*settings.preload, *list_loaded_modules()]
+            forked = preload and forkserver.acquire(modules, _pre_spawn_variables())
             environ = DaskOptions.of(plan.options).tuning.environ
             with user_settings():
                 worker_config = _worker_config(plan, settings, record.scratch)

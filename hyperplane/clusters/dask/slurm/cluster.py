@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any, cast
 
 from distributed.core import Status
-from distributed.scheduler import Scheduler, WorkerState
+from distributed.scheduler import Scheduler
 from tornado.ioloop import PeriodicCallback
 
 from hyperplane.clusters.dask.guarded_cluster import GuardedCluster, loopback_link
+from hyperplane.clusters.dask.remote_process import node_name
 from hyperplane.clusters.dask.slurm.import_jobqueue import SLURMCluster, SLURMJob
 from hyperplane.core.errors import StartFailed
 from hyperplane.platforms.slurm.commands import cancel_jobs
@@ -75,7 +76,7 @@ class PlannedJob(SLURMJob):
             try:
                 return await submit_script_async(self.job_script())
             except OSError as error:
-                raise StartFailed("slurm", f"sbatch refused the job: {error.strerror}") from error
+                raise StartFailed("slurm", _describe_submit_error(error)) from error
 
     async def close(self) -> None:
         """Cancel the job; if the cluster runs, move its results to other workers first."""
@@ -94,6 +95,13 @@ class PlannedJob(SLURMJob):
             async with self._command_slots:
                 with suppress(OSError):  # _wait_until_gone reports jobs that remain
                     await cancel_jobs([self.job_id])
+
+
+def _describe_submit_error(error: OSError) -> str:
+    # sbatch is searched on PATH before it is started.
+    if isinstance(error, FileNotFoundError):
+        return "sbatch is not on PATH; use a machine from which jobs can be submitted"
+    return f"sbatch refused the job: {error.strerror}"
 
 
 class _WatchedCluster(SLURMCluster):
@@ -162,8 +170,8 @@ class _WatchedCluster(SLURMCluster):
 
     def adapt(self, *args: Any, **kwargs: Any) -> Any:
         """Scale with the work; a job is ended only when all its worker processes can be closed."""
-        suffixes = tuple(self.new_spec.get("group", ()))
-        kwargs.setdefault("worker_key", partial(_job_name, suffixes=suffixes))
+        grouped = bool(self.new_spec.get("group"))
+        kwargs.setdefault("worker_key", partial(node_name, grouped=grouped))
         return super().adapt(*args, **kwargs)
 
     async def _incomplete_jobs(self) -> dict[str, PlannedJob]:
@@ -229,11 +237,6 @@ class _WatchedCluster(SLURMCluster):
                     )
                 return
             await asyncio.sleep(0.2)
-
-
-def _job_name(worker: WorkerState, suffixes: tuple[str, ...]) -> str:
-    name = str(worker.name)
-    return name.rpartition("-")[0] if suffixes else name
 
 
 class GuardedSLURMCluster(GuardedCluster, _WatchedCluster):

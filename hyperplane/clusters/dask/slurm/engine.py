@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 from typing import ClassVar
 
 from hyperplane.clusters.dask.gpu_layout import one_process_per_gpu
 from hyperplane.clusters.engine import Availability, Feature, StartedCluster, SupportedDeployMode
 from hyperplane.core.errors import Fault
+from hyperplane.core.optional import is_installed
 from hyperplane.core.units import plural
 from hyperplane.platforms.slurm.commands import find_missing_commands
 from hyperplane.spec.plan import ClusterPlan
@@ -35,9 +35,7 @@ class SlurmEngine:
 
     def available(self) -> Availability:
         """Return whether the needed packages and Slurm's commands are installed; query nothing."""
-        missing = [
-            name for module, name in MODULES.items() if importlib.util.find_spec(module) is None
-        ]
+        missing = [name for module, name in MODULES.items() if not is_installed(module)]
         if missing:
             needs = " and ".join(missing)
             return Availability(False, f"it needs {needs}: pip install 'hyperplane[slurm]'")

@@ -82,7 +82,7 @@ class StartupMonitor:
     def _check_jobs(self, job_ids: list[str]) -> str:
         statuses = query_jobs(job_ids)
         if statuses is None:
-            return "squeue does not answer"
+            return "squeue does not answer; run it in a terminal to see the reason"
         for job_id in job_ids:
             status = statuses.get(job_id, SlurmJobStatus("gone from the queue", "", ""))
             if job_id not in statuses or status.is_leaving_queue:
@@ -122,7 +122,7 @@ def explain_end(
     """
     job = f"job {job_id} (worker {name})"
     if status is None:
-        return f"{job} has ended, and squeue no longer knows why; {_REPLACE}"
+        return f"{job} has ended, and squeue has no record of the reason; {_REPLACE}"
     if status.state == TIMEOUT:
         return (
             f"{job} {status.end_reason}; results that only it held are computed again. "

@@ -24,7 +24,7 @@ from hyperplane.clusters.dask.start_errors import describe_cause
 from hyperplane.clusters.dask.wait_for_workers import connect_client
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.clusters.records import ClusterRecord
-from hyperplane.core.errors import EngineError, StartFailed
+from hyperplane.core.errors import StartFailed
 from hyperplane.core.optional import need
 from hyperplane.platforms.slurm.shared_folder import (
     find_removable,
@@ -36,6 +36,9 @@ from hyperplane.platforms.slurm.shared_folder import (
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SlurmSettings
+
+_FOLDERS = "hyperplane.engines.slurm.shared_folder"
+_FOLDER_ADVICE = "Set it to a folder that you can write to here and on the nodes"
 
 
 def start(plan: ClusterPlan) -> StartedCluster:
@@ -64,7 +67,8 @@ def start(plan: ClusterPlan) -> StartedCluster:
     except OSError as error:
         release()
         raise StartFailed(
-            "slurm", f"shared_folder or log_folder cannot be created or written: {error}"
+            "slurm",
+            f"{_FOLDERS} or .log_folder cannot be created or written: {error}. {_FOLDER_ADVICE}",
         ) from error
     except BaseException:  # after this block the cluster object cleans up
         release()
@@ -72,8 +76,8 @@ def start(plan: ClusterPlan) -> StartedCluster:
     try:
         cluster = GuardedSLURMCluster(release=release, **arguments)
     except StartFailed as error:
-        message = f"{_without_prefix(error)} (everything was closed again)"
-        raise StartFailed("slurm", message) from error
+        message = f"{error.message} (everything was closed again)"
+        raise StartFailed("slurm", message, error.log_tail) from error
     except Exception as error:
         message = f"{describe_cause(error, plan)} (everything was closed again)"
         raise StartFailed("slurm", message) from error
@@ -95,7 +99,8 @@ def _reserve_record(
         shared.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         remove_empty(created_folders)
-        raise StartFailed("slurm", f"shared_folder cannot be created: {error}") from error
+        message = f"{_FOLDERS} cannot be created: {error}. {_FOLDER_ADVICE}"
+        raise StartFailed("slurm", message) from error
     try:
         return reserve_record(plan, str(shared), direct_to_workers=direct)
     except StartFailed:
@@ -149,7 +154,3 @@ def _release(name: str, scratch: str, created_folders: list[Path]) -> None:
     """Release the cluster and remove the folders that were created for it."""
     release_cluster(name, scratch)
     remove_empty(created_folders)
-
-
-def _without_prefix(error: EngineError) -> str:
-    return str(error).removeprefix(f"engine {error.engine}: ")

@@ -98,7 +98,9 @@ class GuardedSSHCluster(GuardedCluster):
         except OSError as error:
             message = f"port {port} of this machine cannot be opened for the dashboard"
             raise StartFailed(
-                "ssh", f"{message}: {error.strerror}; everything was closed again"
+                "ssh",
+                f"{message}: {error.strerror}; everything was closed again. Pass another "
+                "dashboard_port",
             ) from error
 
     async def _close_with_scheduler(self, scheduler: HostServer) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import ClassVar, cast
 
 import yaml
@@ -10,6 +9,7 @@ import yaml
 from hyperplane.clusters.dask.gpu_layout import one_process_per_gpu
 from hyperplane.clusters.engine import Availability, Feature, StartedCluster
 from hyperplane.core.errors import Fault
+from hyperplane.core.optional import is_installed
 from hyperplane.core.units import plural
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
@@ -31,7 +31,7 @@ class SshEngine:
 
     def available(self) -> Availability:
         """Return whether asyncssh and cryptography are installed; hosts are not contacted."""
-        missing = [name for name in ("asyncssh", "cryptography") if not _is_installed(name)]
+        missing = [name for name in ("asyncssh", "cryptography") if not is_installed(name)]
         if missing:
             needs = " and ".join(missing)
             return Availability(False, f"it needs {needs}: pip install 'hyperplane[ssh]'")
@@ -99,7 +99,3 @@ class SshEngine:
         from hyperplane.clusters.dask.attach import attach
 
         return attach(name, self.name)
-
-
-def _is_installed(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None

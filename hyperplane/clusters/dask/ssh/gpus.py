@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Mapping
 from typing import Any, cast
@@ -10,16 +9,16 @@ from typing import Any, cast
 from distributed import Nanny
 from distributed.security import Security
 
+from hyperplane.core.optional import is_installed
 from hyperplane.core.units import plural
-
-VARIABLE = "CUDA_VISIBLE_DEVICES"
+from hyperplane.platforms.local.gpus import VARIABLE
 
 
 def gpu_fault(config: Mapping[str, Any]) -> str:
     """Return why this host cannot supply the GPUs of a node, or "" if it can."""
     if not config.get("ngpus"):
         return ""
-    if importlib.util.find_spec("dask_cuda") is None:
+    if not is_installed("dask_cuda"):
         return "GPUs need dask-cuda on this host: pip install 'hyperplane[gpu]'"
     visible = _visible_gpus()
     if len(_select_gpus(config, visible)) == config["ngpus"]:

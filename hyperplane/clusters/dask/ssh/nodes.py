@@ -83,7 +83,7 @@ class HostServer(ProcessInterface):
                 self.process.read_reply(), remaining if remaining > 0 else self._timeout
             )
         except TimeoutError as error:
-            reason = f"did not start within {self._timeout:g} s (timeout)"
+            reason = f"did not start within {self._timeout:g} s (timeout); raise timeout"
             raise self._start_error(f"the {self._config['role']} {reason}", StartTimeout) from error
         if "addresses" not in reply:
             reason = reply.get("fault") or await self._explain_failure()
@@ -168,6 +168,7 @@ class HostWorkers(HostServer):
     ) -> None:
         self.name = name
         self.names = [name + suffix for suffix in group] or [name]
+        # Clusters of version 0.1.0 send "place" to the same program.
         node_config = {"scheduler": scheduler, "names": self.names, "place": index_on_host}
         super().__init__(config={**config, **node_config}, **common)
 

@@ -34,6 +34,9 @@ from hyperplane.platforms.ssh.hosts import SshConnections
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SshSettings
 
+#: Advice if worker processes that hosts have reported as started do not connect in time.
+_WAIT_ADVICE = "Raise timeout to wait longer, or request fewer processes"
+
 logger = logging.getLogger(__name__)
 
 
@@ -90,7 +93,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
             raise
         raise _start_error(error, faults) from error
     try:
-        client = connect_client(cluster, plan, settings, began, explain_wait=str)
+        client = connect_client(cluster, plan, settings, began, lambda: _WAIT_ADVICE)
         _warn_of_few_cores(cluster, plan)
         return finish_start(cluster, client, record)
     except BaseException:

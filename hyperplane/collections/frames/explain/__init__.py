@@ -55,9 +55,9 @@ _OTHER_RULES = (
 def explain(*collections: Any) -> Explanation:
     """Find the expensive steps of Dask dataframes before they run; computes nothing.
 
-    It examines the expressions of the collections as written and as simplified by Dask, and does
-    not report steps that Dask does without moving data. To estimate sizes it reads the footers of
-    at most 32 Parquet files of each source.
+    It examines the expressions of the collections as written and as simplified by Dask. Joins
+    and sorts for which Dask moves no rows are not reported. To estimate sizes it reads the footers
+    of at most 32 Parquet files of each source.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ def explain(*collections: Any) -> Explanation:
     Returns
     -------
     Explanation
-        The findings: steps that move data first, by the bytes that they move; then the others.
-        Each has code to write instead and code to persist the result of the step. It prints as
-        text, and as a table in a notebook.
+        The findings, each with code to write instead. Those that also have code to persist the
+        result of the step come first. Each group is sorted by bytes: the unknown first, then the
+        largest. It prints as text, and as a table in a notebook.
 
     Raises
     ------
@@ -104,13 +104,14 @@ def explain(*collections: Any) -> Explanation:
 
 
 def _find_faults(collections: tuple[Any, ...]) -> Iterator[Fault]:
-    allowed = "dataframes, series or results of reductions of dask.dataframe"
+    allowed = "dataframes, series, indexes or results of reductions of dask.dataframe"
     if not collections:
         yield Fault("collections", "nothing", allowed)
     for number, item in enumerate(collections):
         if not isinstance(item, dd.DataFrame | dd.Series | dd.Index | dd.Scalar):
             kind = type(item)
-            name = f"{kind.__module__.partition('.')[0]} {kind.__qualname__}"
+            package = kind.__module__.partition(".")[0]
+            name = f"{package} {kind.__qualname__}".removeprefix("builtins ")
             yield Fault(f"collections[{number}]", name, allowed, _suggest_fix(kind))
 
 

@@ -19,7 +19,7 @@ class Finding:
     kind : str
         Kind of the finding; does not change between releases.
     step : str
-        The step as the user wrote it, such as ``merge on 'user'``.
+        Description of the step, such as ``inner join on 'user'``.
     size : str
         Partitions and bytes in memory of the data, as text; "unknown size" if not known.
     why : str
@@ -29,7 +29,8 @@ class Finding:
     persist : str
         Code that persists the result of the step; empty if that does not help.
     moved : int or None
-        Bytes that the step moves or computes again; None if unknown.
+        Bytes of the affected data, such as those that the step moves or computes again; None if
+        unknown, or not estimated for this kind.
     """
 
     kind: str
@@ -52,7 +53,7 @@ class Finding:
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """The expensive steps of collections, the most expensive first.
+    """The expensive steps of collections, in the order that :func:`explain` documents.
 
     Parameters
     ----------

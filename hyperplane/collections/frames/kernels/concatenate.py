@@ -13,8 +13,8 @@ from typing import Any
 import polars as pl
 
 from hyperplane.core.errors import DataError
+from hyperplane.core.units import MAX_EXACT_FLOAT
 from hyperplane.formats.pandas_frames.column_names import unescape
-from hyperplane.formats.pandas_frames.lossless_dtypes import MAX_EXACT_FLOAT
 
 _UNITS = ("ms", "us", "ns")
 _ADVICE = "convert all partitions to one type, for example with astype('str')"

@@ -14,6 +14,7 @@ from hyperplane.core.errors import UnknownPool
 from hyperplane.core.units import gb_to_bytes
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.runners.kubernetes.gang_manifests import add_gang_fields, gang_words
 from hyperplane.jobs.runners.kubernetes.step_pod import STEP_NAME, build_step_labels, build_step_pod
 from hyperplane.platforms.kubernetes import batch_job, objects
 from hyperplane.platforms.kubernetes.objects import escape_variables, parse_pairs
@@ -62,20 +63,21 @@ def build_job(
     ``command`` has the paths of the image, and ``step`` has resources in place of a pool's name.
     """
     name = attempt_job_name(command)
+    words = gang_words(name) if step.gang_size else []
     annotations = {**parse_pairs(settings.annotations), STEP_NAME: step.name}
     pod = build_step_pod(
         step,
         build_configured_pod(settings, _select_nodes(command, settings)),
         image=settings.image,
         pull_policy=settings.image_pull_policy,
-        command=[escape_variables(word) for word in command.argv],
+        command=[escape_variables(word) for word in (*words, *command.argv)],
         folder=command.folder,
         variables=_build_variables(command, settings),
         quantities=_format_quantities(step, memory_factor),
         files=files,
         secret=name,
     )
-    return batch_job.build_job(
+    job = batch_job.build_job(
         name,
         {**parse_pairs(settings.labels), **build_step_labels(owning_job_id(command))},
         annotations,
@@ -87,6 +89,7 @@ def build_job(
         },
         pod_annotations=annotations,
     )
+    return add_gang_fields(job, step.gang_size) if step.gang_size else job
 
 
 def build_secret(

@@ -168,7 +168,7 @@ class PodProcess:
         requested = pod_status.read_deletion_time(pod)
         if requested is not None and time.time() - requested > LOST_SECONDS:
             self._files.append_line(
-                f"node {pod['spec'].get('nodeName')} does not answer: it is lost"
+                f"node {pod['spec'].get('nodeName')} does not respond: the attempt is lost"
             )
             return True
         return not self._files.pod_name() and await self._will_not_start(snapshot, pod)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import importlib.util
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,14 +20,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hyperplane import config
+from hyperplane.clusters.gang_plan import PLAN_VARIABLE
 from hyperplane.core.errors import Fault
+from hyperplane.core.optional import is_installed
 from hyperplane.jobs import calls, notebook
+from hyperplane.jobs.definition.message_formatting import format_value
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.notebook_steps import cell_errors, kernel_folder
 from hyperplane.jobs.runners.base import RemoteQueueMixin
 from hyperplane.jobs.runners.kubernetes.attempt_manifests import build_job, build_secret
+from hyperplane.jobs.runners.kubernetes.gang_files import PLAN_SUFFIX
+from hyperplane.jobs.runners.kubernetes.gang_manifests import (
+    build_gang_service,
+    stage_gang_program,
+)
+from hyperplane.jobs.runners.kubernetes.gang_process import GangProcess
 from hyperplane.jobs.runners.kubernetes.pod_process import PodProcess
 from hyperplane.jobs.runners.kubernetes.step_pod import CONTAINER, FOLDER, find_requirements_faults
 from hyperplane.jobs.store.job_records import Job
@@ -61,6 +69,7 @@ class KubernetesRunner(RemoteQueueMixin):
 
     name: ClassVar[str] = "kubernetes"
     at_once: ClassVar[int] = 500
+    runs_gangs: ClassVar[bool] = True
 
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
         self._settings = KubernetesJobSettings(**options)
@@ -80,7 +89,7 @@ class KubernetesRunner(RemoteQueueMixin):
 
     def unavailable_reason(self) -> str:
         """Return why kr8s, an image or the API server is missing; empty if none is."""
-        if importlib.util.find_spec("kr8s") is None:
+        if not is_installed("kr8s"):
             return "install kr8s with: pip install 'hyperplane[kubernetes]'"
         if self._settings.image is None:
             return (
@@ -122,6 +131,11 @@ class KubernetesRunner(RemoteQueueMixin):
             if step.argv[1:] == ("-m", calls.PROGRAM):
                 allowed = "a script or notebook, or a program in the image"
                 faults.append(Fault(f"{where}argv", "a Python function", allowed))
+            if step.package_path and self._settings.root is None:
+                allowed = "no value: a folder is not sent to pods"
+                advice = "add it to the image, and set the option root=FOLDER"
+                shown = format_value(step.package_path)
+                faults.append(Fault(f"{where}package_path", shown, allowed, advice))
             if step.path and self._settings.root is None:
                 faults += _file_faults(where, Path(pipeline.root, step.path))
         return faults
@@ -166,27 +180,41 @@ class KubernetesRunner(RemoteQueueMixin):
                 step_variables={**command.step_variables, notebook.SEND_VARIABLE: "1"},
             )
             command.file(".notebook").write_text(str(command.notebook))
+        if step.gang_size:
+            files += stage_gang_program()
+            command.file(PLAN_SUFFIX).write_text(command.step_variables[PLAN_VARIABLE])
         watcher = self._get_watcher()
         job = build_job(command, step, memory_factor, self._settings, files)
         try:
             # The Secret after the Job, which owns it and with which it is deleted.
-            await watcher.create(job, partial(build_secret, command=command, files=files))
+            await watcher.create(
+                job,
+                partial(build_secret, command=command, files=files),
+                **({"service_of": build_gang_service} if step.gang_size else {}),
+            )
         except OSError as error:
-            process = PodProcess(command, watcher)
+            process = _create_process(command, watcher)
             if error.errno == errno.EAGAIN:  # it is unknown whether it was created
                 return process
             await process.delete_job()
             raise
-        return PodProcess(command, watcher, time.monotonic())
+        return _create_process(command, watcher, time.monotonic())
 
     def reattach(self, command: AttemptCommand) -> PodProcess:
         """Return the process of a Job that an earlier supervisor created."""
-        return PodProcess(command, self._get_watcher())
+        return _create_process(command, self._get_watcher())
 
     def _get_watcher(self) -> JobWatcher:
         if self._watcher is None:
             self._watcher = JobWatcher(self._create_api(), CONTAINER)
         return self._watcher
+
+
+def _create_process(
+    command: AttemptCommand, watcher: JobWatcher, created: float | None = None
+) -> PodProcess:
+    is_gang = command.file(PLAN_SUFFIX).exists()
+    return (GangProcess if is_gang else PodProcess)(command, watcher, created)
 
 
 def _file_faults(where: str, file: Path) -> list[Fault]:

@@ -98,7 +98,7 @@ def submit_array(
 ) -> str:
     """Submit attempts with the same :func:`array_key` as one array and return its id.
 
-    `array` is the result of :func:`array_command`. Raises OSError as for a single attempt, and if
+    ``array`` is the result of :func:`array_command`. Raises OSError as for a single attempt, and if
     the file of tasks cannot be written.
     """
     prepare_id_file(array)

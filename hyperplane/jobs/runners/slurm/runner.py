@@ -22,6 +22,7 @@ from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand, LocalProcess
 from hyperplane.jobs.execution.step_log import read_tail
 from hyperplane.jobs.runners.base import RemoteQueueMixin, SharedFilesystemMixin
+from hyperplane.jobs.runners.gang_command import add_gang_program
 from hyperplane.jobs.runners.slurm.array import array_command, array_key, submit_array
 from hyperplane.jobs.runners.slurm.job_id import SlurmJobId, prepare_id_file
 from hyperplane.jobs.runners.slurm.submit import submit_attempt
@@ -154,7 +155,7 @@ class SlurmProcess:
         log = self.command.file(".log")
         out_of_memory = is_out_of_memory(state, read_tail(log))
         self._append_log(f"\nSlurm ended job {job_id}{' for its memory' * out_of_memory}: {state}")
-        # Not the code of a signal: the reason of the attempt would then lack the line above.
+        # 1, not the code of a signal: the reason of the attempt would then lack the line above.
         return -signal.SIGKILL if out_of_memory else 1
 
     async def end(self, grace: float) -> int | None:
@@ -195,6 +196,7 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
 
     name: ClassVar[str] = "slurm"
     at_once: ClassVar[int] = 1000
+    runs_gangs: ClassVar[bool] = True
 
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
         super().__init__(environment, options)
@@ -214,6 +216,7 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
         self, command: AttemptCommand, step: Step, memory_factor: float
     ) -> SlurmProcess:
         """Submit an attempt."""
+        command = add_gang_program(command, step, "slurm")
         command.attempt_prefix.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for suffix in (".exit", ".pid", ".slurm"):
             command.file(suffix).unlink(missing_ok=True)

@@ -34,7 +34,7 @@ def submit_attempt(
 ) -> str:
     """Submit an attempt and return its job id.
 
-    Slurm's commands are found in `slurm_environment`. Raises OSError with the message of sbatch;
+    Slurm's commands are found in ``slurm_environment``. Raises OSError with the message of sbatch;
     its errno is EAGAIN for temporary failures.
     """
     argv = (
@@ -77,7 +77,7 @@ def batch_resources(step: Step, memory_factor: float = 1.0) -> BatchResources:
     """Return the resources that a step requests of Slurm, with more memory after a failure."""
     request = resource_request(step)
     memory = None if request.memory is None else math.ceil(request.memory * memory_factor)
-    return BatchResources(request.cores, memory, request.gpus)
+    return BatchResources(request.cores, memory, request.gpus, tasks=step.gang_size)
 
 
 def batch_job_name(command: AttemptCommand) -> str:

@@ -3,26 +3,27 @@
 set -euo pipefail
 unset CDPATH
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
-# These would overrule what the scripts say.
+# These variables would override options of the scripts.
 unset SBATCH_ARRAY_INX SBATCH_EXPORT SBATCH_GRES SBATCH_JOB_NAME SBATCH_MEM_PER_CPU
 unset SBATCH_MEM_PER_GPU SBATCH_MEM_PER_NODE SBATCH_NO_REQUEUE SBATCH_OUTPUT SBATCH_REQUEUE
 unset SBATCH_SIGNAL SBATCH_TIMELIMIT SBATCH_WAIT
 mkdir -p -m 700 logs
-numbers=()
-trap '[ "${#numbers[@]}" -eq 0 ] || scancel "${numbers[@]}"' EXIT
+job_ids=()
+trap '[ "${#job_ids[@]}" -eq 0 ] || scancel "${job_ids[@]}"' EXIT
 
-# submit SCRIPT [PLACE]...: after the steps at these places of the list above it.
+# submit SCRIPT [INDEX]...: its job starts when those of the earlier scripts with these indices,
+# counted from 0, have succeeded.
 submit() {
-  local script=$1 after='' number place
+  local script=$1 after='' job_id index
   shift
-  for place; do after+=":${numbers[place]}"; done
-  number=$(sbatch --parsable ${after:+"--dependency=afterok$after" --kill-on-invalid-dep=yes} \
+  for index; do after+=":${job_ids[index]}"; done
+  job_id=$(sbatch --parsable ${after:+"--dependency=afterok$after" --kill-on-invalid-dep=yes} \
     "$script")
   # In a federation the name of a cluster follows.
-  number=${number%%;*}
-  [[ $number =~ ^[0-9]+$ ]] || { echo "sbatch: no number of a job: $number" >&2; exit 1; }
-  numbers+=("$number")
-  echo "$number $script"
+  job_id=${job_id%%;*}
+  [[ $job_id =~ ^[0-9]+$ ]] || { echo "sbatch printed no job ID but: $job_id" >&2; exit 1; }
+  job_ids+=("$job_id")
+  echo "$job_id $script"
 }
 
 # secret VARIABLE FILE NAME...: the first variable of these names that is not empty, or the file.

@@ -59,13 +59,14 @@ class _TaskCounter(Callback):
 
 
 @contextmanager
-def show_progress(label: str, total: int) -> Iterator[Any]:
-    """Yield a function that advances a progress bar.
+def show_progress(label: str, total: int | None, *, shown: bool = True) -> Iterator[Any]:
+    """Yield a function that advances a progress bar, by one or by its argument.
 
-    The bar appears after a delay, and only on a terminal or in a notebook.
+    The bar appears after a delay, and only on a terminal or in a notebook. ``total`` is None if it
+    is unknown.
     """
-    if not (sys.stderr.isatty() or "ipykernel" in sys.modules):
-        yield lambda: None
+    if not shown or not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+        yield lambda count=1: None
         return
     import threading
 
@@ -79,7 +80,7 @@ def show_progress(label: str, total: int) -> Iterator[Any]:
     timer.daemon = True
     timer.start()
     try:
-        yield lambda: progress.advance(task)
+        yield lambda count=1: progress.advance(task, count)
     finally:
         timer.cancel()
         timer.join()  # a bar that starts concurrently would remain after stop()

@@ -1,0 +1,1 @@
+"""Ray clusters: the framework Ray on the platforms."""

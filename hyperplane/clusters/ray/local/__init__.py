@@ -1,0 +1,1 @@
+"""The engine ``ray:local``: a head and worker nodes of Ray on this machine."""

@@ -1,0 +1,309 @@
+"""Program that runs the nodes of one local Ray cluster, and ends them when its parent ends.
+
+It is run by its path and imports nothing of this package. It starts nodes with private names of
+Ray, because ``ray start`` replaces a loopback address by that of a network interface.
+
+Each line of standard input is a JSON object: the head, then worker nodes, then ``{"ready": true}``.
+At the end of the input, and after SIGTERM, all nodes are ended. Each line of standard output is a
+JSON object with the event ``head``, ``worker``, ``lost``, ``idle`` or ``failed``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+HOST = "127.0.0.1"
+#: Name of the folder of the session, which is short because paths of sockets contain it.
+_SESSION = "s"
+#: Maximum starts of a worker node; after that it is not replaced.
+_MAX_STARTS = 10
+#: Ports of the agents of a node: parameters of Ray, and constants with the names of their files.
+_PORTS = {
+    "metrics_agent_port": "METRICS_AGENT_PORT_NAME",
+    "metrics_export_port": "METRICS_EXPORT_PORT_NAME",
+    "dashboard_agent_listen_port": "DASHBOARD_AGENT_LISTEN_PORT_NAME",
+    "runtime_env_agent_port": "RUNTIME_ENV_AGENT_PORT_NAME",
+}
+_POLL_SECONDS = 0.25
+_END_SECONDS = 2.0
+#: Seconds to wait until a started node is registered.
+_REGISTER_SECONDS = 120.0
+
+
+class NodeGroup:
+    """The nodes of a cluster; their processes are children of this process."""
+
+    def __init__(self) -> None:
+        self._settings: dict[str, Any] = {}
+        self._head: Any = None
+        self._workers: dict[str, Any] = {}
+        self._requests: dict[str, dict[str, Any]] = {}
+        self._starts: dict[str, int] = {}
+        self._ready_at: float | None = None
+        self._checked_at = 0.0
+
+    def handle(self, request: dict[str, Any]) -> None:
+        """Start the head or a worker node and report it, or start the clock of the idle timeout."""
+        if "folder" in request:
+            self._start_head(request)
+        elif "worker" in request:
+            self._requests[request["worker"]] = request
+            self._start_worker(request)
+        else:
+            self._ready_at = time.monotonic()
+
+    def _start_head(self, request: dict[str, Any]) -> None:
+        self._settings = request
+        self._head = _start_node(
+            True,
+            num_cpus=0,
+            memory=0,
+            object_store_memory=request["object_store"],
+            node_name="head",
+            temp_dir=request["folder"],
+            session_name=_SESSION,
+            include_dashboard=request["dashboard"],
+            dashboard_host=HOST,
+            dashboard_port=request["dashboard_port"],
+            no_monitor=True,
+        )
+        dashboard = f"http://{self._head.webui_url}" if request["dashboard"] else ""
+        report(event="head", address=self._head.gcs_address, dashboard=dashboard)
+
+    def _start_worker(self, request: dict[str, Any]) -> None:
+        name = request["worker"]
+        self._starts[name] = self._starts.get(name, 0) + 1
+        self._workers[name] = _start_node(
+            False,
+            gcs_address=self._head.gcs_address,
+            redis_address=self._head.gcs_address,
+            num_cpus=request["cpus"],
+            memory=request["memory"],
+            object_store_memory=request["object_store"],
+            node_name=name,
+            temp_dir=self._settings["folder"],
+            include_log_monitor=False,
+        )
+        report(event="worker", name=name, pid=_pids(self._workers[name])["raylet"])
+
+    def check(self) -> bool:
+        """Replace ended worker nodes; return False if the head has ended or the timeout passed."""
+        if self._head is None:
+            return True
+        if not {"raylet", "gcs_server"} <= _pids(self._head).keys():
+            report(event="failed", message="the head node has ended")
+            return False
+        for name, node in list(self._workers.items()):
+            if "raylet" in _pids(node):
+                continue
+            node.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
+            del self._workers[name]
+            report(event="lost", name=name)
+            if self._starts[name] < _MAX_STARTS:
+                self._start_worker(self._requests[name])
+        return not self._is_idle()
+
+    def _is_idle(self) -> bool:
+        """Return whether no task ran and no object was stored during the idle timeout."""
+        timeout, now = self._settings["idle_timeout"], time.monotonic()
+        if timeout is None or self._ready_at is None or now - self._ready_at < timeout:
+            return False
+        if now - self._checked_at < min(1.0, timeout / 4):
+            return False
+        self._checked_at = now
+        from ray.autoscaler.v2.sdk import get_cluster_status
+
+        try:
+            status = get_cluster_status(self._head.gcs_address)
+        except Exception:  # noqa: BLE001 - the cluster is busy, or its head has just ended
+            return False
+        nodes = [*status.active_nodes, *status.idle_nodes]
+        idle = [node.resource_usage.idle_time_ms for node in nodes if node.resource_usage]
+        if not idle or len(idle) < len(nodes) or min(idle) < timeout * 1000:
+            return False
+        report(event="idle", seconds=min(idle) / 1000)
+        return True
+
+    def end(self) -> None:
+        """End all processes of all nodes, and remove the folders of the cluster."""
+        every = set(psutil.Process().children(recursive=True))
+        nodes = [node for node in (*self._workers.values(), self._head) if node is not None]
+        for process in every:
+            with suppress(psutil.Error):
+                if process.name() == "raylet":
+                    process.terminate()  # it ends the processes of its tasks
+        psutil.wait_procs([process for process in every if _is_raylet(process)], _END_SECONDS)
+        for node in nodes:
+            with suppress(Exception):
+                node.kill_all_processes(check_alive=False, allow_graceful=False, wait=False)
+        every |= set(psutil.Process().children(recursive=True))
+        for process in every:
+            with suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(every, _END_SECONDS)
+        for folder in ("folder", "scratch"):
+            if folder in self._settings:
+                shutil.rmtree(self._settings[folder], ignore_errors=True)
+
+
+def _start_node(head: bool, **parameters: Any) -> Any:
+    """Start the processes of one node and return it when it is registered."""
+    from ray._private.node import Node
+    from ray._private.parameter import RayParams
+    from ray._raylet import NodeID
+
+    ports = dict(zip(_PORTS, _find_free_ports(len(_PORTS)), strict=True))
+    node_id = NodeID.from_random().hex()
+    _write_ports(Path(parameters["temp_dir"], _SESSION), node_id, ports)
+    every = RayParams(
+        num_gpus=0,
+        node_ip_address=HOST,
+        min_worker_port=0,
+        max_worker_port=0,
+        env_vars={"RAY_OVERRIDE_NODE_ID_FOR_TESTING": node_id},
+        **ports,
+        **parameters,
+    )
+    with _extend_registration():
+        # The kernel ends the processes with this one (spawn_reaper).
+        return Node(every, head=head, shutdown_at_exit=False, spawn_reaper=True)
+
+
+def _write_ports(session: Path, node_id: str, ports: dict[str, int]) -> None:
+    """Write the files with the ports of a node's agents before its raylet starts.
+
+    A raylet aborts if its agents have not written them after 15 s, which is too short on a loaded
+    machine.
+    """
+    from ray import _raylet
+
+    session.mkdir(exist_ok=True)
+    for name, constant in _PORTS.items():
+        _raylet.persist_port(str(session), node_id, getattr(_raylet, constant), ports[name])
+
+
+def _find_free_ports(count: int) -> list[int]:
+    """Return ports of the loopback interface that no process uses now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+@contextlib.contextmanager
+def _extend_registration() -> Iterator[None]:
+    """Let Ray wait for a node longer than its 30 s, unless its raylet or the parent has ended."""
+    from ray._private import services
+
+    get_node, parent = services.get_node, os.getppid()
+    deadline, ended = time.monotonic() + _REGISTER_SECONDS, set(_ended_raylets())
+
+    def get_node_until_deadline(*args: Any, **kwargs: Any) -> Any:
+        while True:
+            try:
+                return get_node(*args, **kwargs)
+            except RuntimeError:
+                if time.monotonic() > deadline or os.getppid() != parent:
+                    raise
+            if not ended.issuperset(_ended_raylets()):
+                raise SystemError("the raylet of a node has ended")
+            time.sleep(0.1)
+
+    services.get_node = get_node_until_deadline
+    try:
+        yield
+    finally:
+        services.get_node = get_node
+
+
+def _ended_raylets() -> list[int]:
+    """Return the process IDs of raylets that have ended and are not reaped."""
+    found = []
+    for process in psutil.Process().children():
+        with suppress(psutil.Error):
+            if process.status() == psutil.STATUS_ZOMBIE and process.name() == "raylet":
+                found.append(process.pid)
+    return found
+
+
+def _pids(node: Any) -> dict[str, int]:
+    """Return the process IDs of the running processes of a node by their type."""
+    return {kind: process.pid for kind, process in node.live_processes()}
+
+
+def _is_raylet(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return process.name() == "raylet"
+    return False
+
+
+def report(**event: Any) -> None:
+    """Write an event for the owner; ignore that the owner has ended."""
+    with suppress(OSError):
+        sys.__stdout__.write(json.dumps(event) + "\n")  # type: ignore[union-attr]
+        sys.__stdout__.flush()  # type: ignore[union-attr]
+
+
+def _read_requests(parent: int) -> Iterator[dict[str, Any] | None]:
+    """Yield requests, and None while there are none, until the owner ends or closes the pipe.
+
+    A process that was forked from the owner may keep the pipe open, hence ``parent``.
+    """
+    received = b""
+    while os.getppid() == parent:
+        if not select.select([0], [], [], _POLL_SECONDS)[0]:
+            yield None
+            continue
+        chunk = os.read(0, 65_536)
+        if not chunk:
+            return
+        *lines, received = (received + chunk).split(b"\n")
+        for line in lines:
+            yield json.loads(line)
+
+
+def _adopt_descendants() -> None:
+    """Become the parent of descendants whose parent ends, so that they are found at the end."""
+    if sys.platform.startswith("linux"):
+        pr_set_child_subreaper = 36
+        ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1)
+
+
+def main() -> None:
+    """Run the nodes until the owner ends, closes the pipe or sends SIGTERM."""
+    parent = int(sys.argv[1])
+    group = NodeGroup()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _adopt_descendants()
+    try:
+        for request in _read_requests(parent):
+            if request is not None:
+                group.handle(request)
+            elif not group.check():
+                break
+    except Exception as error:  # noqa: BLE001 - the owner raises it
+        report(event="failed", message=f"{type(error).__name__}: {error}")
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        group.end()
+
+
+if __name__ == "__main__":
+    main()

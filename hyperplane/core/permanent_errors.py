@@ -1,0 +1,49 @@
+"""Errors of programs that would occur again after a restart, so that there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+_NAME = "_hyperplane_is_permanent"
+#: Errors that may be those of another process, of a network or of a file system.
+_TRANSIENT = (OSError, EOFError, MemoryError)
+_TRANSIENT_WORDS = ("gloo", "nccl", "connection", "timed out", "timeout", "out of memory")
+#: Base class of PyTorch's errors between ranks, whose texts often have none of these words.
+_DISTRIBUTED = ("torch.distributed", "DistError")
+
+
+@contextmanager
+def mark_permanent_errors() -> Iterator[None]:
+    """Mark the errors of a block as permanent, except those of connections, files and memory.
+
+    Examples
+    --------
+    >>> try:
+    ...     with mark_permanent_errors():
+    ...         raise ValueError("wrong shape")
+    ... except ValueError as error:
+    ...     print(is_permanent(error))
+    True
+    """
+    try:
+        yield
+    except Exception as error:
+        with suppress(Exception):  # classes with any __str__ and __setattr__
+            if not _is_transient(error):
+                setattr(error, _NAME, True)
+        raise
+
+
+def _is_transient(error: Exception) -> bool:
+    if isinstance(error, _TRANSIENT):
+        return True
+    if any((base.__module__, base.__name__) == _DISTRIBUTED for base in type(error).__mro__):
+        return True
+    text = str(error).lower()
+    return any(word in text for word in _TRANSIENT_WORDS)
+
+
+def is_permanent(error: BaseException | None) -> bool:
+    """Return whether an error was marked as permanent, in this or in another process."""
+    return getattr(error, _NAME, False) is True

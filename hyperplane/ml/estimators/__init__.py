@@ -1,0 +1,1 @@
+"""Estimators: networks that the workers of a cluster train together."""

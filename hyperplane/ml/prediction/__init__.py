@@ -1,0 +1,1 @@
+"""Prediction of files and dataframes with saved models, and the registry of models."""

@@ -1,0 +1,1 @@
+"""Online prediction: a server of saved models over HTTP."""

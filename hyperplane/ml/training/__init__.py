@@ -1,0 +1,1 @@
+"""Training programs that run as several processes: their roles, variables and local execution."""

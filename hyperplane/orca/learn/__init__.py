@@ -1,0 +1,1 @@
+"""Orca's package of estimators."""

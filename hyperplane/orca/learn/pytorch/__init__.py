@@ -1,0 +1,5 @@
+"""Orca's package of estimators of PyTorch."""
+
+from hyperplane.ml.estimators.estimator import Estimator
+
+__all__ = ["Estimator"]

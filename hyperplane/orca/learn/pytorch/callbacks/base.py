@@ -1,0 +1,5 @@
+"""Orca's module of the base class of callbacks."""
+
+from hyperplane.ml.estimators.torch_callbacks import Callback
+
+__all__ = ["Callback"]

@@ -1,0 +1,5 @@
+"""Orca's module of the callback for TensorBoard."""
+
+from hyperplane.ml.estimators.torch_callbacks import TensorBoardCallback
+
+__all__ = ["TensorBoardCallback"]

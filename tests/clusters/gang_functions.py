@@ -1,0 +1,73 @@
+"""Functions that ranks run in tests; each imports what it uses, because it is pickled by value."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import cloudpickle
+
+
+def pickled_by_value(function: Any) -> Any:
+    """Return a function of this module, which workers cannot import, ready for a gang."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    return function
+
+
+def find_reserved(dask_scheduler: Any) -> dict[str, Any]:
+    """Return the reservations of gangs; runs on the scheduler."""
+    from hyperplane.clusters.dask.gang.slots import _get_table
+
+    return dict(_get_table(dask_scheduler).reserved)
+
+
+def get_environment() -> tuple[dict[str, str], int, int]:
+    import os
+
+    return dict(os.environ), os.getpid(), os.getppid()
+
+
+def fail(rank: int) -> None:
+    import os
+    import time
+
+    if os.environ["RANK"] == str(rank):
+        print("before the error")  # noqa: T201
+        raise KeyError("gone")
+    time.sleep(600)
+
+
+def hold_slots(folder: str, name: str) -> bool:
+    """Return whether a process of another gang ran at the same time."""
+    import os
+    import pathlib
+    import time
+
+    mine = pathlib.Path(folder, f"{name}-{os.environ['RANK']}")
+    mine.touch()
+    met = False
+    for _ in range(5):
+        met = met or any(file.name[0] != name for file in pathlib.Path(folder).iterdir())
+        time.sleep(0.02)
+    mine.unlink()
+    return met
+
+
+def count_up(checkpoints_end: int, pids: str) -> tuple[int, int, str]:
+    """Count to a number with a checkpoint for each; return where this attempt began."""
+    import os
+    import pathlib
+    import time
+
+    rank = os.environ["RANK"]
+    pathlib.Path(pids, f"{rank}-{os.environ['HYPERPLANE_RESTART_COUNT']}").write_text(
+        str(os.getpid())
+    )
+    file = pathlib.Path(os.environ["HYPERPLANE_CHECKPOINTS"], rank)
+    began = int(file.read_text()) if file.exists() else 0
+    for number in range(began, checkpoints_end):
+        part = file.with_suffix(".part")
+        part.write_text(str(number + 1))
+        part.replace(file)
+        time.sleep(0.1)
+    return began, checkpoints_end, os.environ["TORCHELASTIC_RESTART_COUNT"]

@@ -1,0 +1,193 @@
+"""The engine ``ray:local`` passes the contract of engines, with real nodes of Ray."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from contract import OwnedClusterContract
+from services import is_empty, temporary_directory, until
+
+import hyperplane
+from hyperplane.clusters import records
+from hyperplane.clusters.framework import CLOSED, RUNNING
+from hyperplane.spec.ray_options import RayOptions
+
+pytest.importorskip("ray")
+pytestmark = [pytest.mark.ray, pytest.mark.cluster]
+
+ENGINE = "ray:local"
+SMALL: dict[str, Any] = {
+    "num_workers": 1,
+    "nprocs": 2,
+    "nthreads": 1,
+    "ram_gb_per_proc": 0.5,
+    "local_fit": "exact",
+    "timeout": 280,
+    "engine_options": {"dashboard": False},
+}
+
+
+class TestRay(OwnedClusterContract):
+    engine = ENGINE
+    small = SMALL
+    print_workers = (
+        "import ray, logging\nray.init(logging_level='ERROR', log_to_driver=False)\n"
+        "@ray.remote(num_cpus=1)\n"
+        "class Worker:\n    def pid(self):\n        return os.getpid()\n"
+        "both = [Worker.remote(), Worker.remote()]\n"
+        "print('workers', *ray.get([each.pid.remote() for each in both]), flush=True)\n"
+    )
+
+    def call(self, client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+        return client.ray.get(client.ray.remote(lambda: function(*arguments)).remote())
+
+
+def _descendants(cluster: Any) -> list[psutil.Process]:
+    program = psutil.Process(cluster.program_pid)
+    return [program, *program.children(recursive=True)]
+
+
+def _raylets(cluster: Any) -> list[psutil.Process]:
+    """Return the raylets: that of the head, then those of the workers."""
+    children = psutil.Process(cluster.program_pid).children()
+    return sorted((p for p in children if p.name() == "raylet"), key=lambda p: p.create_time())
+
+
+def test_the_cluster_ends_with_its_head() -> None:
+    client, cluster = hyperplane.start(hyperplane.plan_cluster(engine=ENGINE, **SMALL))
+    assert os.environ["RAY_ADDRESS"] == cluster.address
+    ray = client.ray
+    every = _descendants(cluster)
+    _raylets(cluster)[0].send_signal(signal.SIGKILL)
+    until(lambda: cluster.status == CLOSED)
+    until(lambda: records.read_all(starting=True) == [])
+    until(lambda: not any(process.is_running() for process in every))
+    # Ray would end this process a minute later.
+    until(lambda: not ray.is_initialized())
+    assert "RAY_ADDRESS" not in os.environ
+    assert is_empty(Path(os.environ["TMPDIR"]))
+
+
+def test_nothing_is_left_after_the_program_with_the_nodes_is_killed() -> None:
+    client, cluster = hyperplane.start(hyperplane.plan_cluster(engine=ENGINE, **SMALL))
+    every = _descendants(cluster)
+    assert len(every) > 6
+    os.kill(cluster.program_pid, signal.SIGKILL)
+    until(lambda: cluster.status == CLOSED and records.read_all(starting=True) == [])
+    until(lambda: not any(process.is_running() for process in every))
+    client.close()
+    until(lambda: is_empty(Path(os.environ["TMPDIR"])))
+
+
+def test_objects_in_the_store_delay_the_idle_timeout() -> None:
+    plan = hyperplane.plan_cluster(engine=ENGINE, idle_timeout=3, **SMALL)
+    client, cluster = hyperplane.start(plan)
+    reference = client.ray.put(b"x" * 1_000_000)
+    time.sleep(9)
+    assert cluster.status == RUNNING
+    del reference
+    until(lambda: cluster.status == CLOSED)
+    until(lambda: cluster.end_reason == "the idle timeout has passed")
+
+
+def test_a_long_temporary_directory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(os.environ["TMPDIR"]) / ("x" * 60)
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    plan = hyperplane.plan_cluster(engine=ENGINE, **SMALL)
+    with pytest.raises(hyperplane.EngineError, match=r"too long .* set TMPDIR"):
+        hyperplane.start(plan)
+    assert records.read_all(starting=True) == []
+    assert is_empty(folder)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Any]:
+    """A client and its cluster for the tests below, which do not end it."""
+    with temporary_directory():
+        started = hyperplane.start(hyperplane.plan_cluster(engine=ENGINE, **SMALL))
+        try:
+            yield started
+        finally:
+            started.client.close()
+            started.cluster.close()
+
+
+def test_nodes_have_the_resources_of_the_plan(running: Any) -> None:
+    client, cluster = running
+    options = RayOptions.of(cluster.plan.options)
+    assert (options.object_store, options.memory) == (150_000_000, 350_000_000)
+    found = client.ray.cluster_resources()
+    assert (found["CPU"], found["memory"]) == (2, 2 * options.memory)
+    names = [node["NodeName"] for node in client.ray.nodes()]
+    assert sorted(names) == sorted([*cluster.workers, "head"])
+
+
+def test_every_port_is_on_the_loopback_interface(running: Any) -> None:
+    client, cluster = running
+    client.ray.get(client.ray.remote(lambda: 1).remote())  # with a worker process
+    ports = [
+        connection.laddr
+        for process in _descendants(cluster)
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert len(ports) > 5
+    assert {port.ip.removeprefix("::ffff:") for port in ports} == {"127.0.0.1"}
+
+
+def test_a_program_connects_without_an_address_and_only_with_the_token(running: Any) -> None:
+    _, cluster = running
+    code = (
+        "import ray, sys\n"
+        "ray.init(log_to_driver=False)\n"
+        "print(ray.get_runtime_context().gcs_address, len(ray.nodes()))\n"
+    )
+    done = _run(code)
+    assert done.stdout.split() == [cluster.address, "3"], done.stderr
+    token = cluster.record.security["token"]
+    assert token not in repr(cluster)
+    refused = _run(code, RAY_AUTH_TOKEN="f" * len(token))
+    assert refused.returncode != 0
+    assert "token" in refused.stderr.lower()
+
+
+def _run(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+
+
+def test_a_killed_worker_node_is_replaced_and_the_work_is_done(running: Any) -> None:
+    client, cluster = running
+    ray = client.ray
+    before = list(cluster.workers)
+
+    @ray.remote(max_retries=5)
+    def square(number: int) -> int:
+        time.sleep(0.5)
+        return number * number
+
+    results = [square.remote(number) for number in range(8)]
+    ray.get(results[0])
+    killed = _raylets(cluster)[-1]
+    killed.kill()
+    assert ray.get(results, timeout=250) == [number**2 for number in range(8)]
+    until(lambda: sorted(cluster.workers) == sorted(before) and len(_raylets(cluster)) == 3)
+    assert killed.pid not in [process.pid for process in _raylets(cluster)]
+    until(lambda: records.read_all()[-1].workers == 2)
+    until(lambda: ray.cluster_resources()["CPU"] == 2)

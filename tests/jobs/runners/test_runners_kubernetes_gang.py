@@ -1,0 +1,213 @@
+"""Gang steps as pods of an Indexed Job, on a small API server whose pods are processes."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import dataclasses
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+import kubernetes_server
+import pytest
+from gang_cases import MEET
+from runner_cases import command, make_job
+from test_runner_contract_kubernetes import ProcessPod
+from test_runners_kubernetes_runner import COMMAND, settings
+
+from hyperplane.clusters.gang_plan import PLAN_VARIABLE, GangPlan, plan_program
+from hyperplane.errors import RequestError
+from hyperplane.jobs import Resources, Step
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.exporters.registry import render
+from hyperplane.jobs.gang import rank_program
+from hyperplane.jobs.runners import registry
+from hyperplane.jobs.runners.kubernetes.attempt_manifests import build_job, build_secret
+from hyperplane.jobs.runners.kubernetes.gang_manifests import (
+    build_gang_service,
+    stage_gang_program,
+)
+from hyperplane.jobs.runners.kubernetes.runner import KubernetesRunner
+from hyperplane.platforms.kubernetes.manifest_yaml import dump_yaml
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "jobs" / "kubernetes-gang.yaml"
+INDEX = "batch.kubernetes.io/job-completion-index"
+#: In place of pods, whose names DNS resolves, the processes are on this machine.
+HOSTS = """
+import socket, sys
+real = socket.getaddrinfo
+socket.getaddrinfo = lambda host, *rest, **more: real("127.0.0.1", *rest, **more)
+listen = socket.create_server
+socket.create_server = lambda address, **more: listen(("127.0.0.1", address[1]), **more)
+"""
+
+
+def test_the_job_and_the_service_are_as_the_file_shows():
+    step = command("years", "python", "-c", "x", gang=3, resources=Resources(cores=1.5, ram_gb=2))
+    plain = dataclasses.replace(
+        COMMAND, step_variables={PLAN_VARIABLE: GangPlan(3).to_json()}, pool=""
+    )
+    job = build_job(plain, step, 1.0, settings(), stage_gang_program())
+    service = build_gang_service({**job, "metadata": {**job["metadata"], "uid": "u"}})
+    text = f"{dump_yaml(job)}---\n{dump_yaml(service)}"
+    if os.environ.get("HYPERPLANE_WRITE_GOLDEN"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+def free_port():
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        return str(opened.getsockname()[1])
+
+
+@pytest.fixture
+def server(tmp_path_factory, monkeypatch):
+    """An API server that starts a process for each pod of an Indexed Job."""
+    monkeypatch.setattr("hyperplane.jobs.runners.kubernetes.pod_process.POLL_SECONDS", 0.1)
+    monkeypatch.setattr("hyperplane.platforms.kubernetes.job_watcher.CACHE_SECONDS", 0.0)
+    folder, pods = tmp_path_factory.mktemp("server"), []
+    (folder / "sitecustomize.py").write_text(HOSTS)
+    with kubernetes_server.running_api_server(folder, monkeypatch) as running:
+
+        def secret_of(job):
+            deadline = time.monotonic() + 10
+            while ("secrets", job["metadata"]["name"]) not in running.objects:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            return running.objects["secrets", job["metadata"]["name"]]
+
+        class Pod(ProcessPod):
+            def __init__(self, job, number):
+                name, spec = job["metadata"]["name"], job["spec"]["template"]["spec"]
+                [container] = spec["containers"]
+                programs = folder / "programs"
+                words = [word.replace("/var/lib/hyperplane/.hyperplane", str(programs))
+                         for word in container["command"]]  # fmt: skip
+                words = [sys.executable if word == "python" else word for word in words]
+                more = {
+                    "JOB_COMPLETION_INDEX": str(number), "HOSTNAME": f"{name}-{number}",
+                    "PYTHONPATH": str(folder),
+                }  # fmt: skip
+                variables = [*container["env"], *({"name": k, "value": v} for k, v in more.items())]
+                changed = {**container, "command": words, "env": variables}
+                inner = {**spec, "containers": [changed]}
+                # The name of a pod has a suffix that the name of its host lacks.
+                super().__init__(
+                    running,
+                    {
+                        "metadata": {"name": f"{name}-{number}"},
+                        "spec": {"template": {"spec": inner}},
+                    },
+                    folder,
+                )
+                self.content["metadata"]["annotations"] = {INDEX: str(number)}
+
+        def start(job):
+            programs = folder / "programs"
+            programs.mkdir(exist_ok=True)
+            for file in stage_gang_program():
+                # A pod has all ports to itself.
+                content = file.content.replace(b"29500", free_port().encode())
+                (programs / Path(file.path).name).write_bytes(content)
+            started = [Pod(job, number) for number in range(job["spec"]["completions"])]
+            pods.extend(started)
+            return [pod.content for pod in started]
+
+        running.run, running.secret_of, running.folder = start, secret_of, folder
+        yield running
+        for pod in pods:
+            pod.end()
+
+
+def attempt(folder, *argv, plan=None):
+    above = folder / "6f1d2c3b-0000-4000-8000-000000000001" / "steps" / "000-one"
+    above.mkdir(parents=True)
+    variables = {PLAN_VARIABLE: (plan or GangPlan(2)).to_json(), "HYPERPLANE_RESTART_COUNT": "0"}
+    variables["HYPERPLANE_CHECKPOINTS"] = str(folder)
+    return AttemptCommand(
+        argv, {**os.environ, **variables}, str(folder), above / "attempt-1",
+        step_variables=variables,
+    )  # fmt: skip
+
+
+def run(server, started, step, *, reattach=False):
+    options = registry.resolve_options("kubernetes", {"image": "registry.example/flights:1"})
+
+    async def main():
+        runner = KubernetesRunner({}, options)
+        process = await runner.start(started, step, 1.0)
+        [service] = server.names("services")
+        assert server.objects["services", service]["spec"]["clusterIP"] == "None"
+        assert server.secret_of(server.objects["jobs", service])
+        if reattach:
+            await process.wait_until_running()
+            process = runner.reattach(started)
+        try:
+            return await asyncio.wait_for(process.wait(), 60)
+        finally:
+            await runner._watcher._connected.close()
+
+    code = asyncio.run(main())
+    assert server.names("jobs") == server.names("services") == server.names("secrets") == []
+    return code
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("reattach", [False, True])
+def test_pods_meet_and_the_log_has_the_lines_of_all(server, tmp_path, reattach):
+    step = command("one", "true", gang=2)
+    started = attempt(tmp_path, sys.executable, "-c", MEET)
+    assert run(server, started, step, reattach=reattach) == 0
+    assert (server.folder / "sum").read_text() == "1 0"
+    lines = started.file(".log").read_text().splitlines()
+    assert sorted(lines) == [f"rank {n} | begins {n} of 2 restarts 0" for n in range(2)]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("how", "code"), [("kill", -9), ("fail", 1)])
+def test_a_pod_that_fails_ends_all_others(server, tmp_path, how, code):
+    started = attempt(tmp_path, sys.executable, "-c", MEET, how)
+    assert run(server, started, command("one", "true", gang=2)) == code
+    log = started.file(".log").read_text()
+    assert f"rank 1 failed with {'SIGKILL' if how == 'kill' else 'exit code 1'}" in log
+    if how == "fail":
+        assert log.splitlines()[-1] == "rank 1 | ValueError: no such column"
+
+
+@pytest.mark.process
+def test_a_training_program_ends_with_its_primary(server, tmp_path):
+    script = (
+        "import os, time; print(os.environ['TF_CONFIG'], flush=True); "
+        "time.sleep(600 * ('RANK' not in os.environ))"
+    )
+    plan = plan_program("trainer.task", [], workers=0, parameter_servers=1, evaluators=0)
+    step = Step(name="a", kind="train", module_name="trainer.task", parameter_server_count=1)
+    started = attempt(tmp_path, sys.executable, "-c", script, plan=plan)
+    assert run(server, started, step) == 0
+    name = "hyperplane-6f1d2c3b-0000-000-one-1"
+    assert f'"chief": ["{name}-0.{name}:2222"]' in started.file(".log").read_text()
+
+
+def test_packages_of_this_machine_and_rendered_gangs_are_refused(tmp_path):
+    (tmp_path / "trainer").mkdir()
+    step = Step(name="a", kind="train", module_name="trainer.task", package_path="trainer")
+    runner = registry.create_runner(
+        "kubernetes", {}, registry.resolve_options("kubernetes", {"image": "a/b:1"})
+    )
+    job = make_job(step, root=tmp_path)
+    assert "root=FOLDER" in str(runner.find_unsupported(job.pipeline))
+    with pytest.raises(RequestError, match="submit the job with --runner kubernetes"):
+        render("kubernetes", job, image="a/b:1")
+
+
+def test_the_secret_has_the_programs():
+    secret = build_secret(
+        {"apiVersion": "batch/v1", "kind": "Job",
+         "metadata": {"name": "n", "uid": "u", "labels": {}}}, COMMAND, stage_gang_program()
+    )  # fmt: skip
+    program = base64.b64decode(secret["data"]["hyperplane-gang-0"])
+    assert program == Path(rank_program.__file__).read_bytes()

@@ -1,0 +1,34 @@
+"""Folders of checkpoints on the hosts of workers."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from distributed import Client
+
+from hyperplane.core.dask_internals import clients
+from hyperplane.ml.estimators.checkpoint_folders import temporary_checkpoints
+
+
+def test_a_temporary_folder_is_private_and_removed_on_each_host(monkeypatch):
+    functions = []
+
+    def record(client, function, *args, **options):
+        results = original(client, function, *args, **options)
+        functions.append((function.__name__, args[0], list(results)))
+
+    original = clients.run_on_workers
+    monkeypatch.setattr(clients, "run_on_workers", record)
+    with Client(processes=False, dashboard_address=":0", n_workers=2) as client:
+        with temporary_checkpoints(client) as folder:
+            assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700
+        first, last = functions
+        assert first[:2] == ("makedirs", folder)
+        assert last[:2] == ("rmtree", folder)
+        assert len(first[2]) == len(last[2]) == 1  # both workers are on this host
+    assert not Path(folder).exists()
+    with pytest.raises(KeyError), temporary_checkpoints(client) as folder:  # it is closed
+        raise KeyError
+    assert not Path(folder).exists()

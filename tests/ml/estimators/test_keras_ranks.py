@@ -1,0 +1,381 @@
+"""Two ranks train models of many forms as one process does; one gang runs all cases."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pytest
+from keras_models import make_classifier, make_rows
+
+import hyperplane
+from hyperplane.ml import gang
+from hyperplane.ml.estimators import keras_ranks
+from hyperplane.ml.estimators.keras_averaging import RankGroup
+from hyperplane.ml.estimators.keras_graphs import pack_checked
+from hyperplane.ml.estimators.keras_model import KerasModel, load_weights, pack_model
+from hyperplane.ml.estimators.keras_ranks import (
+    ENVIRONMENT,
+    DataSource,
+    EvaluateTask,
+    FitTask,
+    evaluate_rank,
+    fit_rank,
+)
+
+tf = pytest.importorskip("tensorflow")
+keras = pytest.importorskip("keras")
+pytestmark = [
+    pytest.mark.tensorflow,
+    pytest.mark.cluster,
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+]
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+X, Y = make_rows()
+HALF = len(X) // 2
+#: Rows that rank 0 and rank 1 have.
+SHARES = (slice(None, HALF), slice(HALF, None))
+SIZE = 9
+
+
+def run_cases(cases: dict[str, Any]) -> dict[str, Any]:
+    """Run the tasks in this rank, one after the other; return results or texts of errors."""
+    group, rank = RankGroup(), int(os.environ["RANK"])
+    keras_ranks.RankGroup = lambda *_: group  # TensorFlow can be configured only once
+    results = {}
+    for name, (pieces, task, folder) in cases.items():
+        os.environ["HYPERPLANE_CHECKPOINTS"] = folder
+        run = fit_rank if isinstance(task, FitTask) else evaluate_rank
+        try:
+            group.stop.assign(0.0)
+            group.stops.assign(0.0)
+            results[name] = run(pieces[rank] if pieces else None, task)
+        except Exception:  # noqa: BLE001 - the test compares its text
+            results[name] = traceback.format_exc()
+    return results
+
+
+def divide(inputs: list[Any], labels: list[Any]) -> Any:
+    """Return the pieces of both ranks."""
+    return [[(tuple(x[part] for x in inputs), tuple(y[part] for y in labels))] for part in SHARES]
+
+
+def list_steps() -> Iterator[np.ndarray]:
+    """Yield the rows of both ranks in each step."""
+    numbers = [np.arange(len(X))[part] for part in SHARES]
+    for step in range(-(-max(map(len, numbers)) // SIZE)):
+        yield np.concatenate([each[step * SIZE : (step + 1) * SIZE] for each in numbers])
+
+
+def train_alone(model: Any, x: Any, y: Any, epochs: int = 2) -> list[float]:
+    """Train with the rows of both ranks in each step; return the losses of the epochs."""
+    losses = []
+    for _ in range(epochs):
+        model.reset_metrics()
+        for chosen in list_steps():
+            data = tf.nest.map_structure(lambda each, rows=chosen: tf.constant(each[rows]), (x, y))
+            model.train_step(data)
+        losses.append(float(model.get_metrics_result()["loss"]))
+    return losses
+
+
+def make_sequence(make_layers: Callable[[], list[Any]], **options: Any) -> Any:
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.layers.Input((3,)), *make_layers()])
+    model.compile(**{"optimizer": "adam", "loss": "mse", "jit_compile": False, **options})
+    return model
+
+
+def make_small(**options: Any) -> Any:
+    def make_layers() -> list[Any]:
+        return [keras.layers.Dense(4, activation="tanh"), keras.layers.Dense(1)]
+
+    return make_sequence(make_layers, **options)
+
+
+def make_mixed() -> Any:
+    """Return a model with scaled losses."""
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        return make_small(optimizer=keras.optimizers.SGD(0.05))
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+def make_named() -> Any:
+    """Return a model with an embedding, named inputs and outputs, not in the order of letters."""
+    keras.utils.set_random_seed(3)
+    user, item = keras.layers.Input((1,), name="user"), keras.layers.Input((3,), name="item")
+    known = keras.layers.Flatten()(keras.layers.Embedding(5, 2)(user))
+    joined = keras.layers.Concatenate()([known, item])
+    outputs = {"z": keras.layers.Dense(1)(joined), "a": keras.layers.Dense(1)(joined)}
+    model = keras.Model({"user": user, "item": item}, outputs)
+    model.compile("sgd", {"z": "mse", "a": "mae"}, jit_compile=False)
+    return model
+
+
+def make_pair(config: dict[str, Any]) -> Any:
+    """Return a model that trains two layers, each with its optimizer."""
+
+    class Pair(keras.Model):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = keras.layers.Dense(1), keras.layers.Dense(1)
+            self.other = keras.optimizers.SGD(0.05)
+
+        def call(self, x: Any) -> Any:
+            return self.first(x) + self.second(x)
+
+        def train_step(self, data: Any) -> Any:
+            x, y = data
+            with tf.GradientTape(persistent=True) as tape:
+                a = tf.reduce_mean((self.first(x) - y) ** 2)
+                b = tf.reduce_mean((self.second(x) - 2 * y) ** 2)
+            for loss, layer, optimizer in (
+                (a, self.first, self.optimizer),
+                (b, self.second, self.other),
+            ):
+                variables = layer.trainable_variables
+                gradients = tape.gradient(loss, variables)
+                optimizer.apply_gradients(zip(gradients, variables, strict=True))
+            return {"loss": a + b}
+
+    keras.utils.set_random_seed(3)
+    model = Pair()
+    model(X[:1])
+    model.compile(keras.optimizers.SGD(0.1), jit_compile=False)
+    return model
+
+
+def make_frozen() -> Any:
+    def make_layers() -> list[Any]:
+        frozen = keras.layers.Dense(3, trainable=False)
+        return [frozen, keras.layers.BatchNormalization(), keras.layers.Dense(1)]
+
+    return make_sequence(make_layers)
+
+
+def make_stopper() -> Any:
+    """Return a callback that stops rank 1 only, after the first epoch."""
+
+    class Stopper(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.model.stop_training |= os.environ["RANK"] == "1"
+
+    return Stopper()
+
+
+def create_uneven(config: dict[str, Any], batch_size: int) -> Any:
+    """Return one more batch in rank 1."""
+    rows = batch_size * (1 + int(os.environ["RANK"]))
+    return tf.data.Dataset.from_tensor_slices((X[:rows], Y[:rows])).batch(batch_size)
+
+
+def create_summed(config: dict[str, Any]) -> Any:
+    return make_small(loss=keras.losses.MeanSquaredError(reduction="sum"))
+
+
+USERS = np.arange(len(X)) % 5
+KINDS = (Y > 0).astype("int64").reshape(-1)
+CLASSES = {0: 1.0, 1: 5.0}
+BAD = np.where(np.arange(len(Y))[:, None] == len(Y) - 1, np.nan, Y).astype("float32")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """Results of rank 0 by case."""
+    plain, rows = divide([X], [Y]), (HALF, len(X) - HALF)
+    source = DataSource(pieces=1, rows=rows)
+    common: dict[str, Any] = {"batch_size": 2 * SIZE, "shuffle": False, "epochs": 2}
+
+    def fit(model: Any, data: Any = source, **options: Any) -> FitTask:
+        definition = model if isinstance(model, KerasModel) else pack_model(model)
+        return FitTask(definition, data, **{**common, **options})
+
+    weights = np.linspace(0, 2, 64).astype("float32")
+    weighted = tf.data.Dataset.from_tensor_slices((X[:64], Y[:64], weights)).batch(16)
+    named = tf.data.Dataset.from_tensor_slices(
+        ({"user": USERS[:33, None], "item": X[:33]}, {"z": Y[:33], "a": 9 * Y[:33]})
+    )
+    tasks: dict[str, Any] = {
+        "several steps": (plain, fit(make_small(steps_per_execution=3))),
+        "mixed": (divide([X], [Y / 32]), fit(make_mixed())),
+        "named": (divide([USERS, X], [Y, 2 * Y]), fit(make_named())),
+        "pair": (plain, fit(KerasModel(creator=make_pair))),
+        "frozen": (plain, fit(make_frozen())),
+        "nan": (
+            divide([X], [BAD]),
+            fit(make_small(), callbacks=[keras.callbacks.TerminateOnNaN()]),
+        ),
+        "stopper": (plain, fit(make_small(), callbacks=[make_stopper()])),
+        "classes": (divide([X], [KINDS]), fit(make_classifier(), class_weight=CLASSES)),
+        "fewer steps": (plain, fit(make_small(), steps_per_epoch=3)),
+        "uneven": (None, fit(make_small(), DataSource(creator=create_uneven))),
+        "summed": (plain, fit(KerasModel(creator=create_summed))),
+        "weighted": (
+            None,
+            fit(make_small(optimizer="sgd"), DataSource(graph=pack_checked(weighted, "data"))),
+        ),
+        "rest": (
+            None,
+            EvaluateTask(
+                pack_model(make_named()), DataSource(graph=pack_checked(named.batch(32), "data"))
+            ),
+        ),
+        "single": (
+            None,
+            EvaluateTask(
+                pack_model(make_named()), DataSource(graph=pack_checked(named.batch(1), "data"))
+            ),
+        ),
+        "none": (
+            None,
+            fit(make_named(), DataSource(graph=pack_checked(named.batch(1), "data"))),
+        ),
+    }
+    folder = tmp_path_factory.mktemp("checkpoints")
+    cases = {
+        name: (*each, str(folder / str(number)))
+        for number, (name, each) in enumerate(tasks.items())
+    }
+    client, cluster = hyperplane.initialize_cluster(
+        nprocs=2, nthreads=1, num_workers=1, ram_gb_per_proc=2.5, local_fit="exact"
+    )
+    try:
+        yield gang(client, run_cases, 2, cases, env=ENVIRONMENT, logs=False)[0]
+    finally:
+        client.close()
+        cluster.close()
+
+
+def check_equal(outcome: Any, model: Any, losses: list[float], rel: float = 1e-5) -> Any:
+    """Compare losses and weights; return the trained model."""
+    assert not isinstance(outcome, str), outcome
+    assert outcome.history["loss"] == pytest.approx(losses, rel=rel)
+    expected = [each.copy() for each in model.get_weights()]
+    load_weights(model, outcome.weights)
+    for mine, other in zip(model.get_weights(), expected, strict=True):
+        np.testing.assert_allclose(mine, other, atol=rel)
+    return model
+
+
+def test_steps_per_execution(results: dict[str, Any]) -> None:
+    model = make_small()
+    check_equal(results["several steps"], model, train_alone(model, X, Y))
+
+
+def test_mixed_precision_scales_the_loss(results: dict[str, Any]) -> None:
+    """The scale of the loss and the count of its steps come back with the weights."""
+    model = make_mixed()
+    losses = train_alone(model, X, Y / 32)  # larger gradients may overflow in a rank only
+    assert type(model.optimizer).__name__ == "LossScaleOptimizer"
+    check_equal(results["mixed"], model, losses, rel=2e-3)
+    assert int(model.optimizer.iterations.numpy()) == 10
+
+
+def test_embeddings_and_named_inputs_and_outputs(results: dict[str, Any]) -> None:
+    model = make_named()
+    labels = {"z": Y, "a": 2 * Y}
+    check_equal(results["named"], model, train_alone(model, {"user": USERS, "item": X}, labels))
+
+
+def test_each_optimizer_averages(results: dict[str, Any]) -> None:
+    """Also one that is only an attribute of the model."""
+    model = make_pair({})
+    for _ in range(2):
+        for chosen in list_steps():
+            model.train_step((tf.constant(X[chosen]), tf.constant(Y[chosen])))
+    outcome = results["pair"]
+    assert not isinstance(outcome, str), outcome
+    check_equal(outcome, model, outcome.history["loss"])
+
+
+def test_frozen_layers_stay_as_they_are(results: dict[str, Any]) -> None:
+    """Moving averages are those of the ranks, averaged."""
+    model = make_frozen()
+    frozen = [each.copy() for each in model.layers[0].get_weights()]
+    assert not isinstance(results["frozen"], str), results["frozen"]
+    load_weights(model, results["frozen"].weights)
+    for mine, before in zip(model.layers[0].get_weights(), frozen, strict=True):
+        np.testing.assert_array_equal(mine, before)
+    mean = model.layers[1].moving_mean.numpy()
+    # 5 steps of an epoch; the first rank has 4, and the fifth of the other has a single row.
+    assert np.abs(mean).max() > 0.001
+
+
+@pytest.mark.parametrize("case", ["nan", "stopper"])
+def test_a_rank_that_stops_stops_all(results: dict[str, Any], case: str) -> None:
+    """Before, the others waited for its gradients for half an hour."""
+    assert not isinstance(results[case], str), results[case]
+    assert len(results[case].history["loss"]) == 1
+
+
+def test_datasets_of_different_lengths_and_sums_are_refused(results: dict[str, Any]) -> None:
+    assert "another number in other ranks" in results["uneven"]
+    assert "MeanSquaredError(reduction='sum')" in results["summed"]
+    assert "expected batches with a row for each rank" in results["none"]
+
+
+def test_sample_weights(results: dict[str, Any]) -> None:
+    weights = np.linspace(0, 2, 64).astype("float32")
+    model = make_small(optimizer="sgd")
+    options: dict[str, Any] = {"shuffle": False, "verbose": 0, "sample_weight": weights}
+    history = model.fit(X[:64], Y[:64], 16, 2, **options).history
+    check_equal(results["weighted"], model, history["loss"])
+
+
+def test_class_weights(results: dict[str, Any]) -> None:
+    """Losses, and the area under a curve, equal those of Keras."""
+    model = make_classifier()
+    batches = [(X[rows], KINDS[rows]) for rows in list_steps()]
+    expected: dict[str, list[float]] = {"loss": [], "auc": []}
+    for _ in range(2):
+        model.reset_metrics()
+        for x, y in batches:
+            weights = np.array([CLASSES[int(kind)] for kind in y], "float32")
+            model.train_step((tf.constant(x), tf.constant(y), tf.constant(weights)))
+        for name, values in expected.items():
+            values.append(float(model.get_metrics_result()[name]))
+    check_equal(results["classes"], model, expected["loss"])
+    assert results["classes"].history["auc"] == pytest.approx(expected["auc"], rel=1e-5)
+
+
+def test_an_epoch_of_given_steps_continues(results: dict[str, Any]) -> None:
+    model = make_small()
+    steps = [rows for _ in range(2) for rows in list_steps()][:6]
+    losses = []
+    for epoch in range(2):
+        model.reset_metrics()
+        for rows in steps[3 * epoch : 3 * epoch + 3]:
+            model.train_step((tf.constant(X[rows]), tf.constant(Y[rows])))
+        losses.append(float(model.get_metrics_result()["loss"]))
+    check_equal(results["fewer steps"], model, losses)
+
+
+@pytest.mark.parametrize("case", ["rest", "single"])
+def test_evaluations_use_all_rows(results: dict[str, Any], case: str) -> None:
+    """Also of a last batch, or of all batches, with fewer rows than ranks."""
+    model = make_named()
+    x, y = {"user": USERS[:33], "item": X[:33]}, {"z": Y[:33], "a": 9 * Y[:33]}
+    expected = model.evaluate(x, y, batch_size=33, verbose=0, return_dict=True)["loss"]
+    assert not isinstance(results[case], str), results[case]
+    assert results[case]["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_callbacks_of_keras_have_the_names_that_ranks_choose_by(tmp_path: Path) -> None:
+    """A restarted rank appends to the file of a CSVLogger; other ranks have no such callback."""
+    from hyperplane.ml.estimators.keras_rank_callbacks import choose_callbacks
+
+    logger = keras.callbacks.CSVLogger(tmp_path / "log.csv")
+    swap = keras.callbacks.SwapEMAWeights()
+    assert choose_callbacks([logger, swap], rank=0, is_restart=False) == [logger, swap]
+    assert not logger.append
+    assert choose_callbacks([logger, swap], rank=1, is_restart=True) == [swap]
+    assert logger.append

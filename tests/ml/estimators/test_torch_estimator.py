@@ -1,0 +1,397 @@
+"""Estimators of PyTorch: equal to training in one process, in every documented form."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+
+import cloudpickle
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from dask.delayed import delayed
+
+import hyperplane
+from hyperplane.errors import RequestError
+from hyperplane.ml import Estimator, XShards
+from hyperplane.ml.estimators.training_data import divide_rows
+from hyperplane.orca.learn.metrics import MAE, MSE, Accuracy
+from hyperplane.orca.learn.pytorch.callbacks import Callback
+from hyperplane.orca.learn.trigger import EveryEpoch, SeveralIteration
+from hyperplane.platforms.local import gpus as local_gpus
+
+pytestmark = [pytest.mark.cluster, pytest.mark.torch]
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+#: Memory of a worker with its rank, which needs more for CUDA.
+RAM_GB = 2.0 if local_gpus.detect_gpus().visible else 1.0
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(90, 3)).astype(np.float32)
+Y = (X @ np.array([[1.0], [-2.0], [0.5]]) + 0.1).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Client of two worker processes with memory for a rank each."""
+    client, cluster = hyperplane.initialize_cluster(
+        nprocs=2, nthreads=1, num_workers=1, ram_gb_per_proc=RAM_GB, local_fit="exact"
+    )
+    yield client
+    client.close()
+    cluster.close()
+
+
+def make_model(config):
+    import torch
+
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+
+
+def make_optimizer(model, config):
+    import torch
+
+    kind = torch.optim.Adam if config.get("adam") else torch.optim.SGD
+    return kind(model.parameters(), lr=0.05)
+
+
+def make_scheduler(optimizer, config):
+    import torch
+
+    return torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+
+
+def make_shards(lengths):
+    limits = itertools.pairwise(np.cumsum([0, *lengths]))
+    parts = [{"x": X[a:b], "y": Y[a:b]} for a, b in limits]
+    return XShards([delayed(part, traverse=False) for part in parts])
+
+
+def train_alone(config, epochs, batch=16, ranks=2, decay=False):
+    """Train in this process in the documented order; return the losses of steps, and a model."""
+    import torch
+
+    model = make_model(config)
+    optimizer, losses = make_optimizer(model, config), []
+    scheduler = make_scheduler(optimizer, config) if decay else None
+    limits = [(share[0][1], share[-1][2]) for share in divide_rows([90], ranks)]
+    for _ in range(epochs):
+        for start in range(0, max(b - a for a, b in limits), batch):
+            rows = np.concatenate(
+                [np.arange(min(b, a + start), min(b, a + start + batch)) for a, b in limits]
+            )
+            optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(model(torch.tensor(X[rows])), torch.tensor(Y[rows]))
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        if scheduler:
+            scheduler.step()
+    return losses, model
+
+
+def create(config=None, **options):
+    import torch
+
+    return Estimator.from_torch(
+        **{
+            "model": make_model,
+            "optimizer": make_optimizer,
+            "loss": torch.nn.MSELoss,
+            "config": config or {},
+            "log_to_driver": False,
+            **options,
+        }
+    )
+
+
+def assert_equal_weights(estimator, model):
+    for name, value in estimator.get_model().state_dict().items():
+        np.testing.assert_allclose(value, model.state_dict()[name], atol=2e-6)
+
+
+@pytest.mark.parametrize("adam", [False, True])
+@pytest.mark.usefixtures("client")
+def test_two_ranks_equal_one_process_in_each_step(adam):
+    losses, model = train_alone({"adam": adam}, 3)
+    estimator = create({"adam": adam}, backend="torch_distributed", metrics=["mse", MAE()])
+    history = estimator.fit(make_shards([13, 50, 27]), epochs=3, batch_size=16)
+    found = [value for _, value, _ in estimator.get_train_summary("Loss")]
+    np.testing.assert_allclose(found, losses, rtol=2e-4, atol=1e-6)
+    assert_equal_weights(estimator, model)
+    assert [stats["epoch"] for stats in history] == [1, 2, 3]
+    assert {stats["num_samples"] for stats in history} == {90}
+    assert history[0]["train_loss"] == pytest.approx(
+        np.average(losses[:3], weights=[32, 32, 26]), rel=1e-4
+    )
+    if adam:
+        return
+    result = estimator.evaluate((X, Y), batch_size=7)
+    expected = float(np.square(predict_alone(model) - Y).mean())
+    assert result["MSE"] == pytest.approx(expected, rel=1e-4)
+    assert result["val_loss"] == pytest.approx(expected, rel=1e-4)
+    assert result["num_samples"] == 90
+    assert result["MAE"] > 0
+
+
+def predict_alone(model):
+    return model(_tensor(X)).detach().numpy()
+
+
+def _tensor(array):
+    import torch
+
+    return torch.tensor(array)
+
+
+@pytest.mark.usefixtures("client")
+def test_batch_size_of_instances_is_that_of_all_ranks_and_fits_continue(tmp_path):
+    import torch
+
+    losses, model = train_alone({"adam": True}, 3, decay=True)
+    own = make_model({})
+    estimator = create(
+        model=own,
+        optimizer=make_optimizer(own, {"adam": True}),
+        loss=torch.nn.MSELoss(),
+        scheduler_creator=make_scheduler,
+        model_dir=tmp_path / "models",
+    )
+    estimator.set_tensorboard(tmp_path / "log", "test")
+    data = (da.from_array(X, chunks=(20, 3)), da.from_array(Y, chunks=(20, 1)))
+    estimator.fit(data, epochs=1, batch_size=32)
+    saved = estimator.save_checkpoint(tmp_path / "state.pt")
+    trigger = SeveralIteration(4)
+    history = estimator.fit(
+        data, epochs=2, batch_size=32, validation_data=(X, Y), checkpoint_trigger=trigger
+    )
+    found = [value for _, value, _ in estimator.get_train_summary("Loss")]
+    np.testing.assert_allclose(found, losses, rtol=2e-4, atol=1e-6)
+    assert_equal_weights(estimator, model)
+    assert [stats["epoch"] for stats in history] == [2, 3]
+    assert [value for _, value, _ in estimator.get_validation_summary("Loss")] == [
+        stats["val_loss"] for stats in history
+    ]
+    assert estimator.get_train_summary("LearningRate")[-1][1] == pytest.approx(0.0125)
+
+    other = create({"adam": True}, scheduler_creator=make_scheduler, backend="bigdl")
+    other.load_checkpoint(saved)
+    other.fit(data, epochs=2, batch_size=32)
+    assert_equal_weights(other, model)
+    other.load_orca_checkpoint(tmp_path / "models", version=8)
+    assert other.get_state_dict()["step"] == 8
+    other.load_orca_checkpoint(tmp_path / "models")
+    assert_equal_weights(other, model)
+    estimator.save(tmp_path / "weights.pt")
+    fresh = create()
+    fresh.load(tmp_path / "weights.pt")
+    assert_equal_weights(fresh, model)
+    with pytest.raises(RequestError, match="a checkpoint of save_checkpoint"):
+        fresh.load_checkpoint(tmp_path / "weights.pt")
+    with pytest.raises(RequestError, match="checkpoint of step 5"):
+        fresh.load_orca_checkpoint(tmp_path / "models", 5)
+
+
+@pytest.mark.usefixtures("client")
+def test_a_killed_rank_costs_at_most_one_epoch_and_changes_nothing(tmp_path):
+    killed = tmp_path / "killed"
+
+    def kill_in_second_epoch(output, label):
+        import torch
+
+        steps = tmp_path / f"steps-{os.environ['RANK']}-{os.environ['HYPERPLANE_RESTART_COUNT']}"
+        with steps.open("a") as file:
+            file.write("x")
+        if os.environ["RANK"] == "1" and len(steps.read_text()) == 5 and not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return torch.nn.functional.mse_loss(output, label)
+
+    estimator = create({"adam": True}, loss=kill_in_second_epoch, backend="ray")
+    history = estimator.fit((X, Y), epochs=4, batch_size=16)
+    losses, model = train_alone({"adam": True}, 4)
+    assert killed.exists()
+    assert_equal_weights(estimator, model)
+    assert [stats["epoch"] for stats in history] == [1, 2, 3, 4]
+    assert len((tmp_path / "steps-0-1").read_text()) == 9  # 3 epochs of 3 steps
+    np.testing.assert_allclose(
+        [value for _, value, _ in estimator.get_train_summary("Loss")], losses, rtol=2e-4, atol=1e-6
+    )
+
+
+def make_table_model(config):
+    import torch
+
+    class Table(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 2)
+
+        def forward(self, a, b):
+            return self.layer(torch.stack([a, b], dim=1))
+
+    return Table()
+
+
+@pytest.mark.usefixtures("client")
+def test_tables_are_trained_and_predicted_in_their_form():
+    import torch
+
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": (X[:, 0] > 0).astype(int)})
+    frame.index += 100
+    estimator = create(
+        model=make_table_model, loss=torch.nn.CrossEntropyLoss(), metrics=[Accuracy()]
+    )
+    lazy = dd.from_pandas(frame, npartitions=3)
+    columns = {"feature_cols": ["a", "b"], "label_cols": "y"}
+    history = estimator.fit(
+        lazy, epochs=12, batch_size=4, shuffle=True, validation_data=frame, **columns
+    )
+    assert history[-1]["val_accuracy"] > 0.9
+    assert estimator.evaluate(lazy, **columns)["Accuracy"] == history[-1]["val_accuracy"]
+    predicted = estimator.predict(lazy, feature_cols=["a", "b"])
+    computed = predicted.compute()
+    assert predicted.columns.tolist() == [*frame.columns, "prediction"]
+    pd.testing.assert_index_equal(computed.index, frame.index)
+    pd.testing.assert_frame_equal(computed[["a", "b", "y"]], frame)
+    scores = np.stack(computed["prediction"].to_list())
+    assert (scores.argmax(1) == frame["y"]).mean() == pytest.approx(history[-1]["val_accuracy"])
+    small = estimator.predict(frame, feature_cols=["a", "b"])
+    np.testing.assert_allclose(np.stack(small["prediction"].to_list()), scores, atol=1e-6)
+
+
+@pytest.mark.usefixtures("client")
+def test_arrays_and_shards_are_predicted_in_their_form():
+    estimator = create()
+    expected = predict_alone(estimator.get_model())
+    np.testing.assert_allclose(estimator.predict(X), expected, atol=1e-6)
+    lazy = estimator.predict(da.from_array(X.astype(float), chunks=(40, 3)))
+    assert lazy.chunks == ((40, 40, 10), (1,))
+    np.testing.assert_allclose(lazy.compute(), expected, atol=1e-6)
+    shards = estimator.predict(make_shards([30, 60])).collect()
+    assert [len(shard["prediction"]) for shard in shards] == [30, 60]
+    np.testing.assert_allclose(
+        np.concatenate([shard["prediction"] for shard in shards]), expected, atol=1e-6
+    )
+
+
+def make_loader(config, batch_size):
+    import torch
+
+    dataset = torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor(Y))
+    return torch.utils.data.DataLoader(dataset, batch_size=batch_size)
+
+
+@pytest.mark.usefixtures("client")
+def test_loaders_and_their_creators_are_divided_among_the_ranks():
+    import torch
+
+    model = make_model({})
+    optimizer = make_optimizer(model, {})
+    for start in range(0, 90, 32):  # the sampler alternates: rank 0 has the even samples
+        rows = slice(start, start + 32)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(_tensor(X[rows])), _tensor(Y[rows])).backward()
+        optimizer.step()
+    for data, options in (
+        (make_loader, {"backend": "ray"}),
+        (make_loader({}, 32), {"backend": "bigdl"}),
+        (make_loader({}, 1).dataset, {"backend": "ray"}),
+    ):
+        estimator = create(metrics=MSE(), **options)
+        history = estimator.fit(
+            data,
+            batch_size=16 if options["backend"] == "ray" else 32,
+            validation_data=make_loader,
+            checkpoint_trigger=EveryEpoch(),
+        )
+        assert_equal_weights(estimator, model)
+        assert history[0]["val_mse"] == pytest.approx(
+            float(np.square(predict_alone(model) - Y).mean()), rel=1e-4
+        )
+
+
+@pytest.mark.usefixtures("client")
+def test_gradient_clipping_limits_the_steps():
+    import torch
+
+    start = make_model({}).state_dict()
+    estimator = create(backend="bigdl")
+    estimator.set_l2_norm_gradient_clipping(1e-4)
+    estimator.fit((X, Y), batch_size=90)
+    moved = [
+        (value - start[name]).norm() for name, value in estimator.get_model().state_dict().items()
+    ]
+    assert torch.stack(moved).norm() == pytest.approx(0.05 * 1e-4, rel=0.01)
+    estimator = create(backend="bigdl")
+    estimator.set_constant_gradient_clipping(-1e-4, 1e-4)
+    estimator.fit((X, Y), batch_size=90)
+    changes = [
+        (value - start[n]).abs().max() for n, value in estimator.get_model().state_dict().items()
+    ]
+    assert max(changes) == pytest.approx(0.05 * 1e-4, rel=0.01)
+    assert len(create().fit((X, Y), batch_size=16, max_steps=2)) == 1
+
+
+def test_all_faults_are_listed_at_once(client):
+    import torch
+
+    with pytest.raises(RequestError) as caught:
+        Estimator.from_torch(
+            model=3, optimizer="sgd", metrics=["acuracy"], config={"batch_size": 3},
+            backend="tf", ranks=0, scheduler_step_freq="step",
+        )  # fmt: skip
+    assert {fault.where for fault in caught.value.faults} == {
+        "model", "optimizer", "metrics", "config['batch_size']", "backend", "ranks",
+        "scheduler_step_freq",
+    }  # fmt: skip
+    with pytest.raises(RequestError, match="parameters of model"):
+        create(model=make_model({}), optimizer=make_optimizer(make_model({}), {}))
+    with pytest.warns(UserWarning, match="no effect: use_tqdm"):
+        create(use_tqdm=True)
+    with pytest.raises(RequestError) as caught:
+        create(loss=None).fit(5, epochs=0, batch_size=0.5, checkpoint_trigger="epoch")
+    assert [fault.where for fault in caught.value.faults] == [
+        "epochs", "batch_size", "data", "checkpoint_trigger", "loss",
+    ]  # fmt: skip
+    with pytest.raises(RequestError, match="a multiple of the 2 ranks"):
+        create(backend="bigdl").fit((X, Y), batch_size=31)
+    with pytest.raises(RequestError, match="did you mean Loss"):
+        create().get_train_summary("Los")
+
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter(X)
+
+    with pytest.raises(RequestError, match="an IterableDataset"):
+        create().fit(Stream())
+
+
+@pytest.mark.usefixtures("client")
+def test_a_killed_worker_costs_at_most_one_epoch_and_changes_nothing(tmp_path):
+    killed = tmp_path / "killed"
+
+    class KillWorker(Callback):
+        def after_train_iter(self, runner):
+            if runner.rank == 1 and runner.global_step == 4 and not killed.exists():
+                killed.write_text(f"{os.getpid()} {os.getppid()}")
+                os.kill(os.getppid(), signal.SIGKILL)
+
+    estimator = create({"adam": True}, backend="ray")
+    data = (da.from_array(X, chunks=(20, 3)), da.from_array(Y, chunks=(20, 1)))
+    history = estimator.fit(
+        data, epochs=3, batch_size=16, validation_data=(X, Y), callbacks=[KillWorker()]
+    )
+    losses, model = train_alone({"adam": True}, 3)
+    assert killed.exists()
+    assert_equal_weights(estimator, model)
+    assert [stats["epoch"] for stats in history] == [1, 2, 3]
+    np.testing.assert_allclose(
+        [value for _, value, _ in estimator.get_train_summary("Loss")], losses, rtol=2e-4, atol=1e-6
+    )
+    for pid in map(int, killed.read_text().split()):
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)

@@ -1,0 +1,21 @@
+"""One cluster for the tests of a module, with memory for processes that import PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import hyperplane
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """Client of two worker processes with one thread each."""
+    client, cluster = hyperplane.initialize_cluster(
+        nprocs=2, nthreads=1, num_workers=1, ram_gb_per_proc=1.5
+    )
+    yield client
+    client.close()
+    cluster.close()
