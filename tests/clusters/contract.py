@@ -207,7 +207,7 @@ class OwnedClusterContract(EngineContract):
     def test_a_cluster_closes_after_its_idle_timeout(self) -> None:
         client, cluster = hyperplane.start(self.plan(idle_timeout=0.5))
         until(lambda: self.status(cluster) == CLOSED)
-        assert records.read_all(starting=True) == []
+        until(lambda: records.read_all(starting=True) == [])
         client.close()
         cluster.close()
 
