@@ -10,6 +10,7 @@ from pathlib import Path
 
 import networks
 import pytest
+from scale import FULL
 
 ROOT = Path(__file__).parents[1]
 _IMPORT = re.compile(
@@ -46,6 +47,7 @@ def run(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.process
+@pytest.mark.skipif(not FULL, reason="make test itself skips them: at full scale")
 def test_tests_and_pages_are_skipped_without_the_package(tmp_path):
     done = run(tmp_path)
     assert "1 passed, 3 skipped" in done.stdout, done.stdout + done.stderr

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from scale import scaled
 
 import hyperplane
 from hyperplane.core import config_defaults
@@ -83,7 +84,7 @@ print(hyperplane_gpu.__file__, hyperplane.__file__, sep="\\n")
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("kind", ["wheel", "editable"])
+@pytest.mark.parametrize("kind", scaled(["wheel"], ["wheel", "editable"]))
 def test_hyperplane_gpu_provides_the_same_notebook_common(kind, tmp_path, wheel_file):
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel_file if kind == "wheel" else built(kind, tmp_path)) as opened:

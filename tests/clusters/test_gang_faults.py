@@ -183,6 +183,7 @@ def test_a_function_may_close_its_output(client: Any) -> None:
     assert gang(client, close, 1, logs=False) == [3]
 
 
+@pytest.mark.skipif(not FULL, reason="starts a gang for a rare program: at full scale")
 def test_a_forked_process_that_returns_has_no_result(client: Any) -> None:
     def fork() -> str:
         if os.fork() == 0:
@@ -218,6 +219,7 @@ def test_sys_exit_prints_its_text_only(client: Any, capsys: pytest.CaptureFixtur
         assert capsys.readouterr().out == printed
 
 
+@pytest.mark.skipif(not FULL, reason="other tests name exceptions: at full scale")
 def test_an_exception_without_text_is_named(client: Any) -> None:
     def fail() -> None:
         class Silent(Exception):
