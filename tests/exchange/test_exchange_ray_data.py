@@ -131,7 +131,7 @@ def test_a_dataset_without_rows_keeps_its_columns(cluster: Any, tmp_path: Path) 
 
 def test_columns_that_parquet_cannot_store_are_named(cluster: Any) -> None:
     dataset = ray.data.from_items([{"fine": 1, "tensor": np.zeros((2, 2))}])
-    with pytest.raises(RequestError, match="'tensor'.*nothing was converted|'tensor'") as caught:
+    with pytest.raises(RequestError, match="'tensor'") as caught:
         from_ray_data(dataset)
     assert [fault.where for fault in caught.value.faults] == ["dataset"]
     assert "'fine'" not in str(caught.value)
