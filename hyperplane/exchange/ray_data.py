@@ -164,6 +164,9 @@ def _open_filesystem(store: Store) -> Any:
 def _find_type_faults(schema: Any) -> list[Fault]:
     import pyarrow as pa
 
+    if schema is None:
+        allowed = "at least one row, because Ray does not know the columns of an empty result"
+        return [Fault("dataset", "no rows", allowed)]
     return [
         Fault(
             "dataset",
@@ -183,5 +186,6 @@ def _write_empty_file(location: Location, schema: Any) -> None:
 
     fields = zip(schema.names, schema.types, strict=True)
     table = pa.schema(list(fields)).empty_table()
+    location.store.system.makedirs(location.path, exist_ok=True)
     with location.store.system.open(f"{location.path}/empty.parquet", "wb") as opened:
         pq.write_table(table, opened)
