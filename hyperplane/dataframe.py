@@ -2,6 +2,7 @@
 
 Each takes a Dask dataframe or URLs (:func:`repartition` only a dataframe) and returns a lazy Dask
 collection, except :func:`explain`, which returns the expensive steps of collections.
+:func:`to_ray_data` and :func:`from_ray_data` exchange rows with Ray.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ from hyperplane.collections.frames.to_datetime import to_datetime
 from hyperplane.collections.frames.top_n_per_group import top_n_per_group
 from hyperplane.collections.frames.window_agg import window_agg
 from hyperplane.collections.frames.window_counts import window_counts
+from hyperplane.exchange.ray_data import from_ray_data, to_ray_data
 
 __all__ = [
     "drop_duplicates",
     "explain",
+    "from_ray_data",
     "group_agg",
     "join",
     "read",
     "repartition",
     "sort_values",
     "to_datetime",
+    "to_ray_data",
     "top_n_per_group",
     "value_counts",
     "window_agg",

@@ -184,6 +184,9 @@ COLLECTIONS: dict[str, Call] = {
         hyperplane.dataframe.window_counts,
         {"df": TABLE, "time": "t", "every": "1D", "target": "a"},
     ),
+    "to_ray_data": Call(hyperplane.dataframe.to_ray_data, {"df": TABLE}),
+    # Without Ray there is no dataset.
+    "from_ray_data": Call(hyperplane.dataframe.from_ray_data, {"dataset": TABLE}),
     "explain": Call(
         lambda df: hyperplane.dataframe.explain(df),
         {"df": TABLE},

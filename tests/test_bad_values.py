@@ -59,6 +59,10 @@ EXPECTED_ERRORS = {
     "XShards.load_pickle": (RequestError, "x.pickles"),
     "init_orca_context": (EngineError, "nothing is started here"),
 }
+EXPECTED_ERRORS["from_ray_data"] = (RequestError, r"a ray\.data\.Dataset")
+EXPECTED_ERRORS["to_ray_data"] = (EngineError, "initialize_ray_cluster")
+if not is_installed("ray"):
+    EXPECTED_ERRORS["to_ray_data"] = (hyperplane.MissingPackage, "ray")
 if not is_installed("torch"):
     EXPECTED_ERRORS["Estimator.from_torch"] = (hyperplane.MissingPackage, "torch")
 #: Public names that take no arguments from callers.

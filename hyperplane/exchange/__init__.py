@@ -1,0 +1,1 @@
+"""Conversions between Dask dataframes and the data of other frameworks, through files."""

@@ -1,0 +1,191 @@
+"""Dask dataframes from and to datasets of Ray Data."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from hyperplane.collections.frames.read import read
+from hyperplane.core.errors import EngineError, Fault, check
+from hyperplane.core.optional import need
+from hyperplane.core.public_calls import check_call
+from hyperplane.exchange.exchange_folder import (
+    create_temporary_folder,
+    find_folder_faults,
+    list_dask_hosts,
+)
+from hyperplane.objectstore.listing import find_files, resolve_location
+from hyperplane.objectstore.locations import Location, Store
+from hyperplane.storage.saving import save
+
+if TYPE_CHECKING:
+    import dask.dataframe as dd
+
+_START = "call hyperplane.ray_common.initialize_ray_cluster() or ray.init() first"
+
+
+@check_call(outcome="nothing was converted")
+def to_ray_data(
+    df: dd.DataFrame,
+    folder: str | PathLike[str] | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Compute a Dask dataframe, and return its rows as a dataset of Ray Data.
+
+    The Dask workers write one Parquet file for each partition, which the nodes of the Ray cluster
+    read; no rows pass through this process.
+
+    Parameters
+    ----------
+    df : dask.dataframe.DataFrame
+        The rows. Its index is not kept; call ``reset_index()`` first to keep it as a column.
+    folder : str or path, optional
+        A folder or URL that all workers and nodes can use; the files are in a new folder below it
+        and remain. By default they are in the temporary directory of this machine until this
+        process exits, if all workers and nodes are on this machine.
+    storage_options : mapping, optional
+        Options of the file system of ``folder``.
+
+    Returns
+    -------
+    ray.data.Dataset
+        Lazy: each use reads the files. Blocks are in the order of the partitions, but operations of
+        Ray Data keep that order only with ``DataContext.execution_options.preserve_order``.
+
+    Raises
+    ------
+    RequestError
+        With every fault of the call, and for a type that Parquet cannot store, with its column.
+    EngineError
+        If this process is not connected to a Ray cluster.
+    MissingPackage
+        If Ray is not installed (extra ``ray``).
+    """
+    import dask.dataframe as dd
+
+    faults = []
+    if not isinstance(df, dd.DataFrame):
+        advice = "dask.dataframe.from_pandas makes one of a pandas DataFrame"
+        faults.append(
+            Fault("df", f"an object of type {type(df).__name__}", "a Dask dataframe", advice)
+        )
+    url, folder_faults = find_folder_faults(folder, storage_options, list_dask_hosts())
+    check([*faults, *folder_faults])
+    ray_data = need("ray.data", "ray")
+    _connect(url)
+    url = url or create_temporary_folder()
+    target = f"{url}/rows.parquet"
+    save(df, target, storage_options=storage_options)
+    files = find_files(target, storage_options)
+    paths = [file.path for file in files]
+    return ray_data.read_parquet(paths, filesystem=_open_filesystem(files[0].store))
+
+
+@check_call(outcome="nothing was converted")
+def from_ray_data(
+    dataset: Any,
+    folder: str | PathLike[str] | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> dd.DataFrame:
+    """Compute a dataset of Ray Data, and return its rows as a Dask dataframe.
+
+    The nodes of the Ray cluster write Parquet files, which the Dask workers read; no rows pass
+    through this process.
+
+    Parameters
+    ----------
+    dataset : ray.data.Dataset
+        The rows. Tensors and Python objects, which Parquet cannot store, are an error that names
+        their columns.
+    folder, storage_options
+        As for :func:`to_ray_data`.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
+        Lazy; the types are those of :func:`hyperplane.dataframe.read` with ``decimals="exact"``.
+
+    Raises
+    ------
+    RequestError
+        With every fault of the call.
+    EngineError
+        If this process is not connected to a Ray cluster.
+    """
+    ray_data = sys.modules.get("ray.data")  # imported, if there is a dataset
+    faults = []
+    if ray_data is None or not isinstance(dataset, ray_data.Dataset):
+        given = f"an object of type {type(dataset).__name__}"
+        faults.append(Fault("dataset", given, "a ray.data.Dataset"))
+    url, folder_faults = find_folder_faults(folder, storage_options, list_dask_hosts())
+    check([*faults, *folder_faults])
+    _connect(url)
+    schema = dataset.schema()
+    check(_find_type_faults(schema))
+    url = url or create_temporary_folder()
+    location = resolve_location(url, storage_options)
+    dataset.write_parquet(location.path, filesystem=_open_filesystem(location.store))
+    if not location.store.system.glob(f"{location.path}/*.parquet"):
+        _write_empty_file(location, schema)
+    return read(f"{url}/*.parquet", storage_options=storage_options, decimals="exact")
+
+
+def _connect(url: str) -> None:
+    """Connect to the Ray cluster of the environment; raise an error if there is none.
+
+    Without ``url`` the files are on this machine: all nodes must be, too.
+    """
+    ray = need("ray", "ray")
+    if not ray.is_initialized():
+        if not os.environ.get("RAY_ADDRESS"):
+            raise EngineError("ray", f"this process is not connected to a Ray cluster; {_START}")
+        ray.init()
+    if url:
+        return
+    here = ray.util.get_node_ip_address()
+    hosts = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]} - {here}
+    check(find_folder_faults(None, None, hosts)[1])
+
+
+def _open_filesystem(store: Store) -> Any:
+    """Return a store as file system of Arrow."""
+    import pyarrow.fs
+
+    if store.local:
+        return pyarrow.fs.LocalFileSystem()
+    return pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(store.system))
+
+
+def _find_type_faults(schema: Any) -> list[Fault]:
+    import pyarrow as pa
+
+    if schema is None:
+        allowed = "at least one row, because Ray does not know the columns of an empty result"
+        return [Fault("dataset", "no rows", allowed)]
+    return [
+        Fault(
+            "dataset",
+            f"the column {name!r} of type {kind}",
+            "types that Parquet can store",
+            "convert it with map_batches, such as a tensor to a list",
+        )
+        for name, kind in zip(schema.names, schema.types, strict=True)
+        if not isinstance(kind, pa.DataType) or isinstance(kind, pa.BaseExtensionType)
+    ]
+
+
+def _write_empty_file(location: Location, schema: Any) -> None:
+    """Write the columns of a dataset without rows, for which Ray writes no file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    fields = zip(schema.names, schema.types, strict=True)
+    table = pa.schema(list(fields)).empty_table()
+    location.store.system.makedirs(location.path, exist_ok=True)
+    with location.store.system.open(f"{location.path}/empty.parquet", "wb") as opened:
+        pq.write_table(table, opened)

@@ -1,0 +1,48 @@
+"""Calls that are refused before anything is written, also without Ray."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask.dataframe as dd
+import pandas as pd
+import pytest
+
+from hyperplane.core.optional import is_installed
+from hyperplane.dataframe import from_ray_data, to_ray_data
+from hyperplane.errors import EngineError, MissingPackage, RequestError
+from hyperplane.exchange import exchange_folder
+
+DF = dd.from_pandas(pd.DataFrame({"x": [1]}), npartitions=1)
+
+
+def test_all_faults_are_reported_at_once() -> None:
+    with pytest.raises(RequestError, match="nothing was converted") as caught:
+        to_ray_data(pd.DataFrame({"x": [1]}), 7, storage_options="no")  # type: ignore[arg-type]
+    assert [fault.where for fault in caught.value.faults] == ["df", "storage_options", "folder"]
+
+
+@pytest.mark.parametrize("value", [None, DF, "x", 1])
+def test_only_datasets_of_ray_are_converted(value: Any) -> None:
+    with pytest.raises(RequestError, match=r"dataset.*ray\.data\.Dataset"):
+        from_ray_data(value)
+
+
+def test_workers_on_other_machines_need_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = {"127.0.0.1", "10.0.0.7"}
+    monkeypatch.setattr("hyperplane.exchange.ray_data.list_dask_hosts", lambda: hosts)
+    with pytest.raises(RequestError, match=r"folder.*10\.0\.0\.7"):
+        to_ray_data(DF)
+
+
+def test_a_folder_with_an_unknown_protocol_is_refused() -> None:
+    with pytest.raises(RequestError, match="folder"):
+        to_ray_data(DF, "nosuch://bucket/x")
+
+
+def test_without_ray_or_a_cluster_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(exchange_folder, "create_temporary_folder", pytest.fail)
+    error = EngineError if is_installed("ray") else MissingPackage
+    with pytest.raises(error, match="initialize_ray_cluster" if error is EngineError else "ray"):
+        to_ray_data(DF)
