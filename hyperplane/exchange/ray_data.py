@@ -67,8 +67,9 @@ def to_ray_data(
     """
     import dask.dataframe as dd
 
-    faults = []
-    if not isinstance(df, dd.DataFrame):
+    faults: list[Fault] = []
+    value: Any = df
+    if not isinstance(value, dd.DataFrame):
         advice = "dask.dataframe.from_pandas makes one of a pandas DataFrame"
         faults.append(
             Fault("df", f"an object of type {type(df).__name__}", "a Dask dataframe", advice)
