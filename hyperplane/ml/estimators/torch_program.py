@@ -163,10 +163,10 @@ class _TorchRank:
             self._epoch += 1
             self._record(result, validation)
             self._main.on_lr_adjust(runner)
-            self._save_checkpoint(EPOCH_CHECKPOINT)
             runner.epochs, runner.epoch_stats = self._epoch, dict(self._history[-1])
             runner.call("after_train_epoch")
             self._agree_to_stop(runner)
+            self._save_checkpoint(EPOCH_CHECKPOINT)  # with the request to stop
         runner.call("after_run")
         if self._rank:
             return None
@@ -375,7 +375,8 @@ class _TorchRank:
         if self._rank or not folder:
             return
         file = Path(folder) / name.format(self._step)
-        content = {**self._get_state(), "history": self._history, "steps": self._steps}
+        values = {"history": self._history, "steps": self._steps, "stopped": self._is_stopped}
+        content = {**self._get_state(), **values}
         from hyperplane.ml.training.rank_checkpoints import save_state
 
         save_state(file, content)
@@ -389,3 +390,4 @@ class _TorchRank:
         if state is not None:
             self._restore(state)
             self._history, self._steps = state["history"], state["steps"]
+            self._is_stopped = state.get("stopped", False)
