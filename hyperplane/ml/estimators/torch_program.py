@@ -42,6 +42,7 @@ from hyperplane.ml.estimators.torch_network import (
 )
 from hyperplane.ml.estimators.torch_runner import TorchRunner
 from hyperplane.ml.estimators.training_data import join_pieces
+from hyperplane.ml.training.rank_checkpoints import load_newest, save_state
 from hyperplane.ml.training.rank_process_group import move_loss, start_process_group
 
 
@@ -376,15 +377,10 @@ class _TorchRank:
             return
         file = Path(folder) / name.format(self._step)
         values = {"history": self._history, "steps": self._steps, "stopped": self._is_stopped}
-        content = {**self._get_state(), **values}
-        from hyperplane.ml.training.rank_checkpoints import save_state
-
-        save_state(file, content)
+        save_state(file, {**self._get_state(), **values})
 
     def _load_checkpoint(self) -> None:
         """Continue after the last epoch of this training that rank 0 can read."""
-        from hyperplane.ml.training.rank_checkpoints import load_newest
-
         folder = os.environ.get("HYPERPLANE_CHECKPOINTS")
         state = load_newest(Path(folder), "checkpoint", self._device) if folder else None
         if state is not None:
