@@ -155,8 +155,8 @@ def test_datasets(client: Any) -> None:
 
 
 def test_error_of_a_rank(client: Any) -> None:
-    """The error of a creator is that of the call."""
-    estimator = Estimator.from_keras(model_creator=lambda config: config["missing"], max_retries=0)
-    with pytest.raises(GangFailed) as caught:
+    """The error of a creator is that of the call, and would occur again after a restart."""
+    estimator = Estimator.from_keras(model_creator=lambda config: config["missing"])
+    with pytest.raises(GangFailed, match="after 0 restarts") as caught:
         estimator.fit(make_rows(), batch_size=16)
     assert isinstance(caught.value.__cause__, KeyError)
