@@ -23,6 +23,16 @@ def make_small(**options: Any) -> Any:
     return make_sequence(make_layers, **options)
 
 
+def make_random() -> Any:
+    """Return a model with dropout."""
+
+    def make_layers() -> list[Any]:
+        dense = keras.layers.Dense(4, activation="tanh")
+        return [dense, keras.layers.Dropout(0.3), keras.layers.Dense(1)]
+
+    return make_sequence(make_layers)
+
+
 def make_mixed() -> Any:
     """Return a model with scaled losses."""
     keras.config.set_dtype_policy("mixed_float16")

@@ -20,6 +20,7 @@ from hyperplane.ml.estimators.keras_model import (
     pack_model,
 )
 from hyperplane.ml.estimators.keras_prediction import add_columns
+from hyperplane.ml.estimators.keras_rank_callbacks import choose_callbacks
 from hyperplane.ml.estimators.keras_requests import find_fit_faults
 from hyperplane.orca.learn.tf2 import Estimator
 
@@ -273,3 +274,13 @@ def test_files(tmp_path: Path) -> None:
     np.testing.assert_allclose(other.get_model().predict(x, verbose=0), expected, rtol=1e-6)
     with pytest.raises(RequestError, match="overwrite"):
         estimator.save_keras_model(tmp_path / "a.keras", overwrite=False)
+
+
+def test_callbacks_of_keras_have_the_names_that_ranks_choose_by(tmp_path: Path) -> None:
+    """A restarted rank appends to the file of a CSVLogger; other ranks have no such callback."""
+    logger = keras.callbacks.CSVLogger(tmp_path / "log.csv")
+    swap = keras.callbacks.SwapEMAWeights()
+    assert choose_callbacks([logger, swap], rank=0, is_restart=False) == [logger, swap]
+    assert not logger.append
+    assert choose_callbacks([logger, swap], rank=1, is_restart=True) == [swap]
+    assert logger.append

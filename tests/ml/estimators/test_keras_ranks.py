@@ -6,15 +6,13 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import cloudpickle
 import numpy as np
 import pytest
-from keras_models import make_classifier, make_rows
+from keras_models import create_dataset, make_classifier, make_rows
 
-import hyperplane
 from hyperplane.core.permanent_errors import is_permanent
 from hyperplane.ml import gang
 from hyperplane.ml.estimators import keras_ranks
@@ -41,6 +39,7 @@ from keras_rank_models import (  # noqa: E402
     make_mixed,
     make_named,
     make_pair,
+    make_random,
     make_small,
 )
 
@@ -146,7 +145,7 @@ BAD = np.where(np.arange(len(Y))[:, None] == len(Y) - 1, np.nan, Y).astype("floa
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def results(keras_client: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Results of rank 0 by case."""
     plain, rows = divide([X], [Y]), (HALF, len(X) - HALF)
     source = DataSource(pieces=1, rows=rows)
@@ -174,6 +173,18 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
         "stopper": (plain, fit(make_small(), callbacks=[make_stopper()])),
         "classes": (divide([X], [KINDS]), fit(make_classifier(), class_weight=CLASSES)),
         "fewer steps": (plain, fit(make_small(), steps_per_epoch=3)),
+        "whole": (plain, fit(make_random(), epochs=3)),
+        "continued: first": (plain, fit(make_random(), epochs=1)),
+        "continued: rest": (plain, fit(make_random(), epochs=3)),
+        "created": (
+            None,
+            fit(
+                make_small(optimizer="sgd"),
+                DataSource(creator=create_dataset),
+                validation=DataSource(creator=create_dataset),
+                batch_size=16,
+            ),
+        ),
         "masked": (divide([MASKED], [VALUES]), fit(make_masked())),
         "masked pair": (
             divide([MASKED, MASKED[:, ::-1] // 2], [VALUES, 2 * VALUES]),
@@ -207,18 +218,13 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
         ),
     }
     folder = tmp_path_factory.mktemp("checkpoints")
+    # Tasks whose names have the same first word continue from the checkpoint of the one before.
     cases = {
-        name: (*each, str(folder / str(number)))
-        for number, (name, each) in enumerate(tasks.items())
+        name: (*each, str(folder / name.partition(":")[0].replace(" ", "-")))
+        for name, each in tasks.items()
     }
-    client, cluster = hyperplane.initialize_cluster(
-        nprocs=2, nthreads=1, num_workers=1, ram_gb_per_proc=2.5, local_fit="exact"
-    )
-    try:
-        yield gang(client, run_cases, 2, cases, env=ENVIRONMENT, logs=False)[0]
-    finally:
-        client.close()
-        cluster.close()
+    found: dict[str, Any] = gang(keras_client, run_cases, 2, cases, env=ENVIRONMENT, logs=False)[0]
+    return found
 
 
 def check_equal(outcome: Any, model: Any, losses: list[float], rel: float = 1e-5) -> Any:
@@ -287,6 +293,28 @@ def test_datasets_of_different_lengths_and_sums_are_refused(results: dict[str, A
     assert "another number in other ranks" in results["uneven"]
     assert "MeanSquaredError(reduction='sum')" in results["summed"]
     assert "expected batches with a row for each rank" in results["none"]
+
+
+def test_a_continued_training_draws_the_same_random_numbers(results: dict[str, Any]) -> None:
+    """As after a restart: dropout of each rank in each epoch, the optimizer, the history."""
+    whole, rest = results["whole"], results["continued: rest"]
+    assert not isinstance(whole, str), whole
+    assert not isinstance(rest, str), rest
+    assert len(results["continued: first"].history["loss"]) == 1
+    assert rest.history["loss"] == pytest.approx(whole.history["loss"], rel=1e-6)
+    models = [make_random(), make_random()]
+    for model, outcome in zip(models, (whole, rest), strict=True):
+        load_weights(model, outcome.weights)
+    for mine, other in zip(*(model.get_weights() for model in models), strict=True):
+        np.testing.assert_allclose(mine, other, atol=1e-6)
+
+
+def test_datasets_of_functions_may_call_python(results: dict[str, Any]) -> None:
+    model = make_small(optimizer="sgd")
+    options: dict[str, Any] = {"shuffle": False, "verbose": 0, "validation_data": (2 * X, Y)}
+    expected = model.fit(2 * X, Y, 16, 2, **options).history
+    check_equal(results["created"], model, expected["loss"])
+    assert results["created"].history["val_loss"] == pytest.approx(expected["val_loss"], rel=1e-4)
 
 
 def test_errors_that_would_occur_again_are_permanent(results: dict[str, Any]) -> None:
@@ -360,15 +388,3 @@ def test_evaluations_use_all_rows(results: dict[str, Any], case: str) -> None:
     expected = model.evaluate(x, y, batch_size=33, verbose=0, return_dict=True)["loss"]
     assert not isinstance(results[case], str), results[case]
     assert results[case]["loss"] == pytest.approx(expected, rel=1e-5)
-
-
-def test_callbacks_of_keras_have_the_names_that_ranks_choose_by(tmp_path: Path) -> None:
-    """A restarted rank appends to the file of a CSVLogger; other ranks have no such callback."""
-    from hyperplane.ml.estimators.keras_rank_callbacks import choose_callbacks
-
-    logger = keras.callbacks.CSVLogger(tmp_path / "log.csv")
-    swap = keras.callbacks.SwapEMAWeights()
-    assert choose_callbacks([logger, swap], rank=0, is_restart=False) == [logger, swap]
-    assert not logger.append
-    assert choose_callbacks([logger, swap], rank=1, is_restart=True) == [swap]
-    assert logger.append
