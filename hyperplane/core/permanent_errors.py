@@ -35,8 +35,13 @@ def mark_permanent_errors() -> Iterator[None]:
     except Exception as error:
         with suppress(Exception):  # classes with any __str__ and __setattr__
             if not _is_transient(error):
-                setattr(error, _NAME, True)
+                mark_permanent(error)
         raise
+
+
+def mark_permanent(error: BaseException) -> None:
+    """Mark an error as permanent."""
+    setattr(error, _NAME, True)
 
 
 def _is_transient(error: Exception) -> bool:

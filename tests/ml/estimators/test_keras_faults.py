@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from keras_models import make_model, make_rows
 
+from hyperplane.core.permanent_errors import is_permanent, mark_permanent_errors
 from hyperplane.errors import RequestError
 from hyperplane.ml.estimators.keras_checkpoints import RATE, STEP, TIME, VALIDATED
 from hyperplane.ml.estimators.keras_graphs import pack_checked
@@ -284,3 +285,26 @@ def test_callbacks_of_keras_have_the_names_that_ranks_choose_by(tmp_path: Path) 
     assert not logger.append
     assert choose_callbacks([logger, swap], rank=1, is_restart=True) == [swap]
     assert logger.append
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("InvalidArgumentError", True),
+        ("UnimplementedError", True),
+        ("AbortedError", False),
+        ("CancelledError", False),
+        ("DeadlineExceededError", False),
+        ("InternalError", False),
+        ("NotFoundError", False),
+        ("ResourceExhaustedError", False),
+        ("UnavailableError", False),
+        ("UnknownError", False),
+    ],
+)
+def test_errors_of_operations_that_a_lost_rank_may_cause_are_not_permanent(
+    name: str, expected: bool
+) -> None:
+    with pytest.raises(tf.errors.OpError) as caught, mark_permanent_errors():
+        raise getattr(tf.errors, name)(None, None, "Collective ops is aborted")
+    assert is_permanent(caught.value) is expected

@@ -147,6 +147,7 @@ def test_datasets() -> None:
 def test_error_of_a_rank() -> None:
     """The error of a creator is that of the call, and would occur again after a restart."""
     estimator = Estimator.from_keras(model_creator=lambda config: config["missing"])
-    with pytest.raises(GangFailed, match="after 0 restarts") as caught:
+    with pytest.raises(GangFailed) as caught:
         estimator.fit(make_rows(), batch_size=16)
+    assert caught.value.restarts == 0
     assert isinstance(caught.value.__cause__, KeyError)
