@@ -157,7 +157,7 @@ def open_loader_batches(
         created = source(config, batch_size)
     own, drop_last, collate, size = None, False, None, batch_size
     if isinstance(created, utils.DataLoader):
-        if created is not source and rank == 0:  # the client has warned of its own one
+        if created is not source and rank == 0:  # the client has warned of an object
             warn_loader_options(created)
         dataset, own, collate = created.dataset, created.sampler, created.collate_fn
         drop_last = created.drop_last
