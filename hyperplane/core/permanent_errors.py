@@ -11,6 +11,10 @@ _TRANSIENT = (OSError, EOFError, MemoryError)
 _TRANSIENT_WORDS = ("gloo", "nccl", "connection", "timed out", "timeout", "out of memory")
 #: Base class of PyTorch's errors between ranks, whose texts often have none of these words.
 _DISTRIBUTED = ("torch.distributed", "DistError")
+#: Base class of errors of TensorFlow's operations, and those of them that a program causes. Others
+#: are of lost ranks (``AbortedError``, ``UnavailableError``), of files and of memory.
+_OPERATIONS = "tensorflow.python.framework.errors_impl"
+_OF_PROGRAMS = ("InvalidArgumentError", "UnimplementedError")
 
 
 @contextmanager
@@ -31,14 +35,22 @@ def mark_permanent_errors() -> Iterator[None]:
     except Exception as error:
         with suppress(Exception):  # classes with any __str__ and __setattr__
             if not _is_transient(error):
-                setattr(error, _NAME, True)
+                mark_permanent(error)
         raise
+
+
+def mark_permanent(error: BaseException) -> None:
+    """Mark an error as permanent."""
+    setattr(error, _NAME, True)
 
 
 def _is_transient(error: Exception) -> bool:
     if isinstance(error, _TRANSIENT):
         return True
-    if any((base.__module__, base.__name__) == _DISTRIBUTED for base in type(error).__mro__):
+    names = [(base.__module__, base.__name__) for base in type(error).__mro__]
+    if _DISTRIBUTED in names:
+        return True
+    if (_OPERATIONS, "OpError") in names and type(error).__name__ not in _OF_PROGRAMS:
         return True
     text = str(error).lower()
     return any(word in text for word in _TRANSIENT_WORDS)

@@ -96,9 +96,13 @@ def test_an_outcome_that_is_lost_with_its_worker_is_computed_again(
 def test_an_error_that_is_marked_as_permanent_is_not_repeated(client: Any) -> None:
     client.wait_for_workers(2, timeout=SECONDS)
 
+    class PlainError(ValueError):
+        def __reduce__(self) -> Any:  # as errors of TensorFlow, without the attributes
+            return ValueError, self.args
+
     def fail(is_marked: bool) -> None:
         with mark_permanent_errors() if is_marked else nullcontext():
-            raise ValueError("wrong shape")
+            raise PlainError("wrong shape")
 
     for is_marked, restarts in ((True, 0), (False, 1)):
         with pytest.raises(GangFailed, match="wrong shape") as caught:

@@ -5,13 +5,18 @@ on its own rows, without a strategy, and three methods of the model and of its o
 replaced on the instance: ``apply`` of each optimizer averages the gradients over the ranks first,
 ``train_step`` records the number of rows of the batch, by which gradients are weighted, and
 ``_get_metrics_result_or_logs`` adds the states of the metrics of all ranks at the end of an epoch.
+
+A loss with a mask is a mean over the values that are not masked, of which ranks have different
+numbers: within ``train_step`` it is scaled so that the average by rows is the mean over all ranks.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -148,8 +153,10 @@ def share_steps(model: Any, group: RankGroup) -> None:
 
     def count_and_train(data: Any) -> Any:
         first = next(each for each in keras.tree.flatten(data) if each is not None)
-        rows[0] = keras.ops.cast(keras.ops.shape(first)[0], "float32") * group.weight
-        return train_step(data)
+        count = keras.ops.cast(keras.ops.shape(first)[0], "float32")
+        rows[0] = count * group.weight
+        with scale_masked_losses(group, count):
+            return train_step(data)
 
     # XLA has no kernels of the collective operations for CPUs.
     model.jit_compile = False
@@ -159,6 +166,36 @@ def share_steps(model: Any, group: RankGroup) -> None:
     for number, optimizer in enumerate(list_optimizers(model)):
         optimizer.apply = _make_apply(optimizer, group, rows, number)
     _share_metrics(model, group)
+
+
+@contextmanager
+def scale_masked_losses(group: RankGroup, rows: Any) -> Iterator[None]:
+    """Scale the losses with masks that a step computes in the block.
+
+    A rank with the mean ``m`` of ``v`` values in ``n`` of all ``N`` rows contributes ``n m / N`` to
+    the average. For a mean over the values of all ranks, whose number is ``V``, this must be
+    ``v m / V``.
+    """
+    tf: Any = need("tensorflow", "tensorflow")
+    losses: Any = importlib.import_module("keras.src.losses.loss")
+    apply_mask, number = losses.apply_mask, 0
+
+    def apply_scaled_mask(weights: Any, mask: Any, dtype: Any, reduction: Any) -> Any:
+        nonlocal number
+        weights = apply_mask(weights, mask, dtype=dtype, reduction=reduction)
+        if mask is None or reduction not in ("mean", "sum_over_batch_size"):
+            return weights  # of a metric, whose states are sums and counts
+        values = tf.reduce_sum(tf.cast(tf.cast(mask, "bool"), "float32")) * group.weight
+        total = group.add(tf.stack([values, rows * group.weight]), f"mask {number}")
+        number += 1
+        factor = tf.math.divide_no_nan(values * total[1], rows * total[0])
+        return weights * tf.cast(tf.stop_gradient(factor), weights.dtype)
+
+    losses.apply_mask = apply_scaled_mask
+    try:
+        yield
+    finally:
+        losses.apply_mask = apply_mask
 
 
 def list_optimizers(model: Any) -> list[Any]:

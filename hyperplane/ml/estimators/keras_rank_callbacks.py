@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from hyperplane.core.optional import need
+from hyperplane.core.permanent_errors import mark_permanent_errors
 from hyperplane.ml.estimators.keras_averaging import RankGroup
 from hyperplane.ml.estimators.keras_batches import BatchPlan
 
@@ -28,6 +30,32 @@ def choose_callbacks(callbacks: Sequence[Any], rank: int, is_restart: bool) -> l
         if rank == 0 or not any(name in _WRITERS for name in names):
             chosen.append(callback)
     return chosen
+
+
+@contextmanager
+def marking_first_step(callbacks: list[Any]) -> Iterator[None]:
+    """Mark errors before the end of the first step, which would occur again after a restart.
+
+    The callback that observes the step becomes the first of the list.
+    """
+    keras: Any = need("keras", "tensorflow")
+
+    class FirstStepCallback(keras.callbacks.Callback):  # type: ignore[misc]
+        is_finished = False
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.is_finished = True
+
+        def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.is_finished = True
+
+    first = FirstStepCallback()
+    callbacks.insert(0, first)
+    try:
+        yield
+    except Exception:
+        with nullcontext() if first.is_finished else mark_permanent_errors():
+            raise
 
 
 def make_padding_callback(plan: BatchPlan, weight: Any, epoch: int) -> Any:

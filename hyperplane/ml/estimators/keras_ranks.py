@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hyperplane.core.optional import need
+from hyperplane.core.permanent_errors import mark_permanent_errors
 from hyperplane.ml.estimators.keras_averaging import RankGroup, share_steps
 from hyperplane.ml.estimators.keras_batches import (
     BatchPlan,
@@ -34,6 +35,7 @@ from hyperplane.ml.estimators.keras_rank_callbacks import (
     make_padding_callback,
     make_seed_callback,
     make_stop_callback,
+    marking_first_step,
 )
 from hyperplane.ml.estimators.training_data import join_pieces
 
@@ -140,12 +142,15 @@ def fit_rank(pieces: Sequence[Any] | None, task: FitTask) -> FitOutcome | None:
     group = _connect(task.model, task.seed)
     arrays = join_pieces(pieces[: task.data.pieces]) if pieces and task.data.pieces else None
     dataset: Any = None
-    if arrays is None:
-        dataset = task.data.make_training_dataset(group, task.batch_size)
-    inputs = read_inputs(dataset) if arrays is None else tuple(each[:1] for each in arrays[0])
-    model = task.model.build(inputs)
-    if group.size > 1 and (loss := find_loss_fault(model)):
-        raise ValueError(f"the loss {loss} is not a mean over rows, by which ranks are averaged")
+    with mark_permanent_errors():
+        if arrays is None:
+            dataset = task.data.make_training_dataset(group, task.batch_size)
+        inputs = read_inputs(dataset) if arrays is None else tuple(each[:1] for each in arrays[0])
+        model = task.model.build(inputs)
+        if group.size > 1 and (loss := find_loss_fault(model)):
+            raise ValueError(
+                f"the loss {loss} is not a mean over rows, by which ranks are averaged"
+            )
     _synchronize(model, group)
     share_steps(model, group)
     folder = CheckpointFolder(os.environ["HYPERPLANE_CHECKPOINTS"])
@@ -163,28 +168,30 @@ def fit_rank(pieces: Sequence[Any] | None, task: FitTask) -> FitOutcome | None:
     last = [make_stop_callback(group)] if group.size > 1 else []
     last.append(make_checkpoint_callback(folder, callbacks, progress, task.every))
     steps = task.steps_per_epoch
-    if arrays is not None:
-        size = task.batch_size // group.size
-        plan = BatchPlan(task.data.rows, group.rank, size, task.shuffle, task.seed, steps)
-        values = join_arrays(task.model, model, arrays)
-        dataset = make_array_dataset(values, plan, epoch, task.class_weight)
-        padding = make_padding_callback(plan, group.weight, epoch)
-        callbacks, steps = [*([padding] if padding else []), *callbacks], plan.steps_per_epoch
-    elif task.class_weight is not None:
-        dataset = weigh_dataset(dataset, task.class_weight)
-    validation = _prepare_validation(task, group, model, pieces)
     seeds = make_seed_callback(task.seed, group.rank)
-    model.fit(
-        dataset,
-        epochs=epochs,
-        initial_epoch=epoch,
-        verbose=task.verbose if group.rank == 0 else 0,
-        shuffle=False,
-        callbacks=[seeds, *callbacks, *last],
-        validation_data=validation,
-        validation_freq=task.validation_freq,
-        steps_per_epoch=steps,
-    )
+    callbacks = [seeds, *callbacks, *last]
+    with marking_first_step(callbacks):
+        if arrays is not None:
+            size = task.batch_size // group.size
+            plan = BatchPlan(task.data.rows, group.rank, size, task.shuffle, task.seed, steps)
+            values = join_arrays(task.model, model, arrays)
+            dataset = make_array_dataset(values, plan, epoch, task.class_weight)
+            padding = make_padding_callback(plan, group.weight, epoch)
+            callbacks[1:1] = [padding] if padding else []
+            steps = plan.steps_per_epoch
+        elif task.class_weight is not None:
+            dataset = weigh_dataset(dataset, task.class_weight)
+        model.fit(
+            dataset,
+            epochs=epochs,
+            initial_epoch=epoch,
+            verbose=task.verbose if group.rank == 0 else 0,
+            shuffle=False,
+            callbacks=callbacks,
+            validation_data=_prepare_validation(task, group, model, pieces),
+            validation_freq=task.validation_freq,
+            steps_per_epoch=steps,
+        )
     if group.rank > 0:
         return None
     return FitOutcome(save_weights(model), progress.history, inputs)
@@ -194,18 +201,20 @@ def evaluate_rank(pieces: Sequence[Any] | None, task: EvaluateTask) -> dict[str,
     """Return the metrics of the rows of all ranks."""
     group = _connect(task.model, 0)
     arrays = join_pieces(pieces) if pieces else None
-    if arrays is not None:
-        inputs = tuple(each[:1] for each in arrays[0])
-    else:
-        dataset = task.data.make_evaluation_dataset(group, task.batch_size, task.steps)
-        inputs = read_inputs(dataset)
-    model = task.model.build(inputs)
-    share_steps(model, group)
-    if arrays is not None:
-        values = join_arrays(task.model, model, arrays)
-        dataset = _make_plain_dataset(values, task.batch_size // group.size, task.steps)
-    verbose = task.verbose if group.rank == 0 else 0
-    results = model.evaluate(dataset, verbose=verbose, return_dict=True)
+    callbacks: list[Any] = []
+    with marking_first_step(callbacks):
+        if arrays is not None:
+            inputs = tuple(each[:1] for each in arrays[0])
+        else:
+            dataset = task.data.make_evaluation_dataset(group, task.batch_size, task.steps)
+            inputs = read_inputs(dataset)
+        model = task.model.build(inputs)
+        share_steps(model, group)
+        if arrays is not None:
+            values = join_arrays(task.model, model, arrays)
+            dataset = _make_plain_dataset(values, task.batch_size // group.size, task.steps)
+        verbose = task.verbose if group.rank == 0 else 0
+        results = model.evaluate(dataset, verbose=verbose, return_dict=True, callbacks=callbacks)
     return {name: float(value) for name, value in results.items()}
 
 

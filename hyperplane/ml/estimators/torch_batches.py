@@ -13,6 +13,7 @@ import numpy as np
 from hyperplane.core.errors import Fault
 from hyperplane.core.optional import need
 from hyperplane.core.permanent_errors import mark_permanent_errors
+from hyperplane.core.public_calls import warn_caller
 from hyperplane.ml.estimators.partition_reader import Arrays
 from hyperplane.ml.estimators.training_data import (
     count_step_rows,
@@ -156,6 +157,8 @@ def open_loader_batches(
         created = source(config, batch_size)
     own, drop_last, collate, size = None, False, None, batch_size
     if isinstance(created, utils.DataLoader):
+        if created is not source and rank == 0:  # the client has warned of an object
+            warn_loader_options(created)
         dataset, own, collate = created.dataset, created.sampler, created.collate_fn
         drop_last = created.drop_last
         size = batch_size if created is source else created.batch_size
@@ -220,6 +223,23 @@ def find_loader_faults(where: str, source: Any) -> list[Fault]:
     if isinstance(source, utils.DataLoader) and source.batch_size is None:
         return [Fault(where, "a DataLoader with a batch sampler", "a DataLoader with a batch_size")]
     return []
+
+
+def warn_loader_options(*sources: Any) -> None:
+    """Warn of options of DataLoaders that have no effect in ranks."""
+    utils = need("torch.utils.data", extra="torch")
+    options = [
+        f"{name}={getattr(each, name)}"
+        for each in sources
+        if isinstance(each, utils.DataLoader)
+        for name in ("num_workers", "pin_memory")
+        if getattr(each, name)
+    ]
+    if options:
+        given = ", ".join(dict.fromkeys(options))
+        warn_caller(
+            f"no effect: {given} of the DataLoader; each rank loads its batches in its process"
+        )
 
 
 def is_loader(source: Any) -> bool:

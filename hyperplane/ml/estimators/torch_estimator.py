@@ -152,7 +152,7 @@ class TorchEstimator(NetworkEstimator):
             if getattr(self._settings, name) is None:
                 faults.append(Fault(name, "None", "needed by fit: give it to from_torch"))
         check(faults + find_callback_faults(callbacks))
-        warn_unused_options(profile, reduce_results, info)
+        warn_unused_options(profile, reduce_results, info, data, validation_data)
         client, ranks = self._find_client()
         columns = (feature_cols, label_cols)
         program, partitions = self._prepare(client, ranks, data, batch_size, *columns)
@@ -219,7 +219,7 @@ class TorchEstimator(NetworkEstimator):
         if num_steps is not None:
             faults += find_count_faults("num_steps", num_steps)
         check(faults)
-        warn_unused_options(profile, reduce_results, info)
+        warn_unused_options(profile, reduce_results, info, data)
         client, ranks = self._find_client()
         program, partitions = self._prepare(
             client, ranks, data, batch_size, feature_cols, label_cols, is_global=False

@@ -42,6 +42,7 @@ from hyperplane.ml.estimators.torch_network import (
 )
 from hyperplane.ml.estimators.torch_runner import TorchRunner
 from hyperplane.ml.estimators.training_data import join_pieces
+from hyperplane.ml.training.rank_checkpoints import load_newest, save_state
 from hyperplane.ml.training.rank_process_group import move_loss, start_process_group
 
 
@@ -163,10 +164,10 @@ class _TorchRank:
             self._epoch += 1
             self._record(result, validation)
             self._main.on_lr_adjust(runner)
-            self._save_checkpoint(EPOCH_CHECKPOINT)
             runner.epochs, runner.epoch_stats = self._epoch, dict(self._history[-1])
             runner.call("after_train_epoch")
             self._agree_to_stop(runner)
+            self._save_checkpoint(EPOCH_CHECKPOINT)  # with the request to stop
         runner.call("after_run")
         if self._rank:
             return None
@@ -375,17 +376,14 @@ class _TorchRank:
         if self._rank or not folder:
             return
         file = Path(folder) / name.format(self._step)
-        content = {**self._get_state(), "history": self._history, "steps": self._steps}
-        from hyperplane.ml.training.rank_checkpoints import save_state
-
-        save_state(file, content)
+        values = {"history": self._history, "steps": self._steps, "stopped": self._is_stopped}
+        save_state(file, {**self._get_state(), **values})
 
     def _load_checkpoint(self) -> None:
         """Continue after the last epoch of this training that rank 0 can read."""
-        from hyperplane.ml.training.rank_checkpoints import load_newest
-
         folder = os.environ.get("HYPERPLANE_CHECKPOINTS")
         state = load_newest(Path(folder), "checkpoint", self._device) if folder else None
         if state is not None:
             self._restore(state)
             self._history, self._steps = state["history"], state["steps"]
+            self._is_stopped = state.get("stopped", False)

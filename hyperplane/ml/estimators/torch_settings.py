@@ -21,11 +21,16 @@ from hyperplane.core.optional import need
 from hyperplane.core.pickling import find_pickle_faults
 from hyperplane.core.public_calls import warn_caller
 from hyperplane.ml.estimators.network_metrics import find_metric_faults
-from hyperplane.ml.estimators.torch_batches import find_loader_faults, is_loader
+from hyperplane.ml.estimators.torch_batches import (
+    find_loader_faults,
+    is_loader,
+    warn_loader_options,
+)
 from hyperplane.ml.estimators.torch_optimizers import Optimizer, Plateau
 from hyperplane.ml.estimators.training_data import find_training_data_faults
 from hyperplane.ml.estimators.triggers import EveryEpoch, SeveralIteration
 from hyperplane.ml.shards.xshards import XShards
+from hyperplane.ml.training.rank_checkpoints import save_state
 
 #: Backends of Orca -> whether ``batch_size`` is that of all ranks together.
 _BACKENDS = {
@@ -192,8 +197,9 @@ def is_checkpoint(state: Any) -> bool:
     return isinstance(state, dict) and isinstance(state.get("model"), dict) and "epoch" in state
 
 
-def warn_unused_options(profile: Any, reduce_results: Any, info: Any) -> None:
-    """Warn about options of fit and evaluate that are set and have no effect."""
+def warn_unused_options(profile: Any, reduce_results: Any, info: Any, *data: Any) -> None:
+    """Warn about options of fit, evaluate and DataLoaders that are set and have no effect."""
+    warn_loader_options(*data)
     warn_unused(
         {
             "profile": profile is not False,
@@ -204,17 +210,11 @@ def warn_unused_options(profile: Any, reduce_results: Any, info: Any) -> None:
 
 
 def write_object(content: Any, path: str | os.PathLike[str]) -> str:
-    """Write an object of PyTorch under another name, rename it, and return the path."""
+    """Write an object of PyTorch to a path of the user, and return the path."""
     file = Path(path)
     if not os.path.isdir(file.parent):  # noqa: PTH112 - Path raises if it is too long
         check([Fault("model_path", str(path), "a path in an existing folder")])
-    new = file.with_name(f"{file.name}.new")
-    try:
-        need("torch", extra="torch").save(content, new)
-        new.replace(file)
-    except BaseException:
-        new.unlink(missing_ok=True)  # half a file would only occupy the disk
-        raise
+    save_state(file, content)
     return str(path)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
@@ -12,6 +11,7 @@ import pandas as pd
 
 from hyperplane.core.argument_checks import find_count_faults
 from hyperplane.core.errors import HyperplaneError, ReadError, RequestError, check
+from hyperplane.ml.prediction.json_values import NumberOutOfRange, parse_json
 from hyperplane.ml.prediction.model_files import find_model, load_model
 from hyperplane.ml.prediction.predictors import Predictor, order_columns
 from hyperplane.ml.prediction.rows import Predictions, Rows, describe_refusal, predict_rows
@@ -82,7 +82,8 @@ def _parse_items(
             try:
                 value = parse(item)
             except (ValueError, RecursionError) as error:
-                errors.append((number, f"{problem}: {error}"[:300]))
+                known = isinstance(error, NumberOutOfRange)
+                errors.append((number, (str(error) if known else f"{problem}: {error}")[:300]))
                 continue
             if value is not _BLANK:
                 numbers.append(number)
@@ -91,11 +92,7 @@ def _parse_items(
 
 
 def _parse_line(line: bytes) -> Any:
-    return json.loads(line, parse_constant=_refuse_constant) if line.strip() else _BLANK
-
-
-def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is not a value of JSON")
+    return parse_json(line) if line.strip() else _BLANK
 
 
 def _parse_examples(messages: Iterable[bytes], count: int) -> Iterator[Rows]:

@@ -6,16 +6,17 @@ import asyncio
 import contextlib
 import hmac
 import json
-import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hyperplane.core.errors import HyperplaneError
 from hyperplane.core.optional import need
+from hyperplane.ml.prediction.rows import describe_refusal
 from hyperplane.ml.serving.batching import MAX_WAITING, BatcherClosed, TooManyRequests
 from hyperplane.ml.serving.request_body import InvalidBody, make_response, parse_body
+from hyperplane.ml.serving.request_ids import Receive, RequestIds, Send, log_failure
 from hyperplane.ml.serving.serve_metrics import ServeMetrics
 from hyperplane.ml.serving.serve_settings import ServeSettings
 from hyperplane.ml.serving.served_models import ModelNotFound, ModelNotLoaded, ServedModels
@@ -31,18 +32,14 @@ MAX_BODIES = 256_000_000
 _NOT_LOADED = "the model cannot be loaded; see the log of the server"
 #: Paths without a token, for probes.
 _PUBLIC = ("/healthz", "/ready")
-_log = logging.getLogger(__name__)
-
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
 
 
 class _Refusal(Exception):
-    """A response with an error."""
+    """A response with an error; the reason in the log can have more than the response."""
 
-    def __init__(self, code: int, text: str) -> None:
+    def __init__(self, code: int, text: str, reason: str = "") -> None:
         super().__init__(text)
-        self.code = code
+        self.code, self.reason = code, reason or text
         self.content: dict[str, Any] = {"error": text}
 
 
@@ -56,6 +53,7 @@ class _Answer:
     name: str = ""
     version: str = ""
     body_bytes: int = 0
+    reason: str = ""
 
 
 def create_application(
@@ -96,7 +94,9 @@ def create_application(
         lifespan=lifespan,
     )
     application.router.redirect_slashes = False  # a redirect would use the request's Host header
-    return application if settings.token is None else _TokenCheck(application, settings.token)
+    if settings.token is not None:
+        return RequestIds(_TokenCheck(application, settings.token))
+    return RequestIds(application)
 
 
 class _TokenCheck:
@@ -145,7 +145,7 @@ class _Handlers:
         try:
             await self._predict(request, answer)
         except _Refusal as error:
-            answer.code, answer.content = error.code, error.content
+            answer.code, answer.content, answer.reason = error.code, error.content, error.reason
             if error.code in (408, 413, 415, 503):
                 answer.headers["connection"] = "close"  # the body is not read
         except (TooManyRequests, BatcherClosed) as error:
@@ -162,6 +162,8 @@ class _Handlers:
             name = answer.name
             self._metrics.requests.labels(name, answer.version, str(answer.code)).inc()
             self._metrics.seconds.labels(name).observe(time.perf_counter() - began)
+        if answer.code >= 500:
+            log_failure(request, answer.code, answer.reason or answer.content["error"])
         return _respond(answer.code, answer.content, answer.headers)
 
     async def _predict(self, request: Request, answer: _Answer) -> None:
@@ -196,10 +198,11 @@ class _Handlers:
         except ModelNotFound as error:
             raise _Refusal(404, str(error)) from error
         except (HyperplaneError, OSError) as error:
-            _log.warning("%s cannot be loaded: %s", parameters["name"], error)
-            raise _Refusal(503, _NOT_LOADED) from error
+            reason = f"{parameters['name']} cannot be loaded: {error}"
+            raise _Refusal(503, _NOT_LOADED, reason) from error
         except ModelNotLoaded as error:
-            raise _Refusal(503, _NOT_LOADED) from error
+            reason = f"{parameters['name']} could not be loaded some seconds ago"
+            raise _Refusal(503, _NOT_LOADED, reason) from error
 
     async def _read(self, request: Request, answer: _Answer) -> bytes:
         """Return the body, within the limits of sizes and time."""
@@ -235,7 +238,7 @@ class _Handlers:
         except ModelNotFound as error:
             return _respond(404, {"error": str(error)})
         except (HyperplaneError, OSError) as error:
-            _log.warning("versions of %s cannot be listed: %s", name, error)
+            log_failure(request, 503, f"versions of {name} cannot be listed: {error}")
             return _respond(503, {"error": "the registry cannot be read"})
         shown = [each for each in versions if version in (None, each["version"])]
         if not shown:
@@ -273,6 +276,6 @@ class _Handlers:
         )
 
     async def report_failure(self, request: Request, error: Exception) -> Response:
-        """Answer after an unexpected error; its type and message are written to the log."""
-        del request, error
+        """Answer after an unexpected error, which uvicorn writes to the log with its traceback."""
+        log_failure(request, 500, describe_refusal(error))
         return _respond(500, {"error": "internal error; see the log of the server"})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from hyperplane.ml.prediction.json_values import NumberOutOfRange, parse_json
 from hyperplane.ml.prediction.rows import Predictions
 
 _SIGNATURE = "serving_default"
@@ -14,13 +14,6 @@ MAX_ERRORS = 10
 
 class InvalidBody(ValueError):
     """The content of a request, or of a file of one, has not the documented form."""
-
-
-def _refuse_constant(text: str) -> Any:
-    raise InvalidBody(f"{text} is not a value of JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def parse_body(body: bytes, max_instances: int | None = None) -> list[Any]:
@@ -37,7 +30,9 @@ def parse_body(body: bytes, max_instances: int | None = None) -> list[Any]:
     [[1, 2]]
     """
     try:
-        document = _DECODER.decode(body.decode())
+        document = parse_json(body.decode())
+    except NumberOutOfRange as error:
+        raise InvalidBody(str(error)) from error
     except (ValueError, RecursionError) as error:
         raise InvalidBody(f"the body is not JSON: {error}"[:300]) from error
     if not isinstance(document, dict):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import re
-import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, cast
@@ -32,6 +31,8 @@ from hyperplane.objectstore.store_files import StoreFiles
 REFRESH_SECONDS = 2.0
 #: Versions other than the default ones that a process keeps.
 _MAX_OTHERS = 8
+#: Threads that load versions; those of asyncio answer requests for lists and metrics.
+_LOADERS = 2
 #: Seconds for which a missing model is not looked up again, and the number of such models.
 _MISSING_SECONDS, _MAX_MISSING = 5.0, 1000
 #: Seconds until a version that could not be loaded is read again, doubled up to the second number.
@@ -84,7 +85,9 @@ class ServedModels:
         self._missing: dict[tuple[str, str | None], tuple[float, str]] = {}
         #: Version -> time of the next attempt to load it, and seconds between attempts.
         self._broken: dict[tuple[str, str], tuple[float, float]] = {}
-        self._lock = threading.Lock()
+        #: Lookups and loads that run, for all requests that wait for them.
+        self._running: dict[Any, asyncio.Task[ServedVersion]] = {}
+        self._loaders = ThreadPoolExecutor(_LOADERS, "hyperplane-load")
 
     @property
     def title(self) -> str:
@@ -121,7 +124,10 @@ class ServedModels:
         else:
             self._open_url(str(settings.model))
         if self._registry is not None and self._only is not None:
-            self._load_default(self._only)
+            found = self._registry.get(self._only)
+            key = (self._only, found.version)
+            self._loaded[key] = self._load_unless_failed(*key, found.url)
+            self._defaults[self._only] = found.version
 
     def _open_url(self, url: str) -> None:
         """Open a file or folder of a model, or a model or version of a registry."""
@@ -147,10 +153,10 @@ class ServedModels:
         batcher = Batcher(predictor, settings.batch_size, settings.batch_wait, self._observe(name))
         return ServedVersion(name, version, FRAMEWORKS[file.suffix], predictor, batcher)
 
-    def _load_default(self, name: str) -> ServedVersion:
+    async def _load_default(self, name: str) -> ServedVersion:
         """Load the default version of a model of the registry, and use it from now on."""
-        found = cast(ModelRegistry, self._registry).get(name)
-        served = self._load_version(name, found.version, found.url)
+        found = await asyncio.to_thread(cast(ModelRegistry, self._registry).get, name)
+        served = await self._load_version(name, found.version, found.url)
         previous = self._defaults.get(name)
         self._defaults[name] = found.version
         if previous not in (None, found.version):
@@ -158,12 +164,31 @@ class ServedModels:
         self._remove_old_versions()
         return served
 
-    def _load_version(self, name: str, version: str, url: str) -> ServedVersion:
-        with self._lock:  # concurrent requests load a version once
-            served = self._loaded.get((name, version))
-            if served is None:
-                served = self._loaded[name, version] = self._load_unless_failed(name, version, url)
+    async def _load_version(self, name: str, version: str, url: str) -> ServedVersion:
+        async def load() -> ServedVersion:
+            served = await asyncio.get_running_loop().run_in_executor(
+                self._loaders, self._load_unless_failed, name, version, url
+            )
+            self._loaded[name, version] = served
             return served
+
+        served = self._loaded.get((name, version))
+        return served or await self._share(("load", name, version), load)
+
+    async def _share(
+        self, key: Any, start: Callable[[], Coroutine[Any, Any, ServedVersion]]
+    ) -> ServedVersion:
+        """Return the result of a function that runs once for all concurrent requests."""
+        task = self._running.get(key)
+        if task is None:
+            task = self._running[key] = asyncio.create_task(start())
+            task.add_done_callback(lambda done: self._remove_task(key, done))
+        return await asyncio.shield(task)  # other requests wait for it, too
+
+    def _remove_task(self, key: Any, task: asyncio.Task[ServedVersion]) -> None:
+        self._running.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # which asyncio would log if no request waits for it any more
 
     def _load_unless_failed(self, name: str, version: str, url: str) -> ServedVersion:
         """Load a version, unless that failed some seconds ago: a large one takes long to load."""
@@ -207,8 +232,7 @@ class ServedModels:
         key = (name, version or self._defaults.get(name, ""))
         served = self._loaded.get(key)
         if served is not None:
-            with contextlib.suppress(KeyError):  # another thread has unloaded it
-                self._loaded.move_to_end(key)
+            self._loaded.move_to_end(key)
             return served
         if self._only not in (None, name):
             raise ModelNotFound(f"model {name} not found; this server has {self._only}")
@@ -216,7 +240,7 @@ class ServedModels:
         if missing is not None and time.monotonic() < missing[0]:
             raise ModelNotFound(missing[1])
         try:
-            return await asyncio.to_thread(self._find, name, version)
+            return await self._share((name, version), lambda: self._find(name, version))
         except RequestError as error:
             if all(fault.where not in ("name", "version") for fault in error.faults):
                 raise  # it exists, and cannot be loaded
@@ -227,11 +251,11 @@ class ServedModels:
                 self._missing[name, version] = (time.monotonic() + _MISSING_SECONDS, text)
             raise ModelNotFound(text) from error
 
-    def _find(self, name: str, version: str | None) -> ServedVersion:
+    async def _find(self, name: str, version: str | None) -> ServedVersion:
         if version is None:
-            return self._load_default(name)
-        found = cast(ModelRegistry, self._registry).get(name, version)
-        served = self._load_version(name, found.version, found.url)
+            return await self._load_default(name)
+        found = await asyncio.to_thread(cast(ModelRegistry, self._registry).get, name, version)
+        served = await self._load_version(name, found.version, found.url)
         self._remove_old_versions()
         return served
 
@@ -267,7 +291,7 @@ class ServedModels:
             await asyncio.sleep(REFRESH_SECONDS)
             for name in list(self._defaults):
                 try:
-                    await asyncio.to_thread(self._load_default, name)
+                    await self._load_default(name)
                     reported.pop(name, None)
                 except ModelNotLoaded:
                     on_error()

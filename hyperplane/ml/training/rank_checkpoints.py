@@ -91,8 +91,8 @@ class RankCheckpoints:
         return self._folder / f"rank-{self._rank}-epoch-{epoch}.pt"
 
 
-def save_state(file: Path, state: Mapping[str, Any], previous: Path | None = None) -> None:
-    """Write a checkpoint under another name and rename it, so that it is complete or absent.
+def save_state(file: Path, state: Any, previous: Path | None = None) -> None:
+    """Write a state or a model under another name and rename it, so that it is complete or absent.
 
     The file that had its name before is kept as ``previous``, if that is given.
 
@@ -103,10 +103,10 @@ def save_state(file: Path, state: Mapping[str, Any], previous: Path | None = Non
     """
     torch = need("torch", extra="torch")
     file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_suffix(".new")
+    new = file.with_name(f"{file.name}.new")
     try:
         with new.open("wb") as output:
-            torch.save(dict(state), output)
+            torch.save(state, output)
             output.flush()
             os.fsync(output.fileno())
         if previous is not None and file.exists():
@@ -118,7 +118,7 @@ def save_state(file: Path, state: Mapping[str, Any], previous: Path | None = Non
         # PyTorch raises a RuntimeError about positions while it handles the OSError of the disk.
         cause = error if isinstance(error, OSError) else error.__context__
         if isinstance(cause, OSError):
-            text = f"the checkpoint cannot be written: {cause.strerror or cause}"
+            text = f"the file cannot be written: {cause.strerror or cause}"
             raise OSError(cause.errno, text, str(file)) from cause
         raise
 

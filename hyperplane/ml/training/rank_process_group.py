@@ -95,20 +95,42 @@ def choose_gpu(
     (1, True)
     >>> choose_gpu([["A", "B"], ["B", "A"]], 1, can_share=False)
     (0, True)
+    >>> choose_gpu([["A", "B"], ["A"]], 0, can_share=False)
+    (1, True)
     >>> choose_gpu([["A"], ["A"]], 1, can_share=True)
     (0, False)
     >>> choose_gpu([["A"], ["A"]], 1, can_share=False)
     (None, False)
     """
-    chosen: list[str | None] = []
-    for names in gpus:
-        chosen.append(next((name for name in names if name not in chosen), None))
-    own = chosen[rank]
-    if own is not None and None not in chosen:
+    ranks: dict[str, int] = {}
+    for each in range(len(gpus)):
+        _assign_gpu(gpus, each, ranks, set())
+    own = next((name for name, owner in ranks.items() if owner == rank), None)
+    if own is not None and len(ranks) == len(gpus):
         return gpus[rank].index(own), True
     if can_share and all(gpus):
         return (gpus[rank].index(own) if own else rank % len(gpus[rank])), False
     return None, False
+
+
+def _assign_gpu(
+    gpus: Sequence[Sequence[str]], rank: int, ranks: dict[str, int], seen: set[str]
+) -> bool:
+    """Record the GPU of a rank in ``ranks``: a free one, or one whose rank can use another.
+
+    This is an augmenting path of a bipartite matching; ``seen`` are the GPUs on it.
+    """
+    names = [name for name in gpus[rank] if name not in seen]
+    seen.update(names)
+    for name in names:
+        if name not in ranks:
+            ranks[name] = rank
+            return True
+    for name in names:
+        if _assign_gpu(gpus, ranks[name], ranks, seen):
+            ranks[name] = rank
+            return True
+    return False
 
 
 def move_loss(loss: Any, device: Any) -> Any:

@@ -30,16 +30,6 @@ def make_model(optimizer: Any = "sgd", *layers: Any) -> Any:
     return model
 
 
-def create_model(config: dict[str, Any]) -> Any:
-    """Return a compiled model; the weights are drawn with the seed of the process."""
-    import keras
-
-    layers = [keras.layers.Dense(4, activation="tanh"), keras.layers.Dropout(0.1)]
-    model = keras.Sequential([*layers, keras.layers.Dense(1)])
-    model.compile(optimizer=keras.optimizers.Adam(config["lr"]), loss="mse", metrics=["mae"])
-    return model
-
-
 def create_dataset(config: dict[str, Any], batch_size: int) -> Any:
     """Return batches of the rows, through a function of Python."""
     import tensorflow as tf
@@ -75,9 +65,12 @@ def make_killer(folder: str) -> Any:
 
 
 def create_wide_model(config: dict[str, Any]) -> Any:
-    """Return a model with one input of three columns."""
-    model = create_model(config)
-    model.build((None, 3))
+    """Return a model with one input of three columns; the seed of the process gives its weights."""
+    import keras
+
+    inner = [keras.layers.Dense(4, activation="tanh"), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.layers.Input((3,)), *inner])
+    model.compile(keras.optimizers.Adam(config["lr"]), loss="mse", metrics=["mae"])
     return model
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from keras_models import make_model, make_rows
 
+from hyperplane.core.permanent_errors import is_permanent, mark_permanent_errors
 from hyperplane.errors import RequestError
 from hyperplane.ml.estimators.keras_checkpoints import RATE, STEP, TIME, VALIDATED
 from hyperplane.ml.estimators.keras_graphs import pack_checked
@@ -20,6 +21,7 @@ from hyperplane.ml.estimators.keras_model import (
     pack_model,
 )
 from hyperplane.ml.estimators.keras_prediction import add_columns
+from hyperplane.ml.estimators.keras_rank_callbacks import choose_callbacks
 from hyperplane.ml.estimators.keras_requests import find_fit_faults
 from hyperplane.orca.learn.tf2 import Estimator
 
@@ -273,3 +275,36 @@ def test_files(tmp_path: Path) -> None:
     np.testing.assert_allclose(other.get_model().predict(x, verbose=0), expected, rtol=1e-6)
     with pytest.raises(RequestError, match="overwrite"):
         estimator.save_keras_model(tmp_path / "a.keras", overwrite=False)
+
+
+def test_callbacks_of_keras_have_the_names_that_ranks_choose_by(tmp_path: Path) -> None:
+    """A restarted rank appends to the file of a CSVLogger; other ranks have no such callback."""
+    logger = keras.callbacks.CSVLogger(tmp_path / "log.csv")
+    swap = keras.callbacks.SwapEMAWeights()
+    assert choose_callbacks([logger, swap], rank=0, is_restart=False) == [logger, swap]
+    assert not logger.append
+    assert choose_callbacks([logger, swap], rank=1, is_restart=True) == [swap]
+    assert logger.append
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("InvalidArgumentError", True),
+        ("UnimplementedError", True),
+        ("AbortedError", False),
+        ("CancelledError", False),
+        ("DeadlineExceededError", False),
+        ("InternalError", False),
+        ("NotFoundError", False),
+        ("ResourceExhaustedError", False),
+        ("UnavailableError", False),
+        ("UnknownError", False),
+    ],
+)
+def test_errors_of_operations_that_a_lost_rank_may_cause_are_not_permanent(
+    name: str, expected: bool
+) -> None:
+    with pytest.raises(tf.errors.OpError) as caught, mark_permanent_errors():
+        raise getattr(tf.errors, name)(None, None, "Collective ops is aborted")
+    assert is_permanent(caught.value) is expected

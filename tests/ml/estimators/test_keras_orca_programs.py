@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ import pandas as pd
 import pytest
 from dask.delayed import delayed
 
-import hyperplane
 from hyperplane.ml import XShards
 from hyperplane.orca.learn.tf2 import Estimator
 
@@ -28,20 +26,10 @@ keras = pytest.importorskip("keras")
 pytestmark = [
     pytest.mark.tensorflow,
     pytest.mark.cluster,
+    pytest.mark.usefixtures("keras_client"),
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
 ]
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def client() -> Iterator[Any]:
-    """Client of two worker processes with one thread each."""
-    client, cluster = hyperplane.initialize_cluster(
-        nprocs=2, nthreads=1, num_workers=1, ram_gb_per_proc=2.5, local_fit="exact"
-    )
-    yield client
-    client.close()
-    cluster.close()
 
 
 def scale(x: Any, y: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
 import cloudpickle
@@ -126,6 +128,25 @@ def test_one_rank_stops_all():
     estimator = create()
     estimator.fit((X, Y), batch_size=4, callbacks=[StopInSecondRank()])
     assert len(get_losses(estimator)) == 1
+
+
+class KillFirstRank(Callback):
+    """Kills rank 0 after its last epoch, once."""
+
+    def after_run(self, runner):
+        if runner.rank == 0 and os.environ["HYPERPLANE_RESTART_COUNT"] == "0":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("moment", "steps"), [({"epoch": 2}, 4), ({"step": 3}, 3)])
+def test_training_that_was_stopped_does_not_continue_after_a_restart(moment, steps):
+    estimator = create()
+    history = estimator.fit(
+        (X, Y), epochs=5, batch_size=8, callbacks=[StopInSecondRank(**moment), KillFirstRank()]
+    )
+    assert [stats["epoch"] for stats in history] == [1, 2]
+    assert len(get_losses(estimator)) == steps
+    assert [stats["epoch"] for stats in estimator.fit((X, Y), batch_size=8)] == [3]
 
 
 def test_checkpoints_are_written_after_epochs_and_steps(tmp_path):

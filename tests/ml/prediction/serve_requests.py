@@ -47,11 +47,16 @@ class Server:
         return http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=120)
 
     def request(
-        self, path: str, body: Any = None, token: str | None = None, method: str | None = None
+        self,
+        path: str,
+        body: Any = None,
+        token: str | None = None,
+        method: str | None = None,
+        **headers: str,
     ) -> Answer:
         connection = self.connect()
         try:
-            return self.send(connection, path, body, token, method)
+            return self.send(connection, path, body, token, method, **headers)
         finally:
             connection.close()
 
@@ -62,9 +67,11 @@ class Server:
         body: Any = None,
         token: str | None = None,
         method: str | None = None,
+        **headers: str,
     ) -> Answer:
         token = self.token if token is None else token
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
         verb = method or ("GET" if body is None else "POST")

@@ -218,7 +218,7 @@ def predict_lines(folder: Path, model: Any, text: str) -> tuple[list[Any], dict[
 def test_bad_lines_are_refused_one_by_one(tmp_path: Path) -> None:
     train = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [0.0, 1.0, 5.0]})
     model = LinearRegression().fit(train, [0.0, 1.0, 2.0])
-    text = '{"b": 9, "a": 1}\n\n[1, 2]\nnot JSON\n{"a": 1}\n[1]\n7\nNaN\n[1, "x"]\n'
+    text = '{"b": 9, "a": 1}\n\n[1, 2]\nnot JSON\n{"a": 1}\n[1]\n7\nNaN\n[1, 1e400]\n'
     text += '{"a": 2, "b": 0, "c": 1}\n'
     values, errors = predict_lines(tmp_path, model, text)
     expected = model.predict(pd.DataFrame({"a": [1, 1, 2], "b": [9, 2, 0]}))
@@ -228,6 +228,7 @@ def test_bad_lines_are_refused_one_by_one(tmp_path: Path) -> None:
     assert "no 'b'" in errors[4]
     assert "has 1 values; the model has 2 columns" in errors[5]
     assert "NaN is not a value of JSON" in errors[7]
+    assert errors[8].startswith("the number 1e400 exceeds 1.798e+308")
 
 
 def test_texts_are_instances(tmp_path: Path) -> None:

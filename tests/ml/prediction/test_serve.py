@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ import pandas as pd
 import psutil
 import pytest
 from prediction_cases import Flights
-from serve_requests import Server, running_command
+from serve_requests import Answer, Server, running_command
 from sklearn.linear_model import LinearRegression
 from subprograms import wait_until
 
@@ -112,7 +113,7 @@ def test_concurrent_requests_get_their_own_predictions(server: Server) -> None:
         ({"instances": [[1, 2], [1]]}, 400, "instance 1: ValueError: the instance has 1 values"),
         ({"instances": [{"a": 1}]}, 400, "instance 0: ValueError: the instance has no 'b'"),
         (b" " * 20_001, 413, "at most 20,000 bytes"),
-        (b'{"instances": [[1e400, 1]]}', 400, "infinity"),
+        (b'{"instances": [[1, 2], [-1e400, 1]]}', 400, "the number -1e400 exceeds 1.798e+308"),
         (b'{"instances": [' + b'{"a": ' * 900 + b"1" + b"}" * 900 + b"]}", 400, "instance 0: "),
         (b'{"instances": ' + b"[" * 9_000 + b"]" * 9_000 + b"}", 400, "recursion"),
         (b'{"instances": [[' + b"9" * 5_000 + b", 1]]}", 400, "the body is not JSON"),
@@ -195,6 +196,51 @@ def test_the_token_is_neither_in_the_log_nor_in_the_process_list(
     assert server.process is not None
     assert TOKEN not in " ".join(psutil.Process(server.process.pid).cmdline())
     assert TOKEN not in (folder / "serve.log").read_text()
+
+
+def request_with_id(server: Server, path: str, value: str, **options: Any) -> Answer:
+    return server.request(path, {"instances": [[1, 2]]}, **options, **{"X-Request-Id": value})
+
+
+def test_all_responses_have_the_id_of_the_request(server: Server) -> None:
+    path = "/v1/models/named:predict"
+    for options, code in (({}, 200), ({"token": "x"}, 401), ({"method": "GET"}, 404)):
+        answer = request_with_id(server, path, "Root=1-67/8+9_a.b:c", **options)
+        assert (answer.code, answer.headers["x-request-id"]) == (code, "Root=1-67/8+9_a.b:c")
+    assert request_with_id(server, "/no", "order-7").headers["x-request-id"] == "order-7"
+    # Other ids are replaced: they could forge log lines, or fill the log.
+    made = [server.request("/healthz").headers["x-request-id"]]
+    for value in ("", "a b", 'a"', "x" * 129, "é", "a,b", "%0a"):
+        made.append(request_with_id(server, path, value).headers["x-request-id"])
+    assert len(set(made)) == len(made) == 8
+    assert all(re.fullmatch("[0-9a-f]{32}", each) for each in made)
+    assert request_with_id(server, path, "x" * 128).headers["x-request-id"] == "x" * 128
+
+
+def test_the_log_has_the_id_and_the_reason_of_a_failed_request(
+    server: Server, folder: Path
+) -> None:
+    ModelRegistry(folder / "models").create("damaged", fit(1))
+    for file in (folder / "models" / "damaged" / "v1").glob("model-*"):
+        file.write_bytes(b"damaged")
+    path = "/v1/models/damaged/versions/v1:predict"
+    for number in range(2):
+        answer = request_with_id(server, path, f"order-{number}")
+        assert (answer.code, answer.content["error"]) == (
+            503, "the model cannot be loaded; see the log of the server"
+        )  # fmt: skip
+    lines = (folder / "serve.log").read_text().splitlines()
+    found = [line for line in lines if line.startswith("WARNING: request order-")]
+    assert found[0].startswith(
+        f"WARNING: request order-0: 503 for {path}: damaged cannot be loaded:"
+    )
+    assert "was changed since the version was created" in found[0]
+    assert found[1:] == [
+        f"WARNING: request order-1: 503 for {path}: damaged could not be loaded some seconds ago"
+    ]
+    # A request that a client has made wrongly leaves no line.
+    request_with_id(server, "/v1/models/no:predict", "order-2")
+    assert "order-2" not in (folder / "serve.log").read_text()
 
 
 def test_versions_are_listed_and_predicted(server: Server) -> None:

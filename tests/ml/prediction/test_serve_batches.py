@@ -306,11 +306,11 @@ def test_the_bodies_of_all_requests_have_a_limit(
     assert 'requests_total{code="400",model="model",version="1"} 2.0' in metrics
 
 
-def test_unexpected_errors_are_counted(flights: Any) -> None:
+def test_unexpected_errors_are_counted(monkeypatch: pytest.MonkeyPatch, flights: Any) -> None:
     async def fail(task: Any, models: Any, repeat: Any) -> None:
+        # Not an error of the instance. This process keeps the predictor for later tests.
         predictor = (await models.get("model")).predictor
-        predictor.model = None  # not an error of the instance
-        predictor.predict = mock.Mock(side_effect=MemoryError)
+        monkeypatch.setattr(predictor, "predict", mock.Mock(side_effect=MemoryError))
 
     code, content, metrics = run_application(flights, receive_instances, fail)
     assert code == 500

@@ -191,3 +191,6 @@ def test_a_program_is_served(linear, frame, tmp_path) -> None:
         refused = server.predict([rows[0], [1.0, None], [1.0], ["x", 1.0], [1e39, 1.0]], "delay")
         assert refused.code == 400
         assert [n for n in range(5) if f"instance {n}: " in refused.text] == [1, 2, 3, 4]
+        refused = server.request("/v1/models/delay:predict", b'{"instances": [[1e400, 1.0]]}')
+        assert refused.code == 400
+        assert "the number 1e400 exceeds" in refused.text

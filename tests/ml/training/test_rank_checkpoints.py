@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from hyperplane.ml.estimators.torch_settings import write_object  # noqa: E402
 from hyperplane.ml.training.rank_checkpoints import (  # noqa: E402
     DamagedCheckpoint,
     find_newest,
@@ -77,12 +78,13 @@ def test_the_file_before_is_kept(tmp_path):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
-def test_a_full_disk_is_an_error_and_leaves_the_file_before(tmp_path):
-    file, new = tmp_path / "state.pt", tmp_path / "state.new"
-    save_state(file, {"number": 1})
+@pytest.mark.parametrize("save", [save_state, lambda file, state: write_object(state, file)])
+def test_a_full_disk_is_an_error_and_leaves_the_file_before(tmp_path, save):
+    file, new = tmp_path / "state.pt", tmp_path / "state.pt.new"
+    save(file, {"number": 1})
     new.symlink_to("/dev/full")
-    with pytest.raises(OSError, match="the checkpoint cannot be written: No space left") as caught:
-        save_state(file, {"number": 2, **STATE})
+    with pytest.raises(OSError, match="the file cannot be written: No space left") as caught:
+        save(file, {"number": 2, **STATE})
     assert caught.value.filename == str(file)
     assert load_state(file) == {"number": 1}
     assert not new.is_symlink()

@@ -8,6 +8,7 @@ from typing import Any
 
 from hyperplane.clusters.dask.gang.rank_supervisor import RankOutcome
 from hyperplane.core.errors import GangFailed
+from hyperplane.core.permanent_errors import mark_permanent
 
 
 def read_result(outcome: RankOutcome, worker: str, restarts: int) -> Any:
@@ -33,8 +34,11 @@ def read_result(outcome: RankOutcome, worker: str, restarts: int) -> Any:
 def describe_failure(
     outcome: RankOutcome, worker: str, restarts: int
 ) -> tuple[GangFailed, BaseException | None]:
-    """Return the error of a gang whose first failure this was, and its cause."""
-    summary, trace, cause = _read_exception(outcome)
+    """Return the error of a gang whose first failure this was, and its cause.
+
+    The error has the mark of a permanent error if that of the rank has it.
+    """
+    summary, trace, cause, has_mark = _read_exception(outcome)
     if outcome.reason:
         ended = f"was ended: {outcome.reason}"
     elif summary:
@@ -58,19 +62,21 @@ def describe_failure(
         log_tail=outcome.tail,
         restarts=restarts,
     )
+    if has_mark:
+        mark_permanent(error)
     return error, cause
 
 
-def _read_exception(outcome: RankOutcome) -> tuple[str, str, BaseException | None]:
-    """Return first line, traceback and object of the exception that a function raised."""
+def _read_exception(outcome: RankOutcome) -> tuple[str, str, BaseException | None, bool]:
+    """Return first line, traceback, object and mark of the exception that a function raised."""
     if outcome.answer[:1] != b"E":
-        return "", "", None
-    summary, trace, pickled = pickle.loads(outcome.answer[1:])  # noqa: S301 - from own workers
+        return "", "", None, False
+    summary, trace, pickled, has_mark = pickle.loads(outcome.answer[1:])  # noqa: S301 - from own workers
     try:
         cause = pickle.loads(pickled) if pickled else None  # noqa: S301 - from own workers
     except Exception:  # noqa: BLE001 - its class may exist on the workers only
         cause = None
-    return summary, trace, cause if isinstance(cause, BaseException) else None
+    return summary, trace, cause if isinstance(cause, BaseException) else None, has_mark
 
 
 def _name_signal(number: int) -> str:

@@ -129,7 +129,7 @@ class _GangRun:
                 ]
             first = min(failures, key=lambda outcome: outcome.ended)
             error, cause = describe_failure(first, slots[first.rank].worker, attempt)
-            if is_permanent(cause):
+            if is_permanent(error):
                 break
             if attempt < request.max_retries:
                 notice = f"{str(error).splitlines()[0]}; all ranks start again"

@@ -91,8 +91,10 @@ def _end_early(error: SystemExit) -> tuple[bytes, int]:
 
 
 def _describe(error: BaseException) -> bytes:
-    """Return an exception, as itself if it can be pickled, and its traceback."""
+    """Return an exception, as itself if it can be pickled, its traceback, and its mark."""
     import cloudpickle
+
+    from hyperplane.core.permanent_errors import is_permanent
 
     # The frames of this file say nothing about the function.
     trace = error.__traceback__.tb_next if error.__traceback__ else None
@@ -111,7 +113,8 @@ def _describe(error: BaseException) -> bytes:
         summary = f"{type(error).__name__}: {error}".removesuffix(": ")
     except Exception:  # noqa: BLE001 - classes with any __str__
         summary = type(error).__name__
-    return b"E" + pickle.dumps((summary, text, pickled))
+    # The attributes of errors of TensorFlow are not in their pickles.
+    return b"E" + pickle.dumps((summary, text, pickled, is_permanent(error)))
 
 
 if __name__ == "__main__":
