@@ -1,0 +1,119 @@
+"""``python cluster_program.py PROGRAM ARGUMENT...``: run the program of a step with a cluster.
+
+The arguments of the cluster are in ``HYPERPLANE_CLUSTER``. It starts first; the program finds it by
+the variables that a start sets, such as ``RAY_ADDRESS``. The cluster ends with the program, and the
+program with the cluster. The exit code, or the signal, is that of the program.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+try:
+    import hyperplane
+except ImportError:  # an environment of requirements does not have editable packages
+    sys.path.append(str(Path(__file__).parents[3]))
+    import hyperplane
+from hyperplane.clusters import registry
+from hyperplane.clusters.framework import CLOSED
+from hyperplane.core.errors import EngineUnavailable, HyperplaneError, RequestError
+from hyperplane.jobs.execution.cluster_arguments import CLUSTER
+
+#: Seconds between two looks at the program, and between SIGTERM and SIGKILL.
+_INTERVAL, _GRACE = 0.1, 5.0
+#: Exit code of an invalid configuration (sysexits.h), after which a step is not retried.
+_CONFIGURATION = 78
+
+
+class StepCluster:
+    """The cluster of a step, and the program that runs with it."""
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        self._started: Any = None
+        signal.signal(signal.SIGTERM, self._handle_signal)
+
+    def _handle_signal(self, number: int, frame: FrameType | None) -> None:
+        """End a start that is in progress; later, the program gets the same signal."""
+        del number, frame
+        self._stop.set()
+        if self._started is None:
+            signal.raise_signal(signal.SIGINT)  # a start closes what it has begun
+
+    def start(self, arguments: dict[str, Any]) -> None:
+        """Start the cluster, and print the documented lines."""
+        self._started = hyperplane.initialize_cluster(**arguments)
+
+    def run(self, words: list[str]) -> int:
+        """Run the program to its end; return its exit code, negative for a signal."""
+        cluster = self._started[1]
+        status = registry.load_framework(cluster.plan.engine).status
+        try:
+            program = subprocess.Popen(words, stdin=subprocess.DEVNULL)  # noqa: S603 - a list, of the user's own program
+        except OSError as error:
+            _print_error(f"{error.filename}: {error.strerror}")
+            return 127 if isinstance(error, FileNotFoundError) else 126
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                return program.wait(_INTERVAL)
+            if status(cluster) == CLOSED and not self._stop.is_set():
+                reason = getattr(cluster, "end_reason", "") or "it was closed"
+                _end(program)
+                _print_error(f"EngineError: the cluster of the step has ended: {reason}")
+                return 1
+
+    def close(self) -> None:
+        """End the cluster."""
+        if self._started is not None:
+            client, cluster = self._started
+            client.close()
+            cluster.close()
+
+
+def main(words: list[str]) -> int:
+    """Start the cluster, run the program, and return its exit code, negative for a signal."""
+    arguments = json.loads(os.environ.pop(CLUSTER))
+    cluster = StepCluster()
+    try:
+        cluster.start(arguments)
+        return cluster.run(words)
+    except KeyboardInterrupt:
+        return -signal.SIGTERM
+    except HyperplaneError as error:
+        _print_error(f"{type(error).__name__}: {error}")
+        return _CONFIGURATION if isinstance(error, RequestError | EngineUnavailable) else 1
+    finally:
+        cluster.close()
+
+
+def _end(program: subprocess.Popen[bytes]) -> None:
+    """End the program: SIGTERM, and SIGKILL after some seconds."""
+    program.terminate()
+    try:
+        program.wait(_GRACE)
+    except subprocess.TimeoutExpired:
+        program.kill()
+        program.wait()
+
+
+def _print_error(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    _code = main(sys.argv[1:])
+    sys.stdout.flush()
+    if _code < 0:  # end in the same way
+        with suppress(OSError, ValueError):
+            signal.signal(-_code, signal.SIG_DFL)
+        os.kill(os.getpid(), -_code)
+    os._exit(_code if _code >= 0 else 128 - _code)
