@@ -183,7 +183,8 @@ def get_ray_cluster(extra_workers: int = 0) -> RayCluster:
     Returns
     -------
     LocalRayCluster or AttachedRayCluster
-        The cluster of this process, or else the one that was started last by this user.
+        The cluster of this process, or that of its environment variables, such as in a step of a
+        job, or else the one that was started last by this user.
 
     Raises
     ------
@@ -308,10 +309,12 @@ def _close_own_clusters() -> None:
 
 
 def _find_record() -> records.ClusterRecord | None:
-    """Return the record of the Ray cluster of this process, or else of the latest one."""
+    """Return the record of this process's Ray cluster, of its variables, or else the latest."""
     found = [record for record in read_running(_ENGINE) if record.engine == _ENGINE]
     own = [record for record in found if record.pid == os.getpid()]
-    return (own or found or [None])[-1]  # type: ignore[list-item]
+    # In a step of a job: the cluster of the step, although other steps started theirs later.
+    named = [record for record in found if record.scheduler == os.environ.get("RAY_ADDRESS")]
+    return (own or named or found or [None])[-1]  # type: ignore[list-item]
 
 
 def _find_cluster() -> RayCluster | None:

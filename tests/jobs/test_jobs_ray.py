@@ -32,8 +32,10 @@ CLUSTER: dict[str, Any] = {
 PROGRAM = """
 import json, os, pathlib, psutil, time
 import ray
+from hyperplane import ray_common as rc
 
 ray.init(log_to_driver=False)
+assert rc.get_ray_cluster().address == os.environ["RAY_ADDRESS"]
 
 @ray.remote(max_retries=5)
 def square(number):

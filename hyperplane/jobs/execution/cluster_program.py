@@ -106,7 +106,8 @@ def _end(program: subprocess.Popen[bytes]) -> None:
 
 
 def _print_error(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
 
 
 if __name__ == "__main__":

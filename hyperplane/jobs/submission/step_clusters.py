@@ -41,10 +41,9 @@ def _find_plan_faults(step: Step, has_requirements: bool) -> Iterator[Fault]:
         )
         usable, reason = registry.load(planner.plan().engine).available()
     except RequestError as error:
-        # Unknown pools are faults of pool_faults.
-        unknown = isinstance(error, UnknownPool)
-        faults = () if unknown else error.faults
-        yield from _name_step(step, (replace(each, where=f"cluster.{each.where}") for each in faults))
+        if not isinstance(error, UnknownPool):  # which pool_faults reports
+            faults = [replace(each, where=f"cluster.{each.where}") for each in error.faults]
+            yield from _name_step(step, faults)
         return
     except EngineUnavailable as error:
         usable, reason = False, error.message
