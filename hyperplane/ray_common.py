@@ -17,7 +17,14 @@ from hyperplane.clusters.ray.local.engine import LocalRayEngine
 from hyperplane.clusters.running_clusters import read_running
 from hyperplane.clusters.start_lines import BRAND
 from hyperplane.core.argument_checks import find_count_faults, find_flag_faults
-from hyperplane.core.errors import EngineError, EngineUnavailable, Fault, RequestError, check
+from hyperplane.core.errors import (
+    EngineError,
+    EngineUnavailable,
+    Fault,
+    RequestError,
+    UnknownPool,
+    check,
+)
 from hyperplane.core.errors.base import request_error
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import bytes_to_gb
@@ -157,8 +164,13 @@ def quickstart_ray(num_workers: int, size: str) -> RayCluster:
         If there is no such size; the message lists all sizes. Other errors are those of
         :func:`initialize_ray_cluster`.
     """
-    check(find_count_faults("num_workers", num_workers, 1, _MAX_WORKERS))
-    pool = config.get_pool(size)
+    faults = find_count_faults("num_workers", num_workers, 1, _MAX_WORKERS)
+    try:
+        pool = config.get_pool(size)
+    except UnknownPool as error:
+        error.faults = (*faults, *(replace(each, where="size") for each in error.faults))
+        raise
+    check(faults)
     arguments = ClusterArguments(
         num_workers=num_workers,
         nprocs=1,

@@ -15,7 +15,7 @@ import hyperplane
 from hyperplane import ray_common as rc
 from hyperplane.clusters.engine import Availability
 from hyperplane.clusters.ray.local.engine import LocalRayEngine
-from hyperplane.errors import RequestError
+from hyperplane.errors import RequestError, UnknownPool
 from hyperplane.jobs import Pipeline, Step, submit
 from hyperplane.jobs.exporters.registry import render
 from hyperplane.jobs.job_control import new_job
@@ -56,7 +56,7 @@ def _cases() -> Iterator[tuple[Any, dict[str, Any]]]:
     for name, values in SHARED.items():
         for value in values:
             yield hyperplane.initialize_cluster, {"framework": "ray", name: value}
-    for value in ("rayy", "", 7, b"ray"):
+    for value in ("rayy", "", 7, ["ray"]):
         yield hyperplane.initialize_cluster, {"framework": value}
     yield from ((rc.quickstart_ray, {"num_workers": each, "size": "8_8"}) for each in (0, *COUNTS))
     for size in ("hyperplane-huge", "", 7, None, b"8_8"):
@@ -91,8 +91,8 @@ def test_a_bad_request_is_refused_by_the_name_of_its_argument(
     with pytest.raises(RequestError) as caught:
         function(**arguments)
     name = next(name for name in arguments if name != "framework" or len(arguments) == 1)
-    if function is rc.quickstart_ray and name == "num_workers" and arguments["size"] != "8_8":
-        name = "pool" if isinstance(arguments["size"], str) else "size"
+    if function is rc.quickstart_ray and arguments["size"] != "8_8":
+        name = "size"
     places = {fault.where.partition(".")[0] for fault in caught.value.faults}
     assert name in places, caught.value
     for fault in caught.value.faults:
@@ -105,6 +105,13 @@ def test_all_faults_of_a_request_are_reported_together(names: tuple[str, str]) -
     with pytest.raises(RequestError, match="nothing was started") as caught:
         rc.initialize_ray_cluster(**arguments)
     assert {fault.where for fault in caught.value.faults} == set(names)
+
+
+def test_all_faults_of_a_quick_start_are_reported_together() -> None:
+    with pytest.raises(UnknownPool, match="nothing was started") as caught:
+        rc.quickstart_ray(0, "hyperplane-mad")
+    assert [fault.where for fault in caught.value.faults] == ["num_workers", "size"]
+    assert "did you mean hyperplane-med" in str(caught.value)
 
 
 def _step(**cluster: Any) -> Pipeline:

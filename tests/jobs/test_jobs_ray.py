@@ -6,7 +6,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,13 @@ import pytest
 from job_cases import bash, is_alive, run_job, submit_job, wait_until
 
 from hyperplane.clusters.ray import driver_environment
-from hyperplane.jobs import Step
+from hyperplane.jobs import JobHandle, Step
 
 pytestmark = [pytest.mark.ray, pytest.mark.cluster]
 
+#: Seconds within which a cluster starts on a busy machine.
+STARTED = 280
+Submit = Callable[[Step], JobHandle]
 CLUSTER: dict[str, Any] = {
     "framework": "ray",
     "num_workers": 1,
@@ -48,6 +51,7 @@ pathlib.Path("seen.json").write_text(json.dumps({
     "address": os.environ["RAY_ADDRESS"], "raylets": raylets,
     "cores": ray.cluster_resources()["CPU"], "arguments": os.environ.get("HYPERPLANE_CLUSTER"),
 }))
+pathlib.Path("connected").touch()
 found = [square.remote(number) for number in range(TASKS)]
 ray.get(found[0])
 pathlib.Path("running").touch()
@@ -67,6 +71,22 @@ def elsewhere() -> Iterator[str]:
     """A temporary directory of the step; in /tmp, because the path of a socket is limited."""
     with tempfile.TemporaryDirectory(prefix="hp-", dir="/tmp") as folder:
         yield folder
+
+
+@pytest.fixture
+def submit_and_end() -> Iterator[Submit]:
+    """Submit a job of one step, which is cancelled at the end of a test that fails."""
+    submitted: list[JobHandle] = []
+
+    def call(step: Step) -> JobHandle:
+        submitted.append(submit_job(step, max_retries=0))
+        return submitted[-1]
+
+    yield call
+    for job in submitted:
+        if not job.job.processed:
+            job.cancel()
+            job.wait(120)
 
 
 def make_step(folder: Path, elsewhere: str, tasks: int, **options: Any) -> Step:
@@ -92,10 +112,10 @@ def nothing_is_left(seen: Any, elsewhere: str) -> None:
 
 
 def test_a_program_finds_the_cluster_running_while_a_worker_node_is_killed(
-    tmp_path: Path, elsewhere: str
+    tmp_path: Path, elsewhere: str, submit_and_end: Submit
 ) -> None:
-    job = submit_job(make_step(tmp_path, elsewhere, 30), max_retries=0)
-    wait_until((tmp_path / "running").exists)
+    job = submit_and_end(make_step(tmp_path, elsewhere, 30))
+    wait_until((tmp_path / "running").exists, STARTED)
     seen = read_seen(tmp_path)
     assert len(seen["raylets"]) == 3
     last = max(map(psutil.Process, seen["raylets"]), key=lambda each: each.create_time())
@@ -112,18 +132,22 @@ def test_a_program_finds_the_cluster_running_while_a_worker_node_is_killed(
     nothing_is_left(seen, elsewhere)
 
 
-def test_the_cluster_ends_with_a_cancelled_step(tmp_path: Path, elsewhere: str) -> None:
-    job = submit_job(make_step(tmp_path, elsewhere, 2000), max_retries=0)
-    wait_until((tmp_path / "running").exists)
+def test_the_cluster_ends_with_a_cancelled_step(
+    tmp_path: Path, elsewhere: str, submit_and_end: Submit
+) -> None:
+    job = submit_and_end(make_step(tmp_path, elsewhere, 2000))
+    wait_until((tmp_path / "connected").exists, STARTED)
     seen = read_seen(tmp_path)
     job.cancel()
     assert job.wait(120) == "cancelled"
     nothing_is_left(seen, elsewhere)
 
 
-def test_a_step_ends_with_its_cluster(tmp_path: Path, elsewhere: str) -> None:
-    job = submit_job(make_step(tmp_path, elsewhere, 2000), max_retries=0)
-    wait_until((tmp_path / "running").exists)
+def test_a_step_ends_with_its_cluster(
+    tmp_path: Path, elsewhere: str, submit_and_end: Submit
+) -> None:
+    job = submit_and_end(make_step(tmp_path, elsewhere, 2000))
+    wait_until((tmp_path / "connected").exists, STARTED)
     seen = read_seen(tmp_path)
     parent = psutil.Process(seen["raylets"][0]).parent()
     assert parent is not None
