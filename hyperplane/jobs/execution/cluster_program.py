@@ -13,20 +13,23 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-try:
-    import hyperplane
-except ImportError:  # an environment of requirements does not have editable packages
+if __name__ == "__main__":  # an environment of requirements does not have editable packages
     sys.path.append(str(Path(__file__).parents[3]))
-    import hyperplane
-from hyperplane.clusters import registry
-from hyperplane.clusters.framework import CLOSED
+
+from hyperplane.clusters import interrupts, registry, start_lines
+from hyperplane.clusters.engine import StartedCluster
+from hyperplane.clusters.framework import CLOSED, Framework
+from hyperplane.clusters.planning import create_planner
 from hyperplane.core.errors import EngineUnavailable, HyperplaneError, RequestError
 from hyperplane.jobs.execution.cluster_arguments import CLUSTER
+from hyperplane.spec.request import ClusterArguments
 
 #: Seconds between two looks at the program, and between SIGTERM and SIGKILL.
 _INTERVAL, _GRACE = 0.1, 5.0
@@ -39,7 +42,8 @@ class StepCluster:
 
     def __init__(self) -> None:
         self._stop = threading.Event()
-        self._started: Any = None
+        self._framework: Framework
+        self._started: StartedCluster[Any, Any] | None = None
         signal.signal(signal.SIGTERM, self._handle_signal)
 
     def _handle_signal(self, number: int, frame: FrameType | None) -> None:
@@ -51,12 +55,26 @@ class StepCluster:
 
     def start(self, arguments: dict[str, Any]) -> None:
         """Start the cluster, and print the documented lines."""
-        self._started = hyperplane.initialize_cluster(**arguments)
+        planner = create_planner("initialize_cluster", ClusterArguments.from_mapping(arguments))
+        plan = planner.plan()
+        engine = registry.load(plan.engine)
+        self._framework = registry.load_framework(plan.engine)
+        usable, reason = engine.available()
+        if not usable:
+            raise EngineUnavailable(plan.engine, reason)
+        began = time.monotonic()
+        start_lines.print_start_lines(plan, [])
+        started = interrupts.complete_start(
+            partial(engine.start, plan), lambda started: self._framework.prepare(started, False)
+        )
+        self._started = started
+        dashboard = self._framework.addresses(started).dashboard
+        start_lines.print_ready_lines(plan, dashboard, time.monotonic() - began)
 
     def run(self, words: list[str]) -> int:
         """Run the program to its end; return its exit code, negative for a signal."""
-        cluster = self._started[1]
-        status = registry.load_framework(cluster.plan.engine).status
+        assert self._started is not None  # noqa: S101 - for mypy
+        cluster = self._started.cluster
         try:
             program = subprocess.Popen(words, stdin=subprocess.DEVNULL)  # noqa: S603 - a list, of the user's own program
         except OSError as error:
@@ -65,7 +83,7 @@ class StepCluster:
         while True:
             with suppress(subprocess.TimeoutExpired):
                 return program.wait(_INTERVAL)
-            if status(cluster) == CLOSED and not self._stop.is_set():
+            if self._framework.status(cluster) == CLOSED and not self._stop.is_set():
                 reason = getattr(cluster, "end_reason", "") or "it was closed"
                 _end(program)
                 _print_error(f"EngineError: the cluster of the step has ended: {reason}")
@@ -74,9 +92,8 @@ class StepCluster:
     def close(self) -> None:
         """End the cluster."""
         if self._started is not None:
-            client, cluster = self._started
-            client.close()
-            cluster.close()
+            self._started.client.close()
+            self._started.cluster.close()
 
 
 def main(words: list[str]) -> int:

@@ -10,7 +10,7 @@ from hyperplane.jobs.execution import attempt_process
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.cluster_arguments import prestarted_framework
 
-# Not imported, because it imports the public functions for clusters.
+# Not imported, because the engines of clusters take a second to import.
 _PROGRAM = str(Path(attempt_process.__file__).with_name("cluster_program.py"))
 
 
