@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from hyperplane import config
-from hyperplane.clusters import interrupts, registry, start_lines
+from hyperplane.clusters import interrupts, registry, replacement, start_lines
 from hyperplane.clusters.call_arguments import (
     Advice,
     check_flag,
@@ -17,11 +17,6 @@ from hyperplane.clusters.call_arguments import (
 )
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.clusters.planning import create_planner
-from hyperplane.clusters.replacement import (
-    close_previous_clusters,
-    current_location,
-    remember_cluster,
-)
 from hyperplane.clusters.running_clusters import find_engine
 from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import EngineUnavailable, Fault, check
@@ -63,6 +58,7 @@ def plan_cluster(
     name: str | None = None,
     local_fit: Literal["fit", "exact"] | None = None,
     tuning: str | None = None,
+    framework: str | None = None,
     **others: Any,
 ) -> ClusterPlan:
     """Plan what :func:`initialize_cluster` would start, without starting anything.
@@ -117,6 +113,7 @@ def plan_cluster(
         name=name,
         local_fit=local_fit,
         tuning=tuning,
+        framework=framework,
     )
     return create_planner("plan_cluster", arguments.with_defaults(others)).plan()
 
@@ -192,6 +189,7 @@ def initialize_cluster(
     name: str | None = None,
     local_fit: Literal["fit", "exact"] | None = None,
     tuning: str | None = None,
+    framework: str | None = None,
     replace: bool = False,
     **others: Any,
 ) -> tuple[Client, Cluster]:
@@ -243,8 +241,9 @@ def initialize_cluster(
     local_fit : {"fit", "exact"}, optional
         For the local engine: reduce the request to this machine, or start exactly the request.
     tuning : str, optional
-        Profile of Dask settings; ``"dask"`` keeps Dask's defaults. The configured profile,
-        ``"fast"``, by default.
+        Profile of Dask settings: the configured one, ``"fast"``, by default; ``"dask"`` has none.
+    framework : str, optional
+        ``"dask"`` or ``"ray"``, whose engine may be named by its platform; by default the engine's.
     replace : bool
         First close the cluster that an earlier run of the same notebook cell or line of code has
         started; with ``name`` also the cluster of that name, in any of your processes.
@@ -255,7 +254,7 @@ def initialize_cluster(
     -------
     client : distributed.Client
     cluster : distributed.deploy.cluster.Cluster
-        Objects of Dask. Close either or both, in any order.
+        Objects of Dask, or of another framework. Close either or both, in any order.
 
     Raises
     ------
@@ -301,8 +300,9 @@ def initialize_cluster(
         name=name,
         local_fit=local_fit,
         tuning=tuning,
+        framework=framework,
     ).with_defaults(others)
-    location, closed = current_location(), []
+    location, closed = replacement.current_location(), []
     replaces = check_flag("replace", False if replace is OMITTED else replace)
     planner = None
     if isinstance(num_workers, ClusterPlan):
@@ -312,13 +312,13 @@ def initialize_cluster(
         planner = create_planner("initialize_cluster", arguments, own=("replace",))
     # Before planning, which counts free memory, and only if the arguments are valid.
     if replaces and (planner is None or planner.has_valid_arguments()):
-        closed = close_previous_clusters(location, None if name is OMITTED else name)
+        closed = replacement.close_previous_clusters(location, None if name is OMITTED else name)
     plan: Any = num_workers if planner is None else planner.plan()
     began = time.monotonic()
     start_lines.print_start_lines(plan, closed)
     client, cluster = interrupts.complete_start(
         partial(start, plan),
-        partial(remember_cluster, location, plan),
+        partial(replacement.remember_cluster, location, plan),
         lambda started: start_lines.print_ready_lines(
             plan,
             registry.load_framework(plan.engine).addresses(started).dashboard,

@@ -17,7 +17,14 @@ from hyperplane.clusters.ray.local.engine import LocalRayEngine
 from hyperplane.clusters.running_clusters import read_running
 from hyperplane.clusters.start_lines import BRAND
 from hyperplane.core.argument_checks import find_count_faults, find_flag_faults
-from hyperplane.core.errors import EngineError, EngineUnavailable, Fault, RequestError, check
+from hyperplane.core.errors import (
+    EngineError,
+    EngineUnavailable,
+    Fault,
+    RequestError,
+    UnknownPool,
+    check,
+)
 from hyperplane.core.errors.base import request_error
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import bytes_to_gb
@@ -157,8 +164,13 @@ def quickstart_ray(num_workers: int, size: str) -> RayCluster:
         If there is no such size; the message lists all sizes. Other errors are those of
         :func:`initialize_ray_cluster`.
     """
-    check(find_count_faults("num_workers", num_workers, 1, _MAX_WORKERS))
-    pool = config.get_pool(size)
+    faults = find_count_faults("num_workers", num_workers, 1, _MAX_WORKERS)
+    try:
+        pool = config.get_pool(size)
+    except UnknownPool as error:
+        error.faults = (*faults, *(replace(each, where="size") for each in error.faults))
+        raise
+    check(faults)
     arguments = ClusterArguments(
         num_workers=num_workers,
         nprocs=1,
@@ -183,7 +195,8 @@ def get_ray_cluster(extra_workers: int = 0) -> RayCluster:
     Returns
     -------
     LocalRayCluster or AttachedRayCluster
-        The cluster of this process, or else the one that was started last by this user.
+        The cluster of this process, or that of its environment variables, such as in a step of a
+        job, or else the one that was started last by this user.
 
     Raises
     ------
@@ -308,10 +321,12 @@ def _close_own_clusters() -> None:
 
 
 def _find_record() -> records.ClusterRecord | None:
-    """Return the record of the Ray cluster of this process, or else of the latest one."""
+    """Return the record of this process's Ray cluster, of its variables, or else the latest."""
     found = [record for record in read_running(_ENGINE) if record.engine == _ENGINE]
     own = [record for record in found if record.pid == os.getpid()]
-    return (own or found or [None])[-1]  # type: ignore[list-item]
+    # In a step of a job: the cluster of the step, although other steps started theirs later.
+    named = [record for record in found if record.scheduler == os.environ.get("RAY_ADDRESS")]
+    return (own or named or found or [None])[-1]  # type: ignore[list-item]
 
 
 def _find_cluster() -> RayCluster | None:

@@ -185,9 +185,8 @@ def test_arguments_beside_a_plan_are_refused_unless_they_are_defaults(machine, p
 
 def test_invalid_arguments_with_replace_close_no_cluster(machine, planned, monkeypatch):
     closed: list[Any] = []
-    monkeypatch.setattr(
-        "hyperplane.cluster.close_previous_clusters", lambda *names: closed.append(1) or []
-    )
+    target = "hyperplane.clusters.replacement.close_previous_clusters"
+    monkeypatch.setattr(target, lambda *names: closed.append(1) or [])
     plan = hyperplane.plan_cluster(num_workers=1)
     for invalid in ({"nproc": 1}, {"pool": "16_17"}, {"num_workers": 0}, {"nprocs": "x"}):
         with pytest.raises(RequestError, match="nothing was started"):

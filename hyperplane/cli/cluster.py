@@ -33,18 +33,20 @@ def start(request: dict[str, Any], as_json: JsonOption = False) -> None:
     It is closed by Ctrl-C, SIGTERM, its idle timeout or hyperplane cluster stop.
     """
     plan = hyperplane.plan_cluster(**request)
+    reason = ""
     with StopSignals() as signals:
         try:
-            _run_until_stopped(plan, signals, as_json)
+            reason = _run_until_stopped(plan, signals, as_json)
         except EngineError:
             # A SIGTERM to the process group also ends the workers, so that the start fails.
             if not signals.stop_requested.is_set():
                 raise
     if not as_json:
-        typer.echo(f"{plan.name} is closed")
+        typer.echo(f"{plan.name} is closed" + (f": {reason}" if reason else ""))
 
 
-def _run_until_stopped(plan: ClusterPlan, signals: StopSignals, as_json: bool) -> None:
+def _run_until_stopped(plan: ClusterPlan, signals: StopSignals, as_json: bool) -> str:
+    """Run the cluster until a signal, or its end; return the reason of its end, if known."""
     framework = registry.load_framework(plan.engine)
     started = hyperplane.start(plan)
     try:
@@ -55,6 +57,7 @@ def _run_until_stopped(plan: ClusterPlan, signals: StopSignals, as_json: bool) -
         signals.wait(lambda: framework.status(started.cluster) == CLOSED)
     finally:
         started.cluster.close()
+    return str(getattr(started.cluster, "end_reason", ""))
 
 
 def _announce(plan: ClusterPlan, addresses: ClusterAddresses, as_json: bool) -> None:

@@ -60,6 +60,12 @@ OPTIONS = {
             "Kind of node, by its name in hyperplane pools; it determines the layout if no other "
             "sizes are given.",
         ),
+        _option(
+            "framework",
+            str,
+            _CLUSTER,
+            "Framework of the cluster: dask or ray; that of the engine by default.",
+        ),
         _option("engine", str, _CLUSTER, "Engine that starts the cluster."),
         _option(
             "engine_options",

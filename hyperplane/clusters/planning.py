@@ -203,7 +203,31 @@ class Planner:
 
     def _choose_engine(self) -> Engine | None:
         """Return the requested engine, or the first usable one that supports the request."""
-        name = self.request.engine
+        try:
+            name, candidates = self._find_engine_names()
+            if name != "auto":
+                engine = registry.load(name)
+                self.faults += self._find_unsupported(engine)
+                return engine
+        except RequestError as error:
+            self._add_error(error)
+            return None
+        engines = [registry.load(each) for each in candidates]
+        supporting = [engine for engine in engines if not self._find_unsupported(engine)]
+        usable = [engine for engine in supporting if engine.available().usable]
+        if usable:
+            self.notes.append(f"engine auto: {usable[0].name}, {usable[0].available().reason}")
+            return usable[0]
+        if not supporting:
+            self.faults += self._find_unsupported(engines[0])
+            return engines[0]
+        reasons = "; ".join(f"{engine.name}: {engine.available().reason}" for engine in supporting)
+        self._unavailable = EngineUnavailable("auto", reasons)
+        return None
+
+    def _find_engine_names(self) -> tuple[str, list[str]]:
+        """Return the name of the requested engine, or ``"auto"`` and the names of candidates."""
+        name, framework = self.request.engine, self.request.framework
         if self.request.local_mode:
             if name not in {"auto", "local"}:
                 advice = "pass only one of the two"
@@ -211,26 +235,15 @@ class Planner:
                     Fault("local_mode", "True", f"False with engine={name!r}", advice)
                 )
             name = "local"
+        if framework is not None:
+            registry.FRAMEWORKS.load(framework)
+            name = registry.name_engine(framework, name)
         if name != "auto":
-            try:
-                engine = registry.load(name)
-            except RequestError as error:
-                self._add_error(error)
-                return None
-            self.faults += self._find_unsupported(engine)
-            return engine
-        candidates = [registry.load(name) for name in config.auto_engines(registry.ENGINES)]
-        supporting = [engine for engine in candidates if not self._find_unsupported(engine)]
-        usable = [engine for engine in supporting if engine.available().usable]
-        if usable:
-            self.notes.append(f"engine auto: {usable[0].name}, {usable[0].available().reason}")
-            return usable[0]
-        if not supporting:
-            self.faults += self._find_unsupported(candidates[0])
-            return candidates[0]
-        reasons = "; ".join(f"{engine.name}: {engine.available().reason}" for engine in supporting)
-        self._unavailable = EngineUnavailable("auto", reasons)
-        return None
+            return name, []
+        candidates = list(config.auto_engines(registry.ENGINES))
+        if framework is not None:
+            candidates = registry.select_engines(framework, candidates)
+        return name, candidates
 
     def _find_unsupported(self, engine: Engine) -> list[Fault]:
         """Return a fault for each feature of the request that the engine lacks."""

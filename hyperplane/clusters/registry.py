@@ -5,12 +5,14 @@ CONTRIBUTING.md, *Add a platform*, lists the other files of a new engine.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from hyperplane.clusters.engine import Engine
 from hyperplane.clusters.framework import Framework
+from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.registry import Registry
-from hyperplane.spec.engine_names import DASK, framework_of
+from hyperplane.spec.engine_names import DASK, framework_of, platform_of
 
 #: Engines by name: that of the platform for Dask, ``<framework>:<platform>`` for others.
 ENGINES: Registry[Engine] = Registry(
@@ -47,3 +49,38 @@ def load(name: Any) -> Engine:
 def load_framework(engine: str) -> Framework:
     """Return the framework of an engine; raise a RequestError if there is none of its name."""
     return FRAMEWORKS.load(framework_of(engine))()
+
+
+def name_engine(framework: str, engine: str) -> str:
+    """Return the name of a framework's engine, which may be given by its platform; or ``"auto"``.
+
+    Raises
+    ------
+    RequestError
+        If the engine is one of another framework, or if the framework has none on the platform.
+
+    Examples
+    --------
+    >>> name_engine("ray", "local"), name_engine("dask", "slurm"), name_engine("ray", "auto")
+    ('ray:local', 'slurm', 'auto')
+    """
+    names = [name for name in ENGINES.names() if framework_of(name) == framework]
+    if not names:
+        raise RequestError([Fault("framework", repr(framework), "a framework that has an engine")])
+    if engine == "auto" or engine in names:
+        return engine
+    by_platform = {platform_of(name): name for name in names}
+    if ":" not in engine and engine in by_platform:
+        return by_platform[engine]
+    allowed = f"an engine of the framework {framework}: {', '.join(['auto', *names])}"
+    raise RequestError([Fault("engine", repr(engine)[:80], allowed)])
+
+
+def select_engines(framework: str, preferred: Iterable[str]) -> list[str]:
+    """Return the engines of a framework that ``engine="auto"`` tries, in order.
+
+    They are those on the platforms of the preferred engines, or else all of the framework.
+    """
+    names = {platform_of(name): name for name in ENGINES.names() if framework_of(name) == framework}
+    platforms = dict.fromkeys(platform_of(name) for name in preferred)
+    return [names[each] for each in platforms if each in names] or list(names.values())

@@ -154,6 +154,7 @@ class ClusterArguments:
     name: Any = OMITTED
     local_fit: Any = OMITTED
     tuning: Any = OMITTED
+    framework: Any = OMITTED
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -230,6 +231,7 @@ class ClusterRequest(CheckedModel):
     name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] | None = None
     local_fit: Literal["fit", "exact"] | None = None
     tuning: str | None = None
+    framework: str | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -321,6 +323,7 @@ def _build_request(arguments: ClusterArguments) -> ClusterRequest:
         name=arguments.name,
         local_fit=arguments.local_fit,
         tuning=arguments.tuning,
+        framework=arguments.framework,
     )
 
 

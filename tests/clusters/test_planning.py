@@ -13,6 +13,7 @@ from hyperplane.clusters import registry
 from hyperplane.clusters.dask.cuda.engine import CudaEngine
 from hyperplane.clusters.dask.local.engine import LocalEngine
 from hyperplane.clusters.engine import Availability
+from hyperplane.clusters.ray.local.engine import LocalRayEngine
 from hyperplane.errors import (
     ConfigError,
     DoesNotFit,
@@ -252,6 +253,45 @@ class TestEngine:
         assert (fault.where, fault.asked) == ("engine", repr(name))
         assert fault.allowed.startswith("one of auto, local")
         assert fault.advice == f"did you mean {nearest}?"
+
+    @pytest.mark.parametrize(
+        ("arguments", "engine"),
+        [
+            ({"framework": "ray", "engine": "local"}, "ray:local"),
+            ({"framework": "ray", "engine": "ray:local"}, "ray:local"),
+            ({"framework": "ray", "local_mode": True}, "ray:local"),
+            ({"framework": "dask", "engine": "slurm"}, "slurm"),
+            ({"framework": "dask"}, "local"),
+            ({"engine": "ray:local"}, "ray:local"),
+        ],
+    )
+    def test_the_framework_selects_the_engine_of_a_platform(self, arguments, engine):
+        assert hyperplane.plan_cluster(**arguments).engine == engine
+
+    def test_auto_tries_the_engines_of_the_framework(self, monkeypatch):
+        monkeypatch.setattr(LocalRayEngine, "available", lambda self: Availability(True, "yes"))
+        plan = hyperplane.plan_cluster(framework="ray")
+        assert (plan.engine, plan.name.partition("-")[0]) == ("ray:local", "ray")
+        assert "engine auto: ray:local, yes" in plan.notes
+        # No preferred platform has an engine of it.
+        with dask.config.set({"hyperplane.engines.auto": ["cloud"]}):
+            assert hyperplane.plan_cluster(framework="ray").engine == "ray:local"
+        monkeypatch.setattr(LocalRayEngine, "available", lambda self: Availability(False, "no Ray"))
+        with pytest.raises(EngineUnavailable, match="ray:local: no Ray"):
+            hyperplane.plan_cluster(framework="ray")
+
+    @pytest.mark.parametrize(
+        ("arguments", "where", "allowed"),
+        [
+            ({"framework": "rayy"}, "framework", "one of dask, ray"),
+            ({"framework": "ray", "engine": "slurm"}, "engine", "auto, ray:local"),
+            ({"framework": "dask", "engine": "ray:local"}, "engine", "framework dask: auto, local"),
+        ],
+    )
+    def test_a_framework_without_the_engine_is_a_fault(self, arguments, where, allowed):
+        fault, threads = _refused(nthreads=0, **arguments).faults[::-1]
+        assert (fault.where, threads.where) == (where, "nthreads")
+        assert allowed in fault.allowed
 
     def test_local_has_no_gpus(self):
         with pytest.raises(EngineUnavailable, match="cuda: "):  # the one that auto selects

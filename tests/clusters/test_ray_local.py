@@ -6,14 +6,19 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import dask.dataframe as dd
+import pandas as pd
 import psutil
 import pytest
-from contract import OwnedClusterContract
+from contract import OwnedClusterContract, children
+from scale import scaled
 from services import is_empty, temporary_directory, until
 
 import hyperplane
@@ -69,6 +74,8 @@ def test_the_cluster_ends_with_its_head() -> None:
     every = _descendants(cluster)
     _raylets(cluster)[0].send_signal(signal.SIGKILL)
     until(lambda: cluster.status == CLOSED)
+    with pytest.raises(hyperplane.EngineError, match="has ended: the head node has ended"):
+        _ = client.ray
     until(lambda: records.read_all(starting=True) == [])
     until(lambda: not any(process.is_running() for process in every))
     # Ray would end this process a minute later.
@@ -108,6 +115,44 @@ def test_a_long_temporary_directory_is_refused(monkeypatch: pytest.MonkeyPatch) 
         hyperplane.start(plan)
     assert records.read_all(starting=True) == []
     assert is_empty(folder)
+
+
+@pytest.mark.parametrize("cycles", [scaled(2, 20)])
+def test_starts_and_ends_leave_no_process_port_or_file(cycles: int) -> None:
+    this = psutil.Process()
+    folders = [Path(os.environ["TMPDIR"]), Path("/dev/shm")]
+    threads: list[int] = []
+    descriptors: list[int] = []
+    files: list[set[Path]] = []
+    for _ in range(cycles):
+        client, cluster = hyperplane.start(hyperplane.plan_cluster(engine=ENGINE, **SMALL))
+        assert client.ray.get(client.ray.remote(lambda: 7).remote(), timeout=250) == 7
+        every = _descendants(cluster)
+        ports = {
+            connection.laddr.port
+            for process in every
+            for connection in process.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        }
+        client.close()
+        cluster.close()
+        assert not any(process.is_running() for process in every)
+        assert not children()
+        listening = {each.laddr.port for each in psutil.net_connections("inet") if _listens(each)}
+        assert not ports & listening
+        assert is_empty(folders[0])
+        assert records.read_all(starting=True) == []
+        threads.append(threading.active_count())
+        descriptors.append(this.num_fds())
+        files.append(set(folders[1].iterdir()))
+    # The first cycle imports Ray.
+    assert threads[-1] <= threads[0]
+    assert descriptors[-1] <= descriptors[0]
+    assert files[-1] <= files[0]
+
+
+def _listens(connection: Any) -> bool:
+    return bool(connection.status == psutil.CONN_LISTEN)
 
 
 @pytest.fixture(scope="module")
@@ -191,3 +236,63 @@ def test_a_killed_worker_node_is_replaced_and_the_work_is_done(running: Any) -> 
     assert killed.pid not in [process.pid for process in _raylets(cluster)]
     until(lambda: records.read_all()[-1].workers == 2)
     until(lambda: ray.cluster_resources()["CPU"] == 2)
+
+
+def test_dask_computes_on_the_cluster_with_the_functions_of_ray(running: Any) -> None:
+    import dask
+
+    client, _ = running
+    assert client.ray.is_initialized()
+    from ray.util.dask import enable_dask_on_ray, ray_dask_get
+
+    double = dask.delayed(lambda number: (2 * number, os.getpid()))
+    pairs = dask.compute(*map(double, range(6)), scheduler=ray_dask_get)
+    assert [number for number, _ in pairs] == [0, 2, 4, 6, 8, 10]
+    assert os.getpid() not in {pid for _, pid in pairs}
+    frame = pd.DataFrame({"key": ["a", "b"] * 50, "value": range(100)})
+    lazy = dd.from_pandas(frame, npartitions=4).groupby("key").value.sum()
+    # Ray sets the former name of a key of Dask.
+    with pytest.warns(FutureWarning, match="shuffle"), enable_dask_on_ray():
+        found = lazy.compute()
+    expected = frame.groupby("key").value.sum()
+    assert found.sort_index().to_dict() == expected.to_dict()
+
+
+def _kill_new_raylets(cluster: Any, kept: set[int], is_over: Callable[[], object]) -> None:
+    """Kill each raylet that starts, until a condition holds."""
+    deadline = time.monotonic() + 200
+    while not is_over():
+        assert time.monotonic() < deadline
+        with suppress(psutil.Error):  # processes end meanwhile
+            for process in _raylets(cluster):
+                if process.pid not in kept:
+                    process.kill()
+        time.sleep(0.02)
+
+
+def test_a_worker_node_whose_replacement_fails_is_replaced_later_and_then_abandoned(
+    running: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, cluster = running
+    ray = client.ray
+    every = _descendants(cluster)
+    _, kept, first = [process.pid for process in _raylets(cluster)]
+    head_and_kept = {process.pid for process in _raylets(cluster)} - {first}
+    # Once.
+    os.kill(first, signal.SIGKILL)
+    _kill_new_raylets(cluster, {*head_and_kept, first}, lambda: "is repeated" in caplog.text)
+    assert "SystemError: its raylet has ended" in caplog.text
+    until(lambda: len(cluster.workers) == 2 and len(_raylets(cluster)) == 3)
+    until(lambda: ray.cluster_resources().get("CPU") == 2)
+    # Always: the other worker node does all work.
+    _kill_new_raylets(cluster, head_and_kept, lambda: "is not replaced" in caplog.text)
+    assert (cluster.status, len(cluster.workers)) == (RUNNING, 1)
+    until(lambda: records.read_all()[-1].workers == 1)
+    double = ray.remote(max_retries=5)(lambda number: 2 * number)
+    assert ray.get([double.remote(number) for number in range(5)], timeout=250) == [0, 2, 4, 6, 8]
+    # The last one, too.
+    _kill_new_raylets(cluster, head_and_kept - {kept}, lambda: cluster.status == CLOSED)
+    assert cluster.end_reason.startswith("no worker node is left: worker node ray-worker-")
+    with pytest.raises(hyperplane.EngineError, match="the cluster has ended: no worker node"):
+        _ = client.ray
+    until(lambda: not any(process.is_running() for process in every))

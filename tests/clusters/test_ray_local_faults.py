@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 from services import is_empty
 
 import hyperplane
 from hyperplane.clusters import records
+from hyperplane.clusters.framework import RUNNING
 from hyperplane.clusters.ray import driver_environment
 from hyperplane.clusters.ray.client import RayClient
 from hyperplane.clusters.ray.local import cluster as local_cluster
+from hyperplane.clusters.ray.local import node_program
 from hyperplane.clusters.ray.local.engine import LocalRayEngine
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 
@@ -42,11 +45,10 @@ for line in sys.stdin:
 def make_plan(**others: Any) -> Any:
     return hyperplane.plan_cluster(
         engine="ray:local",
-        num_workers=2,
         nprocs=1,
         nthreads=1,
         ram_gb_per_proc=0.3,
-        **{"timeout": 3, **others},
+        **{"num_workers": 2, "timeout": 3, **others},
     )
 
 
@@ -92,3 +94,114 @@ def test_a_client_of_a_closed_cluster_leaves_no_variables(monkeypatch: pytest.Mo
     with pytest.raises(EngineError, match="no cluster at"):
         _ = client.ray
     assert {name: os.environ.get(name) for name in driver_environment.VARIABLES} == before
+
+
+#: Starts a cluster of one worker node, and refuses to add another one.
+FULL_PROGRAM = PROGRAM.replace(
+    """    elif not started:""",
+    """    elif "worker" in request and started:
+        event = {"event": "not_added", "name": request["worker"], "message": "no memory is left"}
+        print(json.dumps(event), flush=True)
+    elif not started:""",
+)
+
+
+def test_a_cluster_continues_if_a_worker_node_cannot_be_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(FULL_PROGRAM)
+    monkeypatch.setattr(local_cluster, "_PROGRAM", str(program))
+    _, cluster = LocalRayEngine().start(make_plan(num_workers=1, local_fit="exact", timeout=60))
+    try:
+        with pytest.raises(StartFailed, match="0 of 1 worker node have started: no memory is left"):
+            cluster.add_workers(1, lambda name: None)
+        assert (cluster.status, len(cluster.workers)) == (RUNNING, 1)
+        cluster.handle({"event": "warning", "message": "it is slow"})
+        assert f"cluster {cluster.name}: it is slow" in caplog.text
+    finally:
+        cluster.close()
+
+
+class TestNodeGroup:
+    """The nodes of a cluster, of which the starts fail."""
+
+    @pytest.fixture
+    def events(self, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+        """The events that the program reports."""
+        found: list[dict[str, Any]] = []
+        monkeypatch.setattr(node_program, "report", lambda **event: found.append(event))
+        return found
+
+    @pytest.fixture
+    def group(self, monkeypatch: pytest.MonkeyPatch) -> node_program.NodeGroup:
+        """A running cluster with a head, whose worker nodes do not start."""
+
+        def fail(head: bool, **parameters: Any) -> Any:
+            raise SystemError("its raylet has ended")
+
+        monkeypatch.setattr(node_program, "_start_node", fail)
+        monkeypatch.setattr(node_program, "_RETRY_SECONDS", 0.01)
+        group = node_program.NodeGroup()
+        processes = [("raylet", SimpleNamespace(pid=1)), ("gcs_server", SimpleNamespace(pid=2))]
+        group._head = SimpleNamespace(gcs_address="127.0.0.1:1", live_processes=lambda: processes)
+        group._settings = {"folder": "/tmp/none", "idle_timeout": None}
+        return group
+
+    request: ClassVar[dict[str, Any]] = {
+        "worker": "ray-worker-1", "cpus": 1, "memory": 1, "object_store": 1,
+    }  # fmt: skip
+
+    def test_a_start_of_a_cluster_fails_at_once(
+        self, group: node_program.NodeGroup, events: list[dict[str, Any]]
+    ) -> None:
+        with pytest.raises(SystemError):
+            group.handle(self.request)
+        group.handle({"ready": True})
+        group.handle(self.request)
+        assert [event["event"] for event in events] == ["not_added"]
+        assert events[0]["message"] == "SystemError: its raylet has ended"
+
+    def test_a_replacement_is_repeated_up_to_a_limit_and_the_reason_is_reported(
+        self, group: node_program.NodeGroup, events: list[dict[str, Any]]
+    ) -> None:
+        ended = SimpleNamespace(live_processes=list, kill_all_processes=lambda **options: None)
+        group.handle({"ready": True})
+        group._workers = {"ray-worker-1": ended}
+        group._requests = {"ray-worker-1": self.request}
+        group._starts = {"ray-worker-1": 1}
+        deadline = time.monotonic() + 60
+        while group.check():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert [event["event"] for event in events] == [
+            *("lost", "warning", "warning", "abandoned", "failed"),
+        ]
+        reason = "it failed to start 3 times: SystemError: its raylet has ended"
+        assert events[-1]["message"] == (
+            f"no worker node is left: worker node ray-worker-1 is not replaced, because {reason}"
+        )
+
+    def test_an_idle_time_that_cannot_be_read_is_reported(
+        self,
+        group: node_program.NodeGroup,
+        events: list[dict[str, Any]],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        def refuse(address: str) -> None:
+            raise AttributeError("no get_cluster_status")
+
+        for name in ("ray", "ray.autoscaler", "ray.autoscaler.v2"):
+            monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        sdk = SimpleNamespace(get_cluster_status=refuse)
+        monkeypatch.setitem(sys.modules, "ray.autoscaler.v2.sdk", sdk)
+        group._settings["idle_timeout"] = 0.01
+        group.handle({"ready": True})
+        deadline = time.monotonic() + 60
+        while group._failed_queries < 5:
+            assert group.check()  # the cluster continues
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert [event["event"] for event in events] == ["warning"]
+        assert "the idle timeout has no effect" in events[0]["message"]
+        assert "AttributeError: no get_cluster_status" in events[0]["message"]

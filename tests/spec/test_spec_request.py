@@ -41,6 +41,7 @@ OURS = {
     "name": None,
     "local_fit": None,
     "tuning": None,
+    "framework": None,
 }
 NAN, INF = float("nan"), float("inf")
 COUNT, WHOLE = "at least 1", "a whole number"
@@ -137,6 +138,7 @@ BAD = [
     ("name", 5, "text"),
     ("local_fit", "loose", "one of 'fit' or 'exact'"),
     ("tuning", 7, "text"),
+    ("framework", 7, "text"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hyperplane.clusters.ray import driver_environment
@@ -19,15 +20,33 @@ class RayClient:
         The engine of the cluster, the address of its head, and its token.
     attached : bool
         Whether another process owns the cluster.
+    find_end : callable, optional
+        Returns why the cluster has ended, or an empty text while it runs.
     """
 
-    def __init__(self, engine: str, address: str, token: str, attached: bool = False) -> None:
+    def __init__(
+        self,
+        engine: str,
+        address: str,
+        token: str,
+        attached: bool = False,
+        find_end: Callable[[], str] | None = None,
+    ) -> None:
         self.engine, self.address, self._token = engine, address, token
-        self._attached = attached
+        self._attached, self._find_end = attached, find_end
 
     @property
     def ray(self) -> Any:
-        """The module ``ray``, connected to the cluster."""
+        """The module ``ray``, connected to the cluster.
+
+        Raises
+        ------
+        EngineError
+            If the cluster has ended, with the reason, or if it does not answer.
+        """
+        # First: Ray tries for minutes to connect to a head that has ended.
+        if self._find_end is not None and (reason := self._find_end()):
+            raise EngineError(self.engine, f"the cluster has ended: {reason}")
         try:
             return driver_environment.connect(self.address, self._token)
         except (RuntimeError, ConnectionError, TimeoutError) as error:

@@ -43,7 +43,7 @@ _TASK = {
     "retries": "Number of retries.",
     "timeout": "Maximum seconds of an attempt, or text such as 10m.",
     "resources": "Resources that it needs.",
-    "cluster": "Arguments of initialize_cluster for the step's Dask cluster.",
+    "cluster": "Arguments of initialize_cluster for the step's cluster.",
     "env": "Environment variables; no secrets.",
     "secrets": "Names of secrets, not values.",
     "output": "URL of the data that its chunks save.",

@@ -88,7 +88,8 @@ class Step(ValidatedRecord):
     resources : Resources
         Resources that it needs.
     cluster : mapping, optional
-        Arguments of ``initialize_cluster`` for the Dask cluster of the step.
+        Arguments of ``initialize_cluster`` for the step's cluster. One of Dask starts when the
+        program calls it; one of another framework, such as Ray, runs when the program starts.
     env : mapping of str to str
         Environment variables. They are stored with the job, and shown to all users who can read its
         store.

@@ -41,6 +41,8 @@ class AttemptCommand:
         Pool that the step names.
     notebook : Path, optional
         Path of the executed notebook, for a notebook step.
+    python : str
+        Interpreter of the pipeline, with its requirements.
     """
 
     argv: Sequence[str]
@@ -52,6 +54,7 @@ class AttemptCommand:
     script: Path | None = None
     pool: str = ""
     notebook: Path | None = None
+    python: str = sys.executable
 
     def file(self, suffix: str) -> Path:
         """Return the path of the attempt's file with a suffix such as ``".log"``."""

@@ -263,7 +263,6 @@ class StepExecutor:
     def _command(
         self, step: Step, unit: WorkUnit, number: int, memory_faults: int, values: dict[str, str]
     ) -> AttemptCommand:
-        pieces = (step.split or 1) ** memory_faults
         python = requirements.select_interpreter(self.job.pipeline, self._runtime_job.python)
         files = attempt_prefix(self.job, unit, number)
         runtime_job = self._runtime_job
@@ -272,7 +271,7 @@ class StepExecutor:
             step,
         )
         variables = {
-            **step_variables(runtime_job, step, unit, pieces),
+            **step_variables(runtime_job, step, unit, (step.split or 1) ** memory_faults),
             **cluster_variable(step, memory_faults),
             **gang_variables(step, files, number, isinstance(self.runner, SharedFilesystemMixin)),
         }
@@ -294,6 +293,7 @@ class StepExecutor:
             Path(self.job.pipeline.root, step.path) if step.path else None,
             self._pools.get(step.name, ""),
             notebook_output_path(self.job, step, unit) if step.kind == "notebook" else None,
+            python,
         )
 
     async def _wait_and_record(self, step: Step, attempt: Attempt, process: StepProcess) -> Attempt:

@@ -12,7 +12,7 @@ from hyperplane import config
 from hyperplane.core.errors import Fault, UnknownPool, check
 from hyperplane.core.units import parse_seconds
 from hyperplane.jobs.definition.dependencies import order_in_waves
-from hyperplane.jobs.execution.cluster_arguments import cluster_variable
+from hyperplane.jobs.execution.cluster_arguments import cluster_variable, find_framework_faults
 from hyperplane.jobs.execution.retries import BACKOFF_RATE, count_retries, retry_delay
 from hyperplane.jobs.runners.step_resources import resource_request
 from hyperplane.jobs.submission.parameters import (
@@ -201,6 +201,7 @@ def _batch_faults(steps: Sequence[Step], requirements: str | None) -> list[Fault
             if getattr(step, field):
                 allowed = "no value; set it in the job definition"
                 faults.append(Fault(f"{where}.{field}", "given", allowed))
+        faults += find_framework_faults(step, where, "Batch")
         try:
             resource_request(step)
         except UnknownPool as error:

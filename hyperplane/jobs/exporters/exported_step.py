@@ -13,7 +13,7 @@ from hyperplane.core.errors import Fault, UnknownPool
 from hyperplane.jobs.definition.message_formatting import format_value
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.execution.cluster_arguments import cluster_variable
+from hyperplane.jobs.execution.cluster_arguments import cluster_variable, find_framework_faults
 from hyperplane.jobs.execution.failure_kinds import INPUT, classify_failure
 from hyperplane.jobs.execution.step_command import build_arguments, notebook_output_path
 from hyperplane.jobs.execution.step_environment import (
@@ -116,7 +116,7 @@ def build_command_line(job: Job, step: Step, python: str) -> CommandLine:
 
 
 def find_common_faults(pipeline: Pipeline, runner: str) -> Iterator[Fault]:
-    """Yield faults for ``more_memory``, ``split`` and unknown pools, which no exporter supports."""
+    """Yield faults for fields of steps that no exporter supports, and for unknown pools."""
     for index, step in enumerate(pipeline.steps):
         for field in ("more_memory", "split"):
             value = getattr(step, field)
@@ -124,6 +124,7 @@ def find_common_faults(pipeline: Pipeline, runner: str) -> Iterator[Fault]:
                 allowed = f"no value on {runner}, which restarts steps unchanged"
                 advice = "request the memory at once, or use the local runner"
                 yield Fault(f"steps[{index}].{field}", f"{value:g}", allowed, advice)
+        yield from find_framework_faults(step, f"steps[{index}]", runner)
         try:
             resource_request(step)
         except UnknownPool as error:

@@ -8,6 +8,7 @@ from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand, LocalProcess
 from hyperplane.jobs.execution.resource_allocator import Demand, ResourceAllocator
 from hyperplane.jobs.runners.base import SharedFilesystemMixin
+from hyperplane.jobs.runners.cluster_command import add_cluster_program
 from hyperplane.jobs.runners.gang_command import add_gang_program
 
 
@@ -16,6 +17,8 @@ class LocalRunner(SharedFilesystemMixin):
 
     name: ClassVar[str] = "local"
     runs_gangs: ClassVar[bool] = True
+    #: Whether it starts the clusters of steps whose framework is not Dask.
+    starts_clusters: ClassVar[bool] = True
 
     def unavailable_reason(self) -> str:
         """Return an empty text: this machine is always available."""
@@ -34,7 +37,10 @@ class LocalRunner(SharedFilesystemMixin):
     ) -> LocalProcess:
         """Start an attempt."""
         del memory_factor
-        return LocalProcess.start(add_gang_program(command, step, "local"))
+        # One cluster for all processes of a gang.
+        return LocalProcess.start(
+            add_cluster_program(add_gang_program(command, step, "local"), step)
+        )
 
     def reattach(self, command: AttemptCommand) -> LocalProcess:
         """Return the process of an attempt that an earlier supervisor started."""

@@ -14,6 +14,7 @@ from hyperplane.jobs.definition.field_types import MAX_RETRIES
 from hyperplane.jobs.definition.message_formatting import suggest_names
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.runners.registry import create_runner, resolve_options
+from hyperplane.jobs.submission.step_clusters import find_step_cluster_faults
 
 #: Documented form of the name of a job or schedule, and its description for messages.
 NAME_PATTERN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -102,6 +103,7 @@ def runner_faults(
             for step in pipeline.steps
             if step.gang_size
         ]
+    faults += find_step_cluster_faults(instance, pipeline)
     return faults + instance.find_unsupported(pipeline)
 
 

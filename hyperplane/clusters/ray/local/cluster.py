@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from hyperplane.platforms.local.process_identity import is_id_reused, start_time
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.ray_options import MIN_OBJECT_STORE, RayOptions
 
+_logger = logging.getLogger(__name__)
 ENGINE = "ray:local"
 HOST = "127.0.0.1"
 _PROGRAM = str(Path(__file__).with_name("node_program.py"))
@@ -67,6 +69,8 @@ class LocalRayCluster:
         self.address = self.dashboard = ""
         self.workers: list[str] = []
         self.end_reason = ""
+        #: Requested worker nodes that a running cluster could not add, and why.
+        self._not_added: dict[str, str] = {}
         self._changed = threading.Condition(threading.RLock())
         self._log: deque[str] = deque(maxlen=_LOG_LINES)
         token = record.security["token"]
@@ -109,6 +113,12 @@ class LocalRayCluster:
         """``running`` while the program with the nodes runs, then ``closed``."""
         return RUNNING if self._program.poll() is None and self._release.alive else CLOSED
 
+    def find_end(self) -> str:
+        """Return why the cluster has ended; an empty text while it runs."""
+        if self.status == RUNNING and not self.end_reason:
+            return ""
+        return self.end_reason or "it was closed"
+
     @property
     def program_pid(self) -> int:
         """Process ID of the program whose children are the nodes."""
@@ -133,11 +143,14 @@ class LocalRayCluster:
             )
             if announce is not None:
                 announce(name)
+            message = f"{started} of {plural(count, 'worker node')} have started"
             self._wait_until(
-                lambda name=name: name in self.workers,  # type: ignore[misc]
+                lambda name=name: name in self.workers or name in self._not_added,  # type: ignore[misc]
                 deadline,
-                f"{started} of {plural(count, 'worker node')} have started",
+                message,
             )
+            if reason := self._not_added.pop(name, ""):
+                raise StartFailed(ENGINE, f"{message}: {reason}", "\n".join(self._log))
 
     def add_workers(self, count: int, announce: Callable[[str], None]) -> None:
         """Start more worker nodes; raise a RequestError if this machine is too small for them."""
@@ -220,8 +233,14 @@ class LocalRayCluster:
                 self.workers.append(event["name"])
             elif kind == "lost":
                 self.workers = [each for each in self.workers if each != event["name"]]
+            elif kind == "not_added":
+                self._not_added[event["name"]] = event["message"]
+            elif kind in {"abandoned", "warning"}:
+                _logger.warning("cluster %s: %s", self.name, event["message"])
             else:
                 self.end_reason = event.get("message") or "the idle timeout has passed"
+                if kind == "failed" and self.record.scheduler:
+                    _logger.error("cluster %s has ended: %s", self.name, self.end_reason)
             if kind in {"worker", "lost"} and self.record.scheduler:
                 with suppress(OSError):  # a full disk; the record has the former workers
                     self.write_record()
@@ -246,6 +265,10 @@ class AttachedRayCluster:
     def status(self) -> str:
         """``running`` while the cluster is in the list of running clusters, then ``closed``."""
         return CLOSED if self._find() is None else RUNNING
+
+    def find_end(self) -> str:
+        """Return why the cluster has ended; an empty text while it runs."""
+        return "" if self.status == RUNNING else f"process {self.record.pid} has closed it"
 
     @property
     def workers(self) -> list[str]:

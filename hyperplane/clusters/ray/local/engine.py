@@ -105,7 +105,8 @@ class LocalRayEngine:
                     plan.dask_workers, deadline, lambda name: announce("worker", name)
                 )
             cluster.complete_start()
-            return StartedCluster(RayClient(ENGINE, cluster.address, token), cluster)
+            client = RayClient(ENGINE, cluster.address, token, find_end=cluster.find_end)
+            return StartedCluster(client, cluster)
         except BaseException:
             cluster.close()
             raise
@@ -119,8 +120,9 @@ class LocalRayEngine:
                 token = record.security["token"]
                 driver_environment.set_variables(record.scheduler, token)
                 own = LocalRayCluster.running.get(name) if record.pid == os.getpid() else None
-                client = RayClient(ENGINE, record.scheduler, token, attached=own is None)
-                return StartedCluster(client, own or AttachedRayCluster(record))
+                cluster = own or AttachedRayCluster(record)
+                client = RayClient(ENGINE, record.scheduler, token, own is None, cluster.find_end)
+                return StartedCluster(client, cluster)
         raise EngineError(
             ENGINE, f"this machine runs no cluster {name!r}; {describe_running(running)}"
         )

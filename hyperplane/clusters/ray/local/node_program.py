@@ -5,7 +5,8 @@ Ray, because ``ray start`` replaces a loopback address by that of a network inte
 
 Each line of standard input is a JSON object: the head, then worker nodes, then ``{"ready": true}``.
 At the end of the input, and after SIGTERM, all nodes are ended. Each line of standard output is a
-JSON object with the event ``head``, ``worker``, ``lost``, ``idle`` or ``failed``.
+JSON object with the event ``head``, ``worker``, ``lost``, ``not_added``, ``abandoned``,
+``warning``, ``idle`` or ``failed``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,13 @@ import psutil
 HOST = "127.0.0.1"
 #: Name of the folder of the session, which is short because paths of sockets contain it.
 _SESSION = "s"
-#: Maximum starts of a worker node; after that it is not replaced.
-_MAX_STARTS = 10
+#: Maximum starts of a worker node, and maximum failed ones in succession; after that it is not
+#: replaced. The pause before the next one doubles with each.
+_MAX_STARTS, _MAX_FAILURES, _RETRY_SECONDS = 10, 3, 1.0
+#: Failed queries of the idle time in succession after which the owner is warned.
+_MAX_FAILED_QUERIES = 3
+#: Variable with the ID of a node in the environment of its raylet and of the raylet's children.
+_NODE_VARIABLE = "RAY_OVERRIDE_NODE_ID_FOR_TESTING"
 #: Ports of the agents of a node: parameters of Ray, and constants with the names of their files.
 _PORTS = {
     "metrics_agent_port": "METRICS_AGENT_PORT_NAME",
@@ -54,6 +60,10 @@ class NodeGroup:
         self._workers: dict[str, Any] = {}
         self._requests: dict[str, dict[str, Any]] = {}
         self._starts: dict[str, int] = {}
+        self._failures: dict[str, int] = {}
+        #: Worker nodes to replace, and when.
+        self._due: dict[str, float] = {}
+        self._failed_queries, self._abandoned = 0, ""
         self._ready_at: float | None = None
         self._checked_at = 0.0
 
@@ -63,7 +73,7 @@ class NodeGroup:
             self._start_head(request)
         elif "worker" in request:
             self._requests[request["worker"]] = request
-            self._start_worker(request)
+            self._add_worker(request)
         else:
             self._ready_at = time.monotonic()
 
@@ -85,11 +95,21 @@ class NodeGroup:
         dashboard = f"http://{self._head.webui_url}" if request["dashboard"] else ""
         report(event="head", address=self._head.gcs_address, dashboard=dashboard)
 
+    def _add_worker(self, request: dict[str, Any]) -> None:
+        """Start a requested worker node; if that fails, a running cluster continues without it."""
+        try:
+            self._start_worker(request)
+        except Exception as error:
+            if self._ready_at is None:
+                raise
+            report(event="not_added", name=request["worker"], message=_describe(error))
+
     def _start_worker(self, request: dict[str, Any]) -> None:
         name = request["worker"]
         self._starts[name] = self._starts.get(name, 0) + 1
         self._workers[name] = _start_node(
             False,
+            others={_pids(node).get("raylet", 0) for node in self._workers.values()},
             gcs_address=self._head.gcs_address,
             redis_address=self._head.gcs_address,
             num_cpus=request["cpus"],
@@ -115,8 +135,36 @@ class NodeGroup:
             del self._workers[name]
             report(event="lost", name=name)
             if self._starts[name] < _MAX_STARTS:
-                self._start_worker(self._requests[name])
+                self._due[name] = time.monotonic()
+            else:
+                self._abandon(name, f"it has ended {_MAX_STARTS} times")
+        for name, due in list(self._due.items()):
+            if due <= time.monotonic():
+                self._replace_worker(name)
+        if self._requests and not self._workers and not self._due:
+            report(event="failed", message=f"no worker node is left: {self._abandoned}")
+            return False
         return not self._is_idle()
+
+    def _replace_worker(self, name: str) -> None:
+        """Start a worker node again; if that fails, later once more, up to a limit."""
+        del self._due[name]
+        try:
+            self._start_worker(self._requests[name])
+        except Exception as error:  # noqa: BLE001 - Ray raises any; the reason is reported
+            self._failures[name] = failures = self._failures.get(name, 0) + 1
+            if failures >= _MAX_FAILURES or self._starts[name] >= _MAX_STARTS:
+                self._abandon(name, f"it failed to start {failures} times: {_describe(error)}")
+                return
+            self._due[name] = time.monotonic() + _RETRY_SECONDS * 2 ** (failures - 1)
+            message = f"worker node {name} failed to start, which is repeated: {_describe(error)}"
+            report(event="warning", message=message)
+        else:
+            self._failures[name] = 0
+
+    def _abandon(self, name: str, reason: str) -> None:
+        self._abandoned = f"worker node {name} is not replaced, because {reason}"
+        report(event="abandoned", name=name, message=self._abandoned)
 
     def _is_idle(self) -> bool:
         """Return whether no task ran and no object was stored during the idle timeout."""
@@ -130,8 +178,14 @@ class NodeGroup:
 
         try:
             status = get_cluster_status(self._head.gcs_address)
-        except Exception:  # noqa: BLE001 - the cluster is busy, or its head has just ended
+        except Exception as error:  # noqa: BLE001 - the cluster is busy, or its head has ended
+            self._failed_queries += 1
+            if self._failed_queries == _MAX_FAILED_QUERIES:
+                message = "the idle timeout has no effect: Ray does not report the idle time"
+                message = f"{message}: {_describe(error)}"
+                report(event="warning", message=message)
             return False
+        self._failed_queries = 0
         nodes = [*status.active_nodes, *status.idle_nodes]
         idle = [node.resource_usage.idle_time_ms for node in nodes if node.resource_usage]
         if not idle or len(idle) < len(nodes) or min(idle) < timeout * 1000:
@@ -161,8 +215,11 @@ class NodeGroup:
                 shutil.rmtree(self._settings[folder], ignore_errors=True)
 
 
-def _start_node(head: bool, **parameters: Any) -> Any:
-    """Start the processes of one node and return it when it is registered."""
+def _start_node(head: bool, others: Collection[int] = (), **parameters: Any) -> Any:
+    """Start the processes of one node and return it when it is registered.
+
+    ``others`` are the process IDs of the raylets of other worker nodes.
+    """
     from ray._private.node import Node
     from ray._private.parameter import RayParams
     from ray._raylet import NodeID
@@ -175,13 +232,32 @@ def _start_node(head: bool, **parameters: Any) -> Any:
         node_ip_address=HOST,
         min_worker_port=0,
         max_worker_port=0,
-        env_vars={"RAY_OVERRIDE_NODE_ID_FOR_TESTING": node_id},
+        env_vars={_NODE_VARIABLE: node_id},
         **ports,
         **parameters,
     )
-    with _extend_registration():
-        # The kernel ends the processes with this one (spawn_reaper).
-        return Node(every, head=head, shutdown_at_exit=False, spawn_reaper=True)
+    try:
+        with _extend_registration(others):
+            # The kernel ends the processes with this one (spawn_reaper).
+            return Node(every, head=head, shutdown_at_exit=False, spawn_reaper=True)
+    except Exception:
+        _kill_node(node_id)
+        raise
+
+
+def _kill_node(node_id: str) -> None:
+    """Kill the processes of a node that has failed to start, and wait until they have ended."""
+    killed = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error, OSError):
+            if process.environ().get(_NODE_VARIABLE) == node_id:
+                process.kill()
+                killed.append(process)
+    psutil.wait_procs(killed, _END_SECONDS)
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _write_ports(session: Path, node_id: str, ports: dict[str, int]) -> None:
@@ -207,12 +283,15 @@ def _find_free_ports(count: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def _extend_registration() -> Iterator[None]:
-    """Let Ray wait for a node longer than its 30 s, unless its raylet or the parent has ended."""
+def _extend_registration(others: Collection[int]) -> Iterator[None]:
+    """Let Ray wait for a node longer than its 30 s, unless its raylet or the parent has ended.
+
+    The end of other worker nodes does not matter; that of the head does.
+    """
     from ray._private import services
 
     get_node, parent = services.get_node, os.getppid()
-    deadline, ended = time.monotonic() + _REGISTER_SECONDS, set(_ended_raylets())
+    deadline, ended = time.monotonic() + _REGISTER_SECONDS, {*_ended_raylets(), *others}
 
     def get_node_until_deadline(*args: Any, **kwargs: Any) -> Any:
         while True:
@@ -222,7 +301,7 @@ def _extend_registration() -> Iterator[None]:
                 if time.monotonic() > deadline or os.getppid() != parent:
                     raise
             if not ended.issuperset(_ended_raylets()):
-                raise SystemError("the raylet of a node has ended")
+                raise SystemError("its raylet has ended")
             time.sleep(0.1)
 
     services.get_node = get_node_until_deadline
@@ -299,7 +378,7 @@ def main() -> None:
             elif not group.check():
                 break
     except Exception as error:  # noqa: BLE001 - the owner raises it
-        report(event="failed", message=f"{type(error).__name__}: {error}")
+        report(event="failed", message=_describe(error))
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         group.end()
