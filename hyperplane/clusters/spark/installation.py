@@ -50,12 +50,28 @@ def find_home() -> Path:
     return Path(spec.origin).parent
 
 
+def find_scala_version(home: Path) -> str:
+    """Return the version of Scala of a Spark; empty if the folder has no Spark.
+
+    Examples
+    --------
+    >>> find_scala_version(Path("/no/such/folder"))
+    ''
+    """
+    return _find_core(home).partition("_")[2].partition("-")[0]
+
+
+def _find_core(home: Path) -> str:
+    """Return a name such as ``spark-core_2.12-3.5.7``; empty if the folder has no Spark."""
+    return next((jar.stem for jar in sorted(home.glob("jars/spark-core_*.jar"))), "")
+
+
 def _find_problem_of_home(version: str) -> str:
     home = find_home()
-    jars = sorted(home.glob("jars/spark-core_*.jar"))
-    if jars and jars[0].stem.rpartition("-")[2] == version:
+    core = _find_core(home)
+    if core.rpartition("-")[2] == version:
         return ""
-    found = f"has {jars[0].stem}" if jars else "has no folder jars with Spark"
+    found = f"has {core}" if core else "has no folder jars with Spark"
     return (
         f"SPARK_HOME={home} {found}; expected version {version}, that of the package pyspark: "
         "unset SPARK_HOME to use the Spark of the package"

@@ -86,6 +86,8 @@ class LocalSparkCluster:
                 "SPARK_HOME": str(home),
                 "SPARK_LOCAL_DIRS": str(configuration.temporary_folder(folder)),
                 "SPARK_LOCAL_IP": configuration.HOST,
+                # Workers build the commands of executors with it.
+                "SPARK_SCALA_VERSION": installation.find_scala_version(home),
                 "TMPDIR": str(configuration.temporary_folder(folder)),
             },
         )
