@@ -21,7 +21,7 @@ from hyperplane.core.argument_checks import describe_value, find_count_faults
 from hyperplane.core.errors import EngineError, EngineUnavailable, Fault, RequestError, check
 from hyperplane.core.errors.base import request_error
 from hyperplane.core.public_calls import check_call
-from hyperplane.core.units import bytes_to_gb, format_bytes, plural
+from hyperplane.core.units import bytes_to_gb, format_bytes, gb_to_bytes, plural
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterArguments, read_request
 from hyperplane.spec.settings import SparkLocalSettings
@@ -116,8 +116,10 @@ def init_spark(
     if not usable:
         raise EngineUnavailable(_ENGINE, reason)
     _refuse_other_session()
+    asked = num_executors, executor_cores, executor_memory, heap
+    check(_find_size_faults(engine, *asked, _find_own_memory()))
     _stop()
-    check(_find_size_faults(engine, num_executors, executor_cores, executor_memory, heap))
+    check(_find_size_faults(engine, *asked, 0))
     plan = _plan(num_executors, executor_cores, heap, dict(configs or {}))
     _print(f"{BRAND} selecting worker node pool")
     for line in plan.alerts:
@@ -208,12 +210,20 @@ def _refuse_other_session() -> None:
         )
 
 
+def _find_own_memory() -> int:
+    """Return the memory of the Spark clusters of this process, in bytes."""
+    from hyperplane.clusters.spark.local.cluster import LocalSparkCluster
+
+    return sum(gb_to_bytes(each.record.ram_gb) for each in LocalSparkCluster.running.values())
+
+
 def _find_size_faults(
-    engine: Engine, executors: int, cores: int, memory: str | int, heap: int
+    engine: Engine, executors: int, cores: int, memory: str | int, heap: int, spare: int
 ) -> list[Fault]:
     """Return a fault for each resource of which this machine has too little for all executors.
 
-    Spark itself would wait for executors that cannot start, without an end.
+    ``spare`` is the memory of clusters that end first. Spark itself would wait for executors that
+    cannot start, without an end.
     """
     settings = config.engine_settings(_ENGINE, SparkLocalSettings)
     machine = engine.capacity(settings)
@@ -225,13 +235,14 @@ def _find_size_faults(
         value = f"{executors} with executor_cores={cores}: {plural(asked, 'core')}"
         faults.append(Fault("num_executors", value, allowed))
     ram = executors * add_overhead(heap)
-    if ram > machine.ram:
+    free = max(0, machine.ram) + spare
+    if ram > free:
         others = f", beside {', '.join(machine.clusters)}" if machine.clusters else ""
         value = (
             f"{memory!r}: {format_bytes(ram)} for {plural(executors, 'executor')} with what they "
             "need beside their heaps"
         )
-        allowed = f"at most {format_bytes(max(0, machine.ram))} in all, which is free here{others}"
+        allowed = f"at most {format_bytes(free)} in all, which is free here{others}"
         faults.append(Fault("executor_memory", value, allowed))
     return faults
 

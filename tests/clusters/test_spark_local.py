@@ -165,7 +165,11 @@ def test_the_secret_is_in_one_private_file_only(running: Any) -> None:
     ]
     assert set(written) == {cluster.conf / "spark-defaults.conf"}
     assert stat.S_IMODE(written[0].stat().st_mode) == 0o600
-    pages = [f"{context.uiWebUrl}/environment/", f"{cluster.dashboard}/", f"{cluster.dashboard}/json/"]
+    pages = [
+        f"{context.uiWebUrl}/environment/",
+        f"{cluster.dashboard}/",
+        f"{cluster.dashboard}/json/",
+    ]
     for page in pages:
         with urllib.request.urlopen(page, timeout=100) as answer:
             assert secret not in answer.read().decode()

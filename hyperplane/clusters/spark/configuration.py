@@ -17,7 +17,7 @@ from hyperplane.spec.spark_options import MIB, SparkOptions
 HOST = "127.0.0.1"
 _DEFAULTS = "spark-defaults.conf"
 _LOGGING = "log4j2.properties"
-#: Files of another configuration folder that are not used: it could change addresses of the cluster.
+#: Files of the user's folder that are not used: they could change addresses of the cluster.
 _IGNORED = frozenset({_DEFAULTS, "spark-env.sh"})
 #: Warnings only, and none about a library of Hadoop that the package pyspark does not have.
 _LOG_SETTINGS = """\

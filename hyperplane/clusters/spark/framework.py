@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from hyperplane.clusters.engine import StartedCluster
 
 _ALLOWED = (
-    f"at least {format_bytes(MIN_EXECUTOR)} for each executor: {format_bytes(MIN_HEAP)} for its heap "
-    f"and {format_bytes(MIN_OVERHEAD)} beside it"
+    f"at least {format_bytes(MIN_EXECUTOR)} for each executor: {format_bytes(MIN_HEAP)} for its "
+    f"heap and {format_bytes(MIN_OVERHEAD)} beside it"
 )
 
 

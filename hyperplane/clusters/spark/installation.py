@@ -79,7 +79,7 @@ def _find_problem_of_home(version: str) -> str:
 
 
 def find_java() -> str:
-    """Return the path of ``java``: that of ``JAVA_HOME``, or the first of ``PATH``; may be empty."""
+    """Return the path of ``java``: of ``JAVA_HOME``, or the first of ``PATH``; empty without one."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home, "bin", "java")) if home else shutil.which("java") or ""
 

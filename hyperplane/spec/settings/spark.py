@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from hyperplane.spec.settings.local import MachineSettings
 
@@ -69,4 +69,4 @@ class SparkLocalSettings(MachineSettings):
     """Settings of the engine ``spark:local``; ``config/engines.yaml`` explains each."""
 
     dashboard: bool = True
-    properties: Properties = {}
+    properties: Properties = Field(default_factory=dict)

@@ -129,9 +129,7 @@ class LocalSparkCluster:
         """Wait until the master accepts workers."""
         self._wait_until(lambda: bool(self.address), deadline, "its master has not started")
 
-    def start_workers(
-        self, count: int, deadline: float, announce: Callable[[str], None]
-    ) -> None:
+    def start_workers(self, count: int, deadline: float, announce: Callable[[str], None]) -> None:
         """Start all workers, and call a function with the name of each."""
         options = SparkOptions.of(self.plan.options)
         for _ in range(count):

@@ -101,9 +101,7 @@ class SparkProgram:
             self._process.stdin.flush()
 
 
-def _read_events(
-    reference: weakref.ref[EventHandler], process: subprocess.Popen[bytes]
-) -> None:
+def _read_events(reference: weakref.ref[EventHandler], process: subprocess.Popen[bytes]) -> None:
     assert process.stdout is not None  # noqa: S101 - for mypy
     with process.stdout as lines:
         for line in lines:
