@@ -7,7 +7,7 @@ import inspect
 import io
 import os
 import re
-import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -109,31 +109,25 @@ def lines() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def spark(lines: list[str]) -> Iterator[Any]:
+def spark(lines: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session with one executor, for the tests below in their order."""
     printed = io.StringIO()
     with temporary_directory(), pytest.MonkeyPatch.context() as patch:
-        folder = Path(os.environ["TMPDIR"]).parent / "spark-conf"
-        folder.mkdir()
+        folder = tmp_path_factory.mktemp("configuration")
         (folder / "spark-defaults.conf").write_text(
             "spark.sql.session.timeZone UTC\nspark.executor.memory 77g\nspark.site.color green\\"
         )
         (folder / "fairscheduler.xml").write_text("<allocations/>")
         patch.setenv("SPARK_CONF_DIR", str(folder))
-        before = set(psutil.Process().children(recursive=True))
         with contextlib.redirect_stdout(printed):
             session = init_spark("shared", **SMALL)
         lines += printed.getvalue().splitlines()
         try:
             yield session
         finally:
-            every = set(psutil.Process().children(recursive=True)) - before
-            assert len(every) >= 4
             stop_spark()
-            assert not any(process.is_running() for process in every)
             assert is_empty(Path(os.environ["TMPDIR"]))
             assert os.environ["SPARK_CONF_DIR"] == str(folder)
-            shutil.rmtree(folder)
 
 
 @pytest.mark.spark
@@ -220,8 +214,26 @@ def test_a_second_call_replaces_the_session_and_its_cluster(
 
 @pytest.mark.spark
 @pytest.mark.cluster
-def test_an_idle_session_ends_with_its_cluster() -> None:
+def test_stopping_leaves_no_process_port_or_folder(spark: Any) -> None:
+    del spark
+    [cluster] = LocalSparkCluster.running.values()
+    program = psutil.Process(cluster.program_pid)
+    every = program.children(recursive=True)
+    every += [each for each in psutil.Process().children() if each.name() == "java"]
+    assert len(every) >= 4  # the master, the worker, its executor and the driver
+    ports = [int(url.rpartition(":")[2]) for url in (cluster.address, cluster.dashboard)]
     stop_spark()
+    assert not any(process.is_running() for process in (program, *every))
+    assert is_empty(Path(os.environ["TMPDIR"]))
+    for port in ports:
+        with socket.socket() as free:
+            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            free.bind(("127.0.0.1", port))
+
+
+@pytest.mark.spark
+@pytest.mark.cluster
+def test_an_idle_session_ends_with_its_cluster() -> None:
     with dask.config.set({"hyperplane.engines.spark_local.idle_timeout": "2s"}):
         session = init_spark("idle", **SMALL)
     [cluster] = LocalSparkCluster.running.values()

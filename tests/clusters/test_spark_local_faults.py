@@ -18,6 +18,8 @@ from hyperplane.clusters.spark.local import program
 from hyperplane.clusters.spark.local.engine import LocalSparkEngine
 from hyperplane.errors import StartFailed, StartTimeout
 
+pytestmark = pytest.mark.process
+
 #: Reports a master and one worker, after lines such as libraries print.
 PROGRAM = """
 import json, sys
@@ -65,7 +67,6 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     ("line", "found"),
     [('openjdk version "21.0.2" 2024-01-16', "is Java 21"), ("help", "of an unknown version")],
@@ -82,7 +83,6 @@ def test_a_java_that_spark_does_not_support_is_named(
     assert "apt-get install openjdk-17-jre-headless" in problem
 
 
-@pytest.mark.process
 def test_an_old_java_of_a_supported_version_is_accepted(
     environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +146,6 @@ def expect_nothing_left() -> None:
     assert "SPARK_CONF_DIR" not in os.environ
 
 
-@pytest.mark.cluster
 @pytest.mark.usefixtures("environment")
 def test_a_timeout_counts_the_workers_after_unknown_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -159,7 +158,6 @@ def test_a_timeout_counts_the_workers_after_unknown_lines(
     expect_nothing_left()
 
 
-@pytest.mark.cluster
 @pytest.mark.usefixtures("environment")
 def test_a_master_that_ends_is_reported_with_its_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -79,7 +79,7 @@ def _find_problem_of_home(version: str) -> str:
 
 
 def find_java() -> str:
-    """Return the path of ``java``: of ``JAVA_HOME``, or the first of ``PATH``; empty without one."""
+    """Return the path of ``java``, from ``JAVA_HOME`` or else ``PATH``; empty if there is none."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home, "bin", "java")) if home else shutil.which("java") or ""
 
