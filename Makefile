@@ -114,8 +114,7 @@ ray: $(RAY)/installed
 	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.ray' --include 'test_*.py' tests) \
 	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: ray' --include '*.md' docs)
 
-# As ray, with Spark (a minute and 400 MB to install) and pandas 2. Collections and clusters of Dask
-# run here, too: its users have this pandas.
+# As ray, with Spark (a minute and 400 MB to install) and pandas 2; it needs Java 17.
 SPARK := .venv-spark
 $(SPARK)/installed: pyproject.toml $(STAMPS)/test
 	@echo 'installing Spark in $(SPARK)'

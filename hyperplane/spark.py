@@ -43,7 +43,7 @@ _NAMES = {
 }
 _MAX_EXECUTORS = 1_000_000
 _MAX_CORES = 10_000
-_MEMORY = re.compile(r"\s*(\d+)\s*([kmgt])(?:i?b)?\s*", re.IGNORECASE)
+_MEMORY = re.compile(r"\s*(\d{1,18})\s*([kmgt])(?:i?b)?\s*", re.IGNORECASE)
 #: Spark's units are powers of 1024.
 _UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _ALLOWED_MEMORY = (
@@ -198,7 +198,7 @@ def _find_config_faults(configs: object) -> list[Fault]:
 
 
 def _refuse_other_session() -> None:
-    """Raise an EngineError if this process has a session that no cluster of its own has."""
+    """Raise an EngineError if this process has a session with another master."""
     from hyperplane.clusters.spark.local.cluster import LocalSparkCluster
 
     own = {cluster.address for cluster in LocalSparkCluster.running.values()}
