@@ -22,8 +22,8 @@ _MODULES = {"spark": "pyspark"}
 #: Packages that a run requires, by the value of ``HYPERPLANE_REQUIRE_NETWORKS``, and its command.
 REQUIRED = {"1": ("tensorflow", "torch"), "ray": ("ray",), "spark": ("spark",)}
 _COMMANDS = {"ray": "make ray", "spark": "make spark"}
-#: Sockets between pyspark and its JVM that pyspark does not close.
-_IGNORED = {"spark": "ignore:.*unclosed.*socket:ResourceWarning"}
+#: Sockets to its JVM and thread pools that pyspark does not close.
+_IGNORED = {"spark": "ignore:.*unclosed.*(socket|multiprocessing pool):ResourceWarning"}
 _NEEDS = re.compile(r"^<!-- needs: ([a-z, ]+) -->$", re.MULTILINE)
 
 

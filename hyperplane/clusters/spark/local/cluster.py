@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -155,6 +155,15 @@ class LocalSparkCluster:
         self.write_record()
         driver.set_variables(self.conf, self.home)
         self._program.send(ready=True)
+
+    @contextmanager
+    def pause_idle_timeout(self) -> Iterator[None]:
+        """Stop the clock of the idle timeout during the start of a session, and restart it."""
+        self._program.send(ready=False)
+        try:
+            yield
+        finally:
+            self._program.send(ready=True)
 
     def write_record(self) -> None:
         """Write the record with the running workers."""

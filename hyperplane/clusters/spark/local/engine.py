@@ -96,7 +96,9 @@ class LocalSparkEngine:
                     plan.dask_workers, deadline, lambda name: announce("worker", name)
                 )
             cluster.complete_start()
-            client = SparkClient(ENGINE, cluster.address, cluster.conf, home)
+            client = SparkClient(
+                ENGINE, cluster.address, cluster.conf, home, cluster.pause_idle_timeout
+            )
             return StartedCluster(client, cluster)
         except BaseException:
             cluster.close()

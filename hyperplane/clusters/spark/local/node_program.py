@@ -2,7 +2,8 @@
 
 It is run by its path and imports nothing of this package.
 
-Each line of standard input is a JSON object: the cluster, then workers, then ``{"ready": true}``.
+Each line of standard input is a JSON object: the cluster, then workers, then ``{"ready": true}``, and
+``{"ready": false}`` while a session starts.
 At the end of the input, and after SIGTERM, all processes are ended. Each line of standard output is
 a JSON object with the event ``head``, ``worker``, ``lost``, ``idle`` or ``failed``.
 """
@@ -58,7 +59,7 @@ class NodeGroup:
         self._checked_at = 0.0
 
     def handle(self, request: dict[str, Any]) -> None:
-        """Start the master or a worker, or start the clock of the idle timeout."""
+        """Start the master or a worker, or start or stop the clock of the idle timeout."""
         if "folder" in request:
             self._settings = request
             self._settings["page_port"] = request["page_port"] or _find_free_port()
@@ -68,7 +69,7 @@ class NodeGroup:
             self._requests[request["worker"]] = request
             self._start_worker(request)
         else:
-            self._ready_at = time.time()
+            self._ready_at = time.time() if request["ready"] else None
 
     def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [*self._settings["java"], name, "--host", HOST, *arguments]
