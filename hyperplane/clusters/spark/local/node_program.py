@@ -2,10 +2,10 @@
 
 It is run by its path and imports nothing of this package.
 
-Each line of standard input is a JSON object: the cluster, then workers, then ``{"ready": true}``, and
-``{"ready": false}`` while a session starts.
-At the end of the input, and after SIGTERM, all processes are ended. Each line of standard output is
-a JSON object with the event ``head``, ``worker``, ``lost``, ``idle`` or ``failed``.
+Each line of standard input is a JSON object: the cluster, then workers, then ``{"ready": true}``;
+``{"ready": false}`` stops the clock of the idle timeout. At the end of the input, and after
+SIGTERM, all processes are ended. Each line of standard output is a JSON object with the event
+``head``, ``worker``, ``lost``, ``idle`` or ``failed``.
 """
 
 from __future__ import annotations
