@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 
-.PHONY: help install demo test stress oldest test-oldest networks ray engines lint types docs pages notebooks fixtures check clean
+.PHONY: help install demo test stress oldest test-oldest networks ray spark engines lint types docs pages notebooks fixtures check clean
 
 help:
 	@echo 'make install install all extras for one environment, to work on hyperplane'
@@ -16,6 +16,7 @@ help:
 	@echo 'make oldest  test collections, formats, clusters and storage with the oldest Dask and pandas'
 	@echo 'make networks test everything that needs PyTorch or TensorFlow, in a separate environment'
 	@echo 'make ray     test everything that needs Ray, in a separate environment'
+	@echo 'make spark   test everything that needs Spark, in a separate environment (needs Java 17)'
 	@echo 'make engines test ssh, slurm and gateway with real services (needs root on Debian)'
 	@echo 'make lint    check rules and format with ruff'
 	@echo 'make types   check types with mypy'
@@ -113,6 +114,21 @@ ray: $(RAY)/installed
 	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.ray' --include 'test_*.py' tests) \
 	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: ray' --include '*.md' docs)
 
+# As ray, with Spark (a minute and 400 MB to install) and pandas 2; it needs Java 17.
+SPARK := .venv-spark
+$(SPARK)/installed: pyproject.toml $(STAMPS)/test
+	@echo 'installing Spark in $(SPARK)'
+	@rm -rf $(SPARK) && $(BIN)/python -m venv $(SPARK)
+	@echo "import site; site.addsitedir('$$($(BIN)/python -c '$(PACKAGES)')')" \
+	  > $$($(SPARK)/bin/python -c '$(PACKAGES)')/packages.pth
+	@$(SPARK)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'
+	@touch $@
+
+spark: $(SPARK)/installed
+	HYPERPLANE_REQUIRE_NETWORKS=spark PYTHONDONTWRITEBYTECODE= $(SPARK)/bin/python -m pytest --quiet -m spark $(if $(ONLY),-k '$(ONLY)') \
+	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.spark' --include 'test_*.py' tests) \
+	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: spark' --include '*.md' docs)
+
 # A missing service is a failure here, not a skip. ENGINES: the engines to test; the first use of
 # kubernetes builds it for a quarter of an hour. ONLY: an expression for pytest -k; ONLY_KUBERNETES:
 # one for the tests of kubernetes.
@@ -149,4 +165,4 @@ check:
 	bash .ci/run
 
 clean:
-	rm -rf $(VENV) .venv-oldest $(NETWORKS) $(RAY) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) .venv-oldest $(NETWORKS) $(RAY) $(SPARK) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

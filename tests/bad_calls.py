@@ -24,6 +24,7 @@ import hyperplane.dataframe
 import hyperplane.jobs
 import hyperplane.ml
 import hyperplane.orca
+import hyperplane.spark
 import hyperplane.storage
 import hyperplane.utils
 from hyperplane import notebook_common, ray_common
@@ -134,6 +135,7 @@ CLUSTERS: dict[str, Call] = {
     "stop_ray_cluster": Call(
         ray_common.stop_ray_cluster, {"ray_cluster": FreshArgument(ended_ray_cluster)}
     ),
+    "init_spark": Call(hyperplane.spark.init_spark, {"executor_memory": "512m"}),
     "get_pool": Call(hyperplane.get_pool, {"name": "16_16"}),
     "closest_pool": Call(hyperplane.closest_pool, {"cores": 1, "ram_gb": 1}),
     "fit_workers": Call(hyperplane.fit_workers, {"pool": "16_16"}),

@@ -37,6 +37,7 @@ import hyperplane.ml
 from hyperplane.clusters import planning
 from hyperplane.clusters.engine import Availability
 from hyperplane.clusters.ray.local.engine import LocalRayEngine
+from hyperplane.clusters.spark.local.engine import LocalSparkEngine
 from hyperplane.errors import HyperplaneError
 from hyperplane.jobs import slack, supervisor_client
 
@@ -254,8 +255,9 @@ def nothing_starts(
         return engine
 
     monkeypatch.setattr(planning.registry, "load", loaded)
-    monkeypatch.setattr(LocalRayEngine, "available", lambda _: Availability(True, "for tests"))
-    monkeypatch.setattr(LocalRayEngine, "start_with_lines", stopped)
+    for engine in (LocalRayEngine, LocalSparkEngine):
+        monkeypatch.setattr(engine, "available", lambda _: Availability(True, "for tests"))
+        monkeypatch.setattr(engine, "start_with_lines", stopped)
     monkeypatch.setattr(supervisor_client, "notify_supervisor", lambda *_: None)
     monkeypatch.setattr(slack, "_post", lambda *_: b'{"ok": true}')
     monkeypatch.setenv("HOME", str(folder))

@@ -1,6 +1,6 @@
-"""Skip tests and pages that need PyTorch, TensorFlow or Ray where these are not installed.
+"""Skip tests and pages that need PyTorch, TensorFlow, Ray or Spark where these are not installed.
 
-A test has the mark ``torch``, ``tensorflow`` or ``ray``; a page has the comment
+A test has the mark ``torch``, ``tensorflow``, ``ray`` or ``spark``; a page has the comment
 ``<!-- needs: torch -->`` on a line, which gives its examples the same mark.
 """
 
@@ -15,18 +15,22 @@ import pytest
 
 from hyperplane.core.optional import is_installed
 
-#: Marks, which are also the names of the modules and of the extras.
-MARKS = ("ray", "tensorflow", "torch")
+#: Marks, which are also the names of the extras.
+MARKS = ("ray", "spark", "tensorflow", "torch")
+#: Names of modules that differ from their mark.
+_MODULES = {"spark": "pyspark"}
 #: Packages that a run requires, by the value of ``HYPERPLANE_REQUIRE_NETWORKS``, and its command.
-REQUIRED = {"1": ("tensorflow", "torch"), "ray": ("ray",)}
-_COMMANDS = {"ray": "make ray"}
+REQUIRED = {"1": ("tensorflow", "torch"), "ray": ("ray",), "spark": ("spark",)}
+_COMMANDS = {"ray": "make ray", "spark": "make spark"}
+#: Sockets to its JVM and thread pools that pyspark does not close.
+_IGNORED = {"spark": "ignore:.*unclosed.*(socket|multiprocessing pool):ResourceWarning"}
 _NEEDS = re.compile(r"^<!-- needs: ([a-z, ]+) -->$", re.MULTILINE)
 
 
 def fail_if_missing() -> None:
     """Raise an error if the run must not skip tests and a package is missing."""
     required = REQUIRED.get(os.environ.get("HYPERPLANE_REQUIRE_NETWORKS", ""), ())
-    if missing := [name for name in required if not is_installed(name)]:
+    if missing := [name for name in required if not _is_installed(name)]:
         names = " and ".join(missing)
         raise pytest.UsageError(f"HYPERPLANE_REQUIRE_NETWORKS is set, but not installed: {names}")
 
@@ -48,6 +52,12 @@ def add_marks(item: pytest.Item) -> None:
             item.add_marker(name)
     names = {mark.name for mark in item.iter_markers()}
     for name in MARKS:
-        if name in names and not is_installed(name):
+        if name in names and not _is_installed(name):
             command = _COMMANDS.get(name, "make networks")
             item.add_marker(pytest.mark.skip(reason=f"{name} is not installed ({command})"))
+        elif name in names and name in _IGNORED:
+            item.add_marker(pytest.mark.filterwarnings(_IGNORED[name]))
+
+
+def _is_installed(name: str) -> bool:
+    return is_installed(_MODULES.get(name, name))

@@ -35,6 +35,7 @@ EXPECTED_ERRORS = {
             "SizingAdvice.start",
             "initialize_ray_cluster",
             "quickstart_ray",
+            "init_spark",
         ),
         (EngineError, "nothing is started here"),
     ),
@@ -71,7 +72,7 @@ WITHOUT_ARGUMENTS = (
     "hyperplane.notebook_common.get_current_job_output", "hyperplane.orca.OrcaContext",
     "hyperplane.orca.stop_orca_context",
     "hyperplane.notebook_common.get_previous_job_runs",
-    "hyperplane.ray_common.find_ray_workers",
+    "hyperplane.ray_common.find_ray_workers", "hyperplane.spark.stop_spark",
 )  # fmt: skip
 #: Objects that the package creates and callers only read.
 CREATED_BY_PACKAGE = (

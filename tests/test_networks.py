@@ -1,4 +1,4 @@
-"""Tests of PyTorch, TensorFlow and Ray are skipped where these packages are not required."""
+"""Tests of PyTorch, TensorFlow, Ray and Spark are skipped where these packages are not required."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scale import FULL
 
 ROOT = Path(__file__).parents[1]
 _IMPORT = re.compile(
-    r"^\s*(?:import|from) (torch|tensorflow|keras|ray)\b|importorskip\(\"(\w+)\"", re.M
+    r"^\s*(?:import|from) (torch|tensorflow|keras|ray|pyspark)\b|importorskip\(\"(\w+)\"", re.M
 )
 
 
@@ -78,6 +78,6 @@ def test_every_file_that_imports_a_network_package_has_its_mark():
     for file in (ROOT / "tests").rglob("test_*.py"):
         text = file.read_text(encoding="utf-8")
         for match in _IMPORT.finditer(text):
-            name = (match[1] or match[2]).replace("keras", "tensorflow")
+            name = (match[1] or match[2]).replace("keras", "tensorflow").removeprefix("py")
             if name in networks.MARKS and file != Path(__file__):
                 assert f"mark.{name}" in text, f"{file}: {match[0].strip()}"

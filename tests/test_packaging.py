@@ -152,7 +152,7 @@ def test_the_extra_dev_includes_all_extras_for_one_environment():
         }
         return {name}.union(*(held(inner) for inner in inside))
 
-    assert set(extras) - held("dev") == {"gpu", "ray", "tensorflow", "torch"}
+    assert set(extras) - held("dev") == {"gpu", "ray", "spark", "tensorflow", "torch"}
 
 
 @pytest.mark.process

@@ -26,6 +26,7 @@ ENGINES: Registry[Engine] = Registry(
         "gateway": "hyperplane.clusters.dask.gateway.engine:GatewayEngine",
         "cuda": "hyperplane.clusters.dask.cuda.engine:CudaEngine",
         "ray:local": "hyperplane.clusters.ray.local.engine:LocalRayEngine",
+        "spark:local": "hyperplane.clusters.spark.local.engine:LocalSparkEngine",
     },
     other_values=("auto",),
 )
@@ -37,6 +38,7 @@ FRAMEWORKS: Registry[Framework] = Registry(
     built_in={
         DASK: "hyperplane.clusters.dask.framework:DaskFramework",
         "ray": "hyperplane.clusters.ray.framework:RayFramework",
+        "spark": "hyperplane.clusters.spark.framework:SparkFramework",
     },
 )
 

@@ -16,8 +16,11 @@ from hyperplane.spec.engine_names import platform_of
 
 #: Platforms whose engines run worker processes on this machine.
 PLATFORMS = ("local", "cuda")
-#: Texts in the command lines or titles of Dask's worker processes.
-_WORKER_COMMANDS = ("multiprocessing.forkserver", "multiprocessing.spawn", "dask worker")
+#: Texts in the command lines or titles of Dask's worker processes and of Spark's executors.
+_WORKER_COMMANDS = (
+    "multiprocessing.forkserver", "multiprocessing.spawn", "dask worker",
+    "CoarseGrainedExecutorBackend",
+)  # fmt: skip
 
 
 def open_clusters() -> list[records.ClusterRecord]:

@@ -121,11 +121,11 @@ def test_memory_of_its_clusters_counts_as_reserved(monkeypatch: pytest.MonkeyPat
 
 def test_an_engine_whose_framework_is_missing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     home = f"{processes_framework.__name__}:LocalProcessesEngine"
-    monkeypatch.setitem(registry.ENGINES.built_in, "spark:local", home)
+    monkeypatch.setitem(registry.ENGINES.built_in, "sparkle:local", home)
     with pytest.raises(
-        RequestError, match="framework = 'spark': expected one of dask, ray, processes"
+        RequestError, match="framework = 'sparkle': expected one of dask, ray, spark, processes"
     ):
-        registry.load_framework("spark:local")
+        registry.load_framework("sparkle:local")
 
 
 @pytest.mark.cluster

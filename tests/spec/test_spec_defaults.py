@@ -22,6 +22,7 @@ from hyperplane.spec.settings import (
     LocalSettings,
     RayLocalSettings,
     SlurmSettings,
+    SparkLocalSettings,
     SshSettings,
 )
 
@@ -34,6 +35,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "gateway": GatewaySettings,
     "cuda": CudaSettings,
     "ray_local": RayLocalSettings,
+    "spark_local": SparkLocalSettings,
 }
 #: Settings whose defaults differ: without the configuration, a model preloads nothing.
 DIFFERENT = {("local", "preload")}

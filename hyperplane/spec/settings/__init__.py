@@ -10,6 +10,7 @@ from hyperplane.spec.settings.kubernetes import KubernetesJobSettings, Kubernete
 from hyperplane.spec.settings.local import LocalSettings, MachineSettings
 from hyperplane.spec.settings.ray import RayLocalSettings
 from hyperplane.spec.settings.slurm import SlurmSettings
+from hyperplane.spec.settings.spark import SparkLocalSettings
 from hyperplane.spec.settings.ssh import SshSettings
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "RayLocalSettings",
     "RemoteSettings",
     "SlurmSettings",
+    "SparkLocalSettings",
     "SshSettings",
     "StartupSettings",
 ]

@@ -1,0 +1,1 @@
+"""Spark clusters: the framework Spark on the platforms."""

@@ -1,0 +1,165 @@
+"""The driver of this process: a JVM that pyspark starts, and the variables that configure it.
+
+Child processes get the variables, too. After the cluster has closed, they have their former values.
+This is the only module that uses private names of pyspark: a driver reads the configuration once,
+when its JVM starts, and pyspark has no public function that ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from hyperplane.clusters.spark.configuration import HOST, temporary_folder
+
+#: Variables of Spark that select a cluster, its properties and its addresses.
+VARIABLES = (
+    "PYSPARK_PYTHON", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP",
+    "SPARK_REMOTE",
+)  # fmt: skip
+#: Seconds until a driver that does not end is killed.
+_END_SECONDS = 10
+
+_lock = threading.RLock()
+_former: dict[str, str | None] = {}
+#: Variables of each cluster by its configuration folder; the last one is in effect.
+_clusters: dict[str, dict[str, str | None]] = {}
+#: The handler of Ctrl-C before a session; pyspark replaces it and does not restore it.
+_interrupt_handler: list[Any] = []
+
+
+def find_former_configuration(home: Path) -> Path:
+    """Return the folder that configures Spark where no cluster of hyperplane runs."""
+    with _lock:
+        former = _former if _clusters else os.environ
+        return Path(former.get("SPARK_CONF_DIR") or home / "conf")
+
+
+def set_variables(conf: Path, home: Path) -> None:
+    """Make new sessions use a cluster, in this process and in its child processes."""
+    with _lock:
+        if not _clusters:
+            _former.update({name: os.environ.get(name) for name in VARIABLES})
+        _clusters.pop(str(conf), None)
+        _clusters[str(conf)] = {
+            # Python of the executors: pyspark's default is the first python3 of PATH.
+            "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable,
+            "SPARK_CONF_DIR": str(conf),
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_DIRS": str(temporary_folder(conf.parent)),
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_REMOTE": None,
+        }
+        _apply(_clusters[str(conf)])
+
+
+def restore_variables(conf: Path) -> None:
+    """End the driver of a cluster that closes, and restore the variables before it."""
+    with _lock:
+        disconnect(conf)
+        own = _clusters.pop(str(conf), None)
+        if own is None or os.environ.get("SPARK_CONF_DIR") != str(conf):
+            return  # the program has set another folder
+        _apply(list(_clusters.values())[-1] if _clusters else _former)
+
+
+def find_session_address() -> str:
+    """Return the master of the session of this process; empty if there is none."""
+    context = _find_context()
+    return str(context.master) if context is not None else ""
+
+
+def connect(conf: Path, home: Path, address: str, app_name: str | None = None) -> Any:
+    """Return the session of this process with a cluster; start the driver if there is none."""
+    with _lock, contextlib.ExitStack() as failure:
+        if (other := find_session_address()) not in {"", address}:
+            raise RuntimeError(
+                f"this process has a Spark session with the master {other}; call "
+                f"SparkSession.stop() before you use the one at {address}"
+            )
+        if str(conf) not in _clusters:
+            failure.callback(restore_variables, conf)
+        if os.environ.get("SPARK_CONF_DIR") != str(conf):
+            set_variables(conf, home)
+        if not other and _find_driver_configuration() not in {None, str(conf)}:
+            _end_driver()  # it has read another configuration
+        from pyspark.sql import SparkSession
+
+        if not _interrupt_handler and threading.current_thread() is threading.main_thread():
+            _interrupt_handler.append(signal.getsignal(signal.SIGINT))
+        builder: Any = SparkSession.builder
+        session = (builder.appName(app_name) if app_name else builder).getOrCreate()
+        if session.sparkContext.master != address:
+            wrong = session.sparkContext.master
+            session.stop()
+            raise RuntimeError(
+                f"the session has the master {wrong} in place of {address}; remove --master from "
+                "PYSPARK_SUBMIT_ARGS"
+            )
+        failure.pop_all()  # connected: the variables remain
+        return session
+
+
+def disconnect(conf: Path) -> None:
+    """End the session and the driver of this process if they use a cluster."""
+    with _lock:
+        if _find_driver_configuration() == str(conf):
+            _end_driver()
+
+
+def _find_context() -> Any:
+    """Return the context of this process; None if there is none."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    active = context._active_spark_context if context is not None else None
+    return active if active is not None and active._jsc is not None else None
+
+
+def _find_driver_configuration() -> str | None:
+    """Return the configuration folder that the driver has read; None if no driver runs."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    process = getattr(context._gateway, "proc", None) if context is not None else None
+    if process is None or process.poll() is not None:
+        return None
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(process.pid).environ().get("SPARK_CONF_DIR", "")
+    return None
+
+
+def _end_driver() -> None:
+    """End the session and its JVM, which otherwise runs until this process ends."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if (context := _find_context()) is not None:
+        from pyspark.sql import SparkSession
+
+        session = SparkSession._instantiatedSession
+        with contextlib.suppress(Exception):  # the JVM has lost its cluster, or has ended
+            (session if session is not None and session._sc is context else context).stop()
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    process = gateway.proc
+    process.stdin.close()  # the JVM ends at the end of its input
+    try:
+        process.wait(_END_SECONDS)
+    except Exception:  # noqa: BLE001 - it does not end
+        process.kill()
+        process.wait()
+    if _interrupt_handler and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, _interrupt_handler.pop())
+
+
+def _apply(variables: dict[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
