@@ -33,7 +33,7 @@ def choose_callbacks(callbacks: Sequence[Any], rank: int, is_restart: bool) -> l
 
 
 @contextmanager
-def marking_first_step(callbacks: list[Any]) -> Iterator[None]:
+def mark_errors_of_first_step(callbacks: list[Any]) -> Iterator[None]:
     """Mark errors before the end of the first step, which would occur again after a restart.
 
     The callback that observes the step becomes the first of the list.

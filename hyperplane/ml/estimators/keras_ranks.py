@@ -35,7 +35,7 @@ from hyperplane.ml.estimators.keras_rank_callbacks import (
     make_padding_callback,
     make_seed_callback,
     make_stop_callback,
-    marking_first_step,
+    mark_errors_of_first_step,
 )
 from hyperplane.ml.estimators.training_data import join_pieces
 
@@ -170,7 +170,7 @@ def fit_rank(pieces: Sequence[Any] | None, task: FitTask) -> FitOutcome | None:
     steps = task.steps_per_epoch
     seeds = make_seed_callback(task.seed, group.rank)
     callbacks = [seeds, *callbacks, *last]
-    with marking_first_step(callbacks):
+    with mark_errors_of_first_step(callbacks):
         if arrays is not None:
             size = task.batch_size // group.size
             plan = BatchPlan(task.data.rows, group.rank, size, task.shuffle, task.seed, steps)
@@ -202,7 +202,7 @@ def evaluate_rank(pieces: Sequence[Any] | None, task: EvaluateTask) -> dict[str,
     group = _connect(task.model, 0)
     arrays = join_pieces(pieces) if pieces else None
     callbacks: list[Any] = []
-    with marking_first_step(callbacks):
+    with mark_errors_of_first_step(callbacks):
         if arrays is not None:
             inputs = tuple(each[:1] for each in arrays[0])
         else:
