@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -233,14 +234,21 @@ def test_stopping_leaves_no_process_port_or_folder(spark: Any) -> None:
 
 @pytest.mark.spark
 @pytest.mark.cluster
-def test_an_idle_session_ends_with_its_cluster() -> None:
-    with dask.config.set({"hyperplane.engines.spark_local.idle_timeout": "2s"}):
+def test_an_idle_session_ends_with_its_cluster_but_not_during_a_job() -> None:
+    def wait(_: int) -> float:
+        import time
+
+        time.sleep(12)
+        return time.time()
+
+    with dask.config.set({"hyperplane.engines.spark_local.idle_timeout": "8s"}):
         session = init_spark("idle", **SMALL)
     [cluster] = LocalSparkCluster.running.values()
-    assert session.range(5).count() == 5
     driver = psutil.Process(session.sparkContext._gateway.proc.pid)
+    [ended] = session.sparkContext.parallelize([0], 1).map(wait).collect()
     until(lambda: cluster.status == CLOSED and not driver.is_running())
     assert cluster.end_reason == "the idle timeout has passed"
+    assert time.time() - ended > 8
 
 
 @pytest.mark.spark
