@@ -119,10 +119,9 @@ def test_a_long_temporary_directory_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("cycles", [scaled(2, 20)])
 def test_starts_and_ends_leave_no_process_port_or_file(cycles: int) -> None:
-    this = psutil.Process()
     folders = [Path(os.environ["TMPDIR"]), Path("/dev/shm")]
     threads: list[int] = []
-    descriptors: list[int] = []
+    pipes: list[int] = []
     files: list[set[Path]] = []
     for _ in range(cycles):
         client, cluster = hyperplane.start(hyperplane.plan_cluster(engine=ENGINE, **SMALL))
@@ -143,12 +142,21 @@ def test_starts_and_ends_leave_no_process_port_or_file(cycles: int) -> None:
         assert is_empty(folders[0])
         assert records.read_all(starting=True) == []
         threads.append(threading.active_count())
-        descriptors.append(this.num_fds())
+        pipes.append(_count_pipes())
         files.append(set(folders[1].iterdir()))
     # The first cycle imports Ray.
     assert threads[-1] <= threads[0]
-    assert descriptors[-1] <= descriptors[0]
+    assert pipes[-1] <= pipes[0]
     assert files[-1] <= files[0]
+
+
+def _count_pipes() -> int:
+    """Count the pipes that this process has open; Ray's driver keeps some sockets."""
+    count = 0
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            count += str(link.readlink()).startswith("pipe:")
+    return count
 
 
 def _listens(connection: Any) -> bool:
