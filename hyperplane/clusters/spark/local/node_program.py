@@ -44,7 +44,7 @@ _END_SECONDS = 5.0
 _open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
 
-class NodeGroup:
+class SparkProcessGroup:
     """The master and workers of a cluster, which are child processes of this process."""
 
     def __init__(self) -> None:
@@ -269,7 +269,7 @@ def _adopt_descendants() -> None:
 def main() -> None:
     """Run the cluster until the owner ends, closes the pipe or sends SIGTERM."""
     parent = int(sys.argv[1])
-    group = NodeGroup()
+    group = SparkProcessGroup()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _adopt_descendants()
