@@ -245,7 +245,7 @@ class TestEngine:
 
     @pytest.mark.parametrize(
         ("name", "nearest"),
-        [("locl", "local, ray:local or spark:local"), ("Local", "local"), ("absents", "absent")],
+        [("locl", "local or ray:local"), ("Local", "local"), ("absents", "absent")],
     )
     def test_unknown_names_the_nearest(self, name, nearest):
         [fault] = _refused(engine=name).faults
