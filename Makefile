@@ -16,7 +16,7 @@ help:
 	@echo 'make oldest  test collections, formats, clusters and storage with the oldest Dask and pandas'
 	@echo 'make networks test everything that needs PyTorch or TensorFlow, in a separate environment'
 	@echo 'make ray     test everything that needs Ray, in a separate environment'
-	@echo 'make spark   test everything that needs Spark, in a separate environment (needs Java 17)'
+	@echo 'make spark   test everything that needs Spark, in a separate environment'
 	@echo 'make engines test ssh, slurm and gateway with real services (needs root on Debian)'
 	@echo 'make lint    check rules and format with ruff'
 	@echo 'make types   check types with mypy'
@@ -114,7 +114,8 @@ ray: $(RAY)/installed
 	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.ray' --include 'test_*.py' tests) \
 	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: ray' --include '*.md' docs)
 
-# As ray, with Spark (a minute and 400 MB to install) and pandas 2; it needs Java 17.
+# As ray, with Spark (two minutes and 400 MB to install) and pandas 2. Debian's Java 17 is installed
+# if there is no Java, which needs root.
 SPARK := .venv-spark
 $(SPARK)/installed: pyproject.toml $(STAMPS)/test
 	@echo 'installing Spark in $(SPARK)'
@@ -125,6 +126,7 @@ $(SPARK)/installed: pyproject.toml $(STAMPS)/test
 	@touch $@
 
 spark: $(SPARK)/installed
+	scripts/engines/install spark
 	HYPERPLANE_REQUIRE_NETWORKS=spark PYTHONDONTWRITEBYTECODE= $(SPARK)/bin/python -m pytest --quiet -m spark $(if $(ONLY),-k '$(ONLY)') \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.spark' --include 'test_*.py' tests) \
 	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: spark' --include '*.md' docs)
