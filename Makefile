@@ -109,8 +109,9 @@ $(RAY)/installed: pyproject.toml $(STAMPS)/test
 	@$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[ray]'
 	@touch $@
 
+ray spark: TESTERS = 2# a cluster has about ten processes
 ray: $(RAY)/installed
-	HYPERPLANE_REQUIRE_NETWORKS=ray PYTHONDONTWRITEBYTECODE= $(RAY)/bin/python -m pytest --quiet -m ray $(if $(ONLY),-k '$(ONLY)') \
+	HYPERPLANE_REQUIRE_NETWORKS=ray PYTHONDONTWRITEBYTECODE= $(RAY)/bin/python $(PYTEST_OPTIONS) --quiet -m ray $(if $(ONLY),-k '$(ONLY)') \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.ray' --include 'test_*.py' tests) \
 	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: ray' --include '*.md' docs)
 
@@ -127,7 +128,7 @@ $(SPARK)/installed: pyproject.toml $(STAMPS)/test
 
 spark: $(SPARK)/installed
 	scripts/engines/install spark
-	HYPERPLANE_REQUIRE_NETWORKS=spark PYTHONDONTWRITEBYTECODE= $(SPARK)/bin/python -m pytest --quiet -m spark $(if $(ONLY),-k '$(ONLY)') \
+	HYPERPLANE_REQUIRE_NETWORKS=spark PYTHONDONTWRITEBYTECODE= $(SPARK)/bin/python $(PYTEST_OPTIONS) --quiet -m spark $(if $(ONLY),-k '$(ONLY)') \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.spark' --include 'test_*.py' tests) \
 	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: spark' --include '*.md' docs)
 
