@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import cloudpickle
 import dask.config
@@ -26,6 +26,7 @@ import dask.dataframe as dd
 import psutil
 import pytest
 from dask.distributed import wait
+from scale import FULL
 from services import is_empty, restart, temporary_directory, until
 from subprograms import Run, dead, workers_of
 
@@ -145,6 +146,13 @@ class OwnedClusterContract(EngineContract):
 
     #: Code that prints the word ``workers`` and the process ids of ``client``'s workers.
     print_workers: str
+    #: Tests that a slow framework runs at full scale only; other engines run them always.
+    at_full_scale: ClassVar[frozenset[str]] = frozenset()
+
+    @pytest.fixture(autouse=True)
+    def _run_at_full_scale(self, request: pytest.FixtureRequest) -> None:
+        if request.node.name in self.at_full_scale and not FULL:
+            pytest.skip("the code for it is that of other engines: at full scale")
 
     def program(self, **options: Any) -> str:
         """Code that starts a small cluster."""

@@ -43,6 +43,14 @@ SMALL: dict[str, Any] = {
 
 
 class TestSpark(OwnedClusterContract):
+    at_full_scale = frozenset(
+        {
+            "test_closing_twice_and_in_any_order",
+            "test_a_call_replaces_its_earlier_cluster",
+            "test_a_call_replaces_the_cluster_of_another_process",
+            "test_a_cluster_ends_with_its_owner[exit]",
+        }
+    )
     engine = ENGINE
     small = SMALL
     print_workers = (

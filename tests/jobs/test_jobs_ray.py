@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from job_cases import bash, is_alive, run_job, submit_job, wait_until
+from scale import FULL
 
 from hyperplane.clusters.ray import driver_environment
 from hyperplane.jobs import JobHandle, Step
@@ -132,6 +133,7 @@ def test_a_program_finds_the_cluster_running_while_a_worker_node_is_killed(
     nothing_is_left(seen, elsewhere)
 
 
+@pytest.mark.skipif(not FULL, reason="another test ends the step: at full scale")
 def test_the_cluster_ends_with_a_cancelled_step(
     tmp_path: Path, elsewhere: str, submit_and_end: Submit
 ) -> None:
