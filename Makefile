@@ -109,9 +109,9 @@ $(RAY)/installed: pyproject.toml $(STAMPS)/test
 	@$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[ray]'
 	@touch $@
 
-ray spark: TESTERS = 2# a cluster has about ten processes
+# In one process: the nodes of two clusters that start at once may choose the same ports.
 ray: $(RAY)/installed
-	HYPERPLANE_REQUIRE_NETWORKS=ray PYTHONDONTWRITEBYTECODE= $(RAY)/bin/python $(PYTEST_OPTIONS) --quiet -m ray $(if $(ONLY),-k '$(ONLY)') \
+	HYPERPLANE_REQUIRE_NETWORKS=ray PYTHONDONTWRITEBYTECODE= $(RAY)/bin/python -m pytest --durations 20 --quiet -m ray $(if $(ONLY),-k '$(ONLY)') \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.ray' --include 'test_*.py' tests) \
 	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: ray' --include '*.md' docs)
 
@@ -126,6 +126,7 @@ $(SPARK)/installed: pyproject.toml $(STAMPS)/test
 	@$(SPARK)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'
 	@touch $@
 
+spark: TESTERS = 2# a cluster has about ten processes
 spark: $(SPARK)/installed
 	scripts/engines/install spark
 	HYPERPLANE_REQUIRE_NETWORKS=spark PYTHONDONTWRITEBYTECODE= $(SPARK)/bin/python $(PYTEST_OPTIONS) --quiet -m spark $(if $(ONLY),-k '$(ONLY)') \

@@ -36,6 +36,9 @@ _SESSION = "s"
 _MAX_STARTS, _MAX_FAILURES, _RETRY_SECONDS = 10, 3, 1.0
 #: Failed queries of the idle time in succession after which the owner is warned.
 _MAX_FAILED_QUERIES = 3
+#: Variable with the seconds that one query for a node waits, 30 in Ray. It is shorter here, because
+#: the end of a raylet is only seen between queries. Raylets and their workers keep the default.
+_WAIT_VARIABLE = "RAY_raylet_start_wait_time_s"
 #: Variable with the ID of a node in the environment of its raylet and of the raylet's children.
 _NODE_VARIABLE = "RAY_OVERRIDE_NODE_ID_FOR_TESTING"
 #: Ports of the agents of a node: parameters of Ray, and constants with the names of their files.
@@ -232,7 +235,7 @@ def _start_node(head: bool, others: Collection[int] = (), **parameters: Any) -> 
         node_ip_address=HOST,
         min_worker_port=0,
         max_worker_port=0,
-        env_vars={_NODE_VARIABLE: node_id},
+        env_vars={_NODE_VARIABLE: node_id, _WAIT_VARIABLE: "30"},
         **ports,
         **parameters,
     )
@@ -367,6 +370,7 @@ def _adopt_descendants() -> None:
 def main() -> None:
     """Run the nodes until the owner ends, closes the pipe or sends SIGTERM."""
     parent = int(sys.argv[1])
+    os.environ[_WAIT_VARIABLE] = "1"  # Ray reads it when it is imported
     group = NodeGroup()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
