@@ -52,6 +52,15 @@ def test_all_processes_end_with_the_primary(tmp_path, how, code):
     assert all_ended(read_pids(tmp_path))
 
 
+@pytest.fixture
+def default_sighup():
+    """SIGHUP has its default action, also if pytest runs below ``nohup``."""
+    former = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, former)
+
+
+@pytest.mark.usefixtures("default_sighup")
 @pytest.mark.parametrize(
     "number", scaled([signal.SIGTERM], [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 )
