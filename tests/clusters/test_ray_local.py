@@ -45,6 +45,8 @@ class TestRay(OwnedClusterContract):
     at_full_scale = frozenset(
         {
             "test_closing_twice_and_in_any_order",
+            # test_cli_cluster_ray.py has it with the commands.
+            "test_it_is_listed_until_another_process_stops_it_and_leaves_nothing",
             "test_a_call_replaces_its_earlier_cluster",
             "test_a_call_replaces_the_cluster_of_another_process",
             "test_a_cluster_ends_with_its_owner[exit]",
