@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from job_cases import bash, run_job, submit_job
 from test_jobs_killed import kill_supervisor
-from test_runners_slurm_real import _in_its_own_folder, _slurm, queue, until  # noqa: F401
+from test_runners_slurm_real import _in_its_own_folder, _slurm, queue, read_log, until  # noqa: F401
 
 from hyperplane.jobs import JobHandle
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
@@ -81,8 +81,8 @@ def test_two_hundred_chunks_need_few_calls_and_have_separate_variables(
         assert got == [str(chunk), item, str(chunk)]
         assert json.loads(parameters) == {"year": "ü '", "chunk_id": str(chunk), "item": item}
         assert (year, token) == ("ü '", "s3cret 'word'")
-    logs = sorted(Path(job.job.folder).rglob("attempt-1.log"))
-    assert [file.read_text() for file in logs] == [f"{tmp_path}\nchunk {n}\n" for n in range(200)]
+    logs = [read_log(log) for log in sorted(Path(job.job.folder).rglob("attempt-1.log"))]
+    assert logs == [f"{tmp_path}\nchunk {n}\n" for n in range(200)]
     assert 1 <= len(calls("sbatch")) <= 4
     for name in ("shown", "script", "processes", "calls"):
         assert Path(name).read_text(errors="replace")
@@ -189,7 +189,7 @@ def test_without_arrays_each_chunk_is_a_single_batch_job(tmp_path, calls):
     job = run_job(bash("a", "echo $CHUNK_ID", chunks=5, resources=SMALL), runner="slurm")
     assert job.status == DONE
     assert len(calls("sbatch")) == 6
-    assert sorted(log.read_text() for log in Path(job.job.folder).rglob("*.log")) == [
+    assert sorted(read_log(log) for log in Path(job.job.folder).rglob("*.log")) == [
         f"{n}\n" for n in range(5)
     ]
 
@@ -215,5 +215,5 @@ def test_chunks_of_different_thousands_form_separate_arrays(tmp_path, calls):
     assert asyncio.run(go()) == [0] * len(chunks)
     for n in chunks:
         [log] = tmp_path.glob(f"j*/steps/000-a/chunk-{n:05d}/attempt-1.log")
-        assert log.read_text() == f"{n}\n"
+        assert read_log(log) == f"{n}\n"
     assert len(calls("sbatch")) == 3
