@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hyperplane import config
 from hyperplane.clusters import interrupts, records
 from hyperplane.clusters.planning import Planner
-from hyperplane.clusters.ray.framework import describe_dashboard
+from hyperplane.clusters.ray.framework import RayFramework
 from hyperplane.clusters.ray.local.engine import LocalRayEngine
 from hyperplane.clusters.running_clusters import read_running
 from hyperplane.clusters.start_lines import BRAND
@@ -340,7 +340,7 @@ def _find_cluster() -> RayCluster | None:
 
 def _announce_dashboard(dashboard: str) -> None:
     if dashboard:
-        _print(describe_dashboard(f"{dashboard}/#/"))
+        _print(RayFramework.describe_dashboard(f"{dashboard}/#/"))
 
 
 def _announce(name: str) -> None:

@@ -14,7 +14,7 @@ from hyperplane.clusters import interrupts
 from hyperplane.clusters.engine import Engine
 from hyperplane.clusters.planning import Planner
 from hyperplane.clusters.spark import driver
-from hyperplane.clusters.spark.framework import describe_dashboard
+from hyperplane.clusters.spark.framework import SparkFramework
 from hyperplane.clusters.spark.local.engine import LocalSparkEngine
 from hyperplane.clusters.start_lines import BRAND
 from hyperplane.core.argument_checks import describe_value, find_count_faults
@@ -125,7 +125,7 @@ def init_spark(
     for line in plan.alerts:
         print(f"{BRAND} {line}", file=sys.stderr, flush=True)
     lines: dict[str, Callable[[str], None]] = {
-        "dashboard": lambda url: _print(describe_dashboard(url)),
+        "dashboard": lambda url: _print(SparkFramework.describe_dashboard(url)),
         "worker": lambda name: _print(f"Waiting for worker {name}..."),
     }
     started = interrupts.complete_start(

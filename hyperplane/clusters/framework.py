@@ -102,3 +102,42 @@ class Framework(Protocol):
     def ready_lines(self, plan: ClusterPlan, dashboard: str) -> list[str]:
         """Return the lines about a cluster whose workers are connected."""
         ...
+
+
+class BaseFramework:
+    """Methods of frameworks whose cluster objects have ``status``, ``address`` and ``dashboard``.
+
+    Their engines have a start line, and return complete objects in any process.
+    """
+
+    name: ClassVar[str]
+
+    def check_process(self) -> None:
+        """Accept every process."""
+
+    def prepare(self, started: StartedCluster[Any, Any], attached: bool) -> None:
+        """Leave the objects as the engine returned them."""
+
+    def status(self, cluster: Any) -> str:
+        """Return the status of a cluster object."""
+        status: str = cluster.status
+        return status
+
+    def addresses(self, started: StartedCluster[Any, Any]) -> ClusterAddresses:
+        """Return the addresses of the cluster's head and of its dashboard."""
+        return ClusterAddresses(started.cluster.address, started.cluster.dashboard)
+
+    def starting_lines(self, plan: ClusterPlan) -> list[str]:
+        """Return nothing: the engines have a start line."""
+        del plan
+        return []
+
+    def ready_lines(self, plan: ClusterPlan, dashboard: str) -> list[str]:
+        """Return the line about the dashboard, which is documented for Ray."""
+        del plan
+        return [self.describe_dashboard(dashboard)] if dashboard else []
+
+    @classmethod
+    def describe_dashboard(cls, dashboard: str) -> str:
+        """Return the line about the dashboard."""
+        return f"{cls.name} dashboard available at {dashboard}"

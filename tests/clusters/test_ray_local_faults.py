@@ -16,10 +16,10 @@ from services import is_empty
 import hyperplane
 from hyperplane.clusters import records
 from hyperplane.clusters.framework import RUNNING
+from hyperplane.clusters.local_nodes import program_process
 from hyperplane.clusters.ray import driver_environment
 from hyperplane.clusters.ray.client import RayClient
-from hyperplane.clusters.ray.local import cluster as local_cluster
-from hyperplane.clusters.ray.local import node_program
+from hyperplane.clusters.ray.local import node_group
 from hyperplane.clusters.ray.local.engine import LocalRayEngine
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 
@@ -38,7 +38,7 @@ for line in sys.stdin:
         print(json.dumps({"event": "lost", "name": "another"}), flush=True)
     elif not started:
         started = 1
-        print(json.dumps({"event": "worker", "name": request["worker"]}), flush=True)
+        print(json.dumps({"event": "worker", "name": request["worker"], "pid": 1}), flush=True)
 """
 
 
@@ -57,7 +57,7 @@ def test_a_timeout_counts_the_worker_nodes_after_unknown_lines(
 ) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    monkeypatch.setattr(local_cluster, "_PROGRAM", str(program))
+    monkeypatch.setattr(program_process, "_PROGRAM", str(program))
     with pytest.raises(StartTimeout, match="1 of 2 worker nodes have started in time"):
         LocalRayEngine().start(make_plan())
     assert records.read_all(starting=True) == []
@@ -111,7 +111,7 @@ def test_a_cluster_continues_if_a_worker_node_cannot_be_added(
 ) -> None:
     program = tmp_path / "program.py"
     program.write_text(FULL_PROGRAM)
-    monkeypatch.setattr(local_cluster, "_PROGRAM", str(program))
+    monkeypatch.setattr(program_process, "_PROGRAM", str(program))
     _, cluster = LocalRayEngine().start(make_plan(num_workers=1, local_fit="exact", timeout=60))
     try:
         with pytest.raises(StartFailed, match="0 of 1 worker node have started: no memory is left"):
@@ -127,22 +127,23 @@ class TestNodeGroup:
     """The nodes of a cluster, of which the starts fail."""
 
     @pytest.fixture
-    def events(self, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-        """The events that the program reports."""
-        found: list[dict[str, Any]] = []
-        monkeypatch.setattr(node_program, "report", lambda **event: found.append(event))
-        return found
+    def events(self) -> list[dict[str, Any]]:
+        """The events that the group reports."""
+        return []
 
     @pytest.fixture
-    def group(self, monkeypatch: pytest.MonkeyPatch) -> node_program.NodeGroup:
+    def group(
+        self, monkeypatch: pytest.MonkeyPatch, events: list[dict[str, Any]]
+    ) -> node_group.RayNodeGroup:
         """A running cluster with a head, whose worker nodes do not start."""
 
         def fail(head: bool, **parameters: Any) -> Any:
             raise SystemError("its raylet has ended")
 
-        monkeypatch.setattr(node_program, "_start_node", fail)
-        monkeypatch.setattr(node_program, "_RETRY_SECONDS", 0.01)
-        group = node_program.NodeGroup()
+        monkeypatch.setattr(node_group, "_start_node", fail)
+        monkeypatch.setattr(node_group, "_RETRY_SECONDS", 0.01)
+        monkeypatch.setenv("RAY_raylet_start_wait_time_s", "30")  # the group sets another value
+        group = node_group.RayNodeGroup(lambda **event: events.append(event))
         processes = [("raylet", SimpleNamespace(pid=1)), ("gcs_server", SimpleNamespace(pid=2))]
         group._head = SimpleNamespace(gcs_address="127.0.0.1:1", live_processes=lambda: processes)
         group._settings = {"folder": "/tmp/none", "idle_timeout": None}
@@ -153,7 +154,7 @@ class TestNodeGroup:
     }  # fmt: skip
 
     def test_a_start_of_a_cluster_fails_at_once(
-        self, group: node_program.NodeGroup, events: list[dict[str, Any]]
+        self, group: node_group.RayNodeGroup, events: list[dict[str, Any]]
     ) -> None:
         with pytest.raises(SystemError):
             group.handle(self.request)
@@ -163,7 +164,7 @@ class TestNodeGroup:
         assert events[0]["message"] == "SystemError: its raylet has ended"
 
     def test_a_replacement_is_repeated_up_to_a_limit_and_the_reason_is_reported(
-        self, group: node_program.NodeGroup, events: list[dict[str, Any]]
+        self, group: node_group.RayNodeGroup, events: list[dict[str, Any]]
     ) -> None:
         ended = SimpleNamespace(live_processes=list, kill_all_processes=lambda **options: None)
         group.handle({"ready": True})
@@ -175,7 +176,7 @@ class TestNodeGroup:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         assert [event["event"] for event in events] == [
-            *("lost", "warning", "warning", "abandoned", "failed"),
+            *("lost", "warning", "warning", "warning", "failed"),
         ]
         reason = "it failed to start 3 times: SystemError: its raylet has ended"
         assert events[-1]["message"] == (
@@ -184,7 +185,7 @@ class TestNodeGroup:
 
     def test_an_idle_time_that_cannot_be_read_is_reported(
         self,
-        group: node_program.NodeGroup,
+        group: node_group.RayNodeGroup,
         events: list[dict[str, Any]],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:

@@ -13,8 +13,8 @@ from services import is_empty
 
 import hyperplane
 from hyperplane.clusters import records
+from hyperplane.clusters.local_nodes import program_process
 from hyperplane.clusters.spark import driver, installation
-from hyperplane.clusters.spark.local import program
 from hyperplane.clusters.spark.local.engine import LocalSparkEngine
 from hyperplane.errors import StartFailed, StartTimeout
 
@@ -152,7 +152,7 @@ def test_a_timeout_counts_the_workers_after_unknown_lines(
 ) -> None:
     file = tmp_path / "program.py"
     file.write_text(PROGRAM)
-    monkeypatch.setattr(program, "_PROGRAM", str(file))
+    monkeypatch.setattr(program_process, "_PROGRAM", str(file))
     with pytest.raises(StartTimeout, match="1 of 2 workers have started in time"):
         LocalSparkEngine().start(make_plan())
     expect_nothing_left()

@@ -47,7 +47,7 @@ def square(number):
     return number**2
 
 raylets = [each.pid for each in psutil.process_iter() if each.name() == "raylet"
-           and each.environ().get("HYPERPLANE_RAY_CLUSTER") == os.environ["CLUSTER"]]
+           and each.environ().get("HYPERPLANE_CLUSTER_NAME") == os.environ["CLUSTER"]]
 pathlib.Path("seen.json").write_text(json.dumps({
     "address": os.environ["RAY_ADDRESS"], "raylets": raylets,
     "cores": ray.cluster_resources()["CPU"], "arguments": os.environ.get("HYPERPLANE_CLUSTER"),

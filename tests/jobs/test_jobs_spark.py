@@ -30,7 +30,7 @@ def find_processes(name: str) -> list[int]:
     return [
         process.pid
         for process in psutil.process_iter(["environ"])
-        if (process.info["environ"] or {}).get("HYPERPLANE_SPARK_CLUSTER") == name
+        if (process.info["environ"] or {}).get("HYPERPLANE_CLUSTER_NAME") == name
     ]
 
 

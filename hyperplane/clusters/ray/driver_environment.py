@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
 from typing import Any
+
+from hyperplane.clusters.local_nodes.cluster_variables import ClusterVariables
 
 #: Without it Ray replaces a loopback address by that of a network interface, which does not answer.
 _LOOPBACK_VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -18,10 +19,7 @@ VARIABLES = (
     "RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", _LOOPBACK_VARIABLE,
 )  # fmt: skip
 
-_lock = threading.RLock()
-_former: dict[str, str | None] = {}
-#: Variables of each cluster by its address; the last one is in effect.
-_clusters: dict[str, dict[str, str | None]] = {}
+_clusters = ClusterVariables(VARIABLES, "RAY_ADDRESS", lambda: _read_again())
 
 
 def build_token_variables(token: str) -> dict[str, str | None]:
@@ -37,30 +35,22 @@ def build_token_variables(token: str) -> dict[str, str | None]:
 
 def set_variables(address: str, token: str) -> None:
     """Make ``ray.init()`` connect to a cluster, in this process and in its child processes."""
-    with _lock:
-        if not _clusters:
-            _former.update({name: os.environ.get(name) for name in VARIABLES})
-        _clusters.pop(address, None)
-        _clusters[address] = {**build_token_variables(token), "RAY_ADDRESS": address}
-        _apply(_clusters[address])
+    _clusters.set({**build_token_variables(token), "RAY_ADDRESS": address})
 
 
 def restore_variables(address: str) -> None:
     """Disconnect this process from a cluster that closes, and restore the variables before it."""
-    with _lock:
+    with _clusters.lock:
         disconnect(address)
-        own = _clusters.pop(address, None)
-        if own is None or os.environ.get("RAY_ADDRESS") != address:
-            return  # the program has set another address
-        _apply(list(_clusters.values())[-1] if _clusters else _former)
+        _clusters.restore(address)
 
 
 def connect(address: str, token: str) -> Any:
     """Connect this process to a cluster, unless it is, and return the module ``ray``."""
-    with _lock, contextlib.ExitStack() as failure:
+    with _clusters.lock, contextlib.ExitStack() as failure:
         if address not in _clusters:
             failure.callback(restore_variables, address)
-        if os.environ.get("RAY_ADDRESS") != address:
+        if not _clusters.in_effect(address):
             set_variables(address, token)
         import ray
 
@@ -89,18 +79,10 @@ def disconnect(address: str) -> None:
         ray.shutdown()
 
 
-def _apply(variables: dict[str, str | None]) -> None:
-    for name, value in variables.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
-    if "ray" in sys.modules:
-        _read_again()
-
-
 def _read_again() -> None:
     """Make Ray read the variables again; it reads them once, when it is imported."""
+    if "ray" not in sys.modules:
+        return
     from ray._private import ray_constants
     from ray._raylet import AuthenticationTokenLoader, Config
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 
+from hyperplane.clusters.local_nodes.cluster_variables import ClusterVariables
 from hyperplane.clusters.spark.configuration import HOST, temporary_folder
 
 #: Variables of Spark that select a cluster, its properties and its addresses.
@@ -27,28 +28,20 @@ VARIABLES = (
 #: Seconds until a driver that does not end is killed.
 _END_SECONDS = 10
 
-_lock = threading.RLock()
-_former: dict[str, str | None] = {}
-#: Variables of each cluster by its configuration folder; the last one is in effect.
-_clusters: dict[str, dict[str, str | None]] = {}
+_clusters = ClusterVariables(VARIABLES, "SPARK_CONF_DIR")
 #: The handler of Ctrl-C before a session; pyspark replaces it and does not restore it.
 _interrupt_handler: list[Any] = []
 
 
 def find_former_configuration(home: Path) -> Path:
     """Return the folder that configures Spark where no cluster of hyperplane runs."""
-    with _lock:
-        former = _former if _clusters else os.environ
-        return Path(former.get("SPARK_CONF_DIR") or home / "conf")
+    return Path(_clusters.read_former("SPARK_CONF_DIR") or home / "conf")
 
 
 def set_variables(conf: Path, home: Path) -> None:
     """Make new sessions use a cluster, in this process and in its child processes."""
-    with _lock:
-        if not _clusters:
-            _former.update({name: os.environ.get(name) for name in VARIABLES})
-        _clusters.pop(str(conf), None)
-        _clusters[str(conf)] = {
+    _clusters.set(
+        {
             # Python of the executors: pyspark's default is the first python3 of PATH.
             "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable,
             "SPARK_CONF_DIR": str(conf),
@@ -57,17 +50,14 @@ def set_variables(conf: Path, home: Path) -> None:
             "SPARK_LOCAL_IP": HOST,
             "SPARK_REMOTE": None,
         }
-        _apply(_clusters[str(conf)])
+    )
 
 
 def restore_variables(conf: Path) -> None:
     """End the driver of a cluster that closes, and restore the variables before it."""
-    with _lock:
+    with _clusters.lock:
         disconnect(conf)
-        own = _clusters.pop(str(conf), None)
-        if own is None or os.environ.get("SPARK_CONF_DIR") != str(conf):
-            return  # the program has set another folder
-        _apply(list(_clusters.values())[-1] if _clusters else _former)
+        _clusters.restore(str(conf))
 
 
 def find_session_address() -> str:
@@ -78,7 +68,7 @@ def find_session_address() -> str:
 
 def connect(conf: Path, home: Path, address: str, app_name: str | None = None) -> Any:
     """Return the session of this process with a cluster; start the driver if there is none."""
-    with _lock, contextlib.ExitStack() as failure:
+    with _clusters.lock, contextlib.ExitStack() as failure:
         if (other := find_session_address()) not in {"", address}:
             raise RuntimeError(
                 f"this process has a Spark session with the master {other}; call "
@@ -86,7 +76,7 @@ def connect(conf: Path, home: Path, address: str, app_name: str | None = None) -
             )
         if str(conf) not in _clusters:
             failure.callback(restore_variables, conf)
-        if os.environ.get("SPARK_CONF_DIR") != str(conf):
+        if not _clusters.in_effect(str(conf)):
             set_variables(conf, home)
         if not other and _find_driver_configuration() not in {None, str(conf)}:
             _end_driver()  # it has read another configuration
@@ -109,7 +99,7 @@ def connect(conf: Path, home: Path, address: str, app_name: str | None = None) -
 
 def disconnect(conf: Path) -> None:
     """End the session and the driver of this process if they use a cluster."""
-    with _lock:
+    with _clusters.lock:
         if _find_driver_configuration() == str(conf):
             _end_driver()
 
@@ -155,11 +145,3 @@ def _end_driver() -> None:
         process.wait()
     if _interrupt_handler and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, _interrupt_handler.pop())
-
-
-def _apply(variables: dict[str, str | None]) -> None:
-    for name, value in variables.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
-from hyperplane.clusters.framework import ClusterAddresses, OptionsDraft
+from hyperplane.clusters.framework import BaseFramework, OptionsDraft
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.units import format_bytes
-from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.spark_options import (
     MIN_EXECUTOR,
@@ -18,16 +17,13 @@ from hyperplane.spec.spark_options import (
 )
 from hyperplane.spec.worker import WorkerSpec
 
-if TYPE_CHECKING:
-    from hyperplane.clusters.engine import StartedCluster
-
 _ALLOWED = (
     f"at least {format_bytes(MIN_EXECUTOR)} for each executor: {format_bytes(MIN_HEAP)} for its "
     f"heap and {format_bytes(MIN_OVERHEAD)} beside it"
 )
 
 
-class SparkFramework:
+class SparkFramework(BaseFramework):
     """Spark's clusters: a ``SparkClient`` and the cluster object of the engine."""
 
     name: ClassVar[str] = "spark"
@@ -47,36 +43,6 @@ class SparkFramework:
             return SparkOptions(heap, available - heap)
 
         return OptionsDraft(for_layout)
-
-    def check_process(self) -> None:
-        """Accept every process."""
-
-    def prepare(self, started: StartedCluster[Any, Any], attached: bool) -> None:
-        """Leave the objects as the engine returned them."""
-
-    def status(self, cluster: Any) -> str:
-        """Return the status of a cluster object."""
-        status: str = cluster.status
-        return status
-
-    def addresses(self, started: StartedCluster[Any, Any]) -> ClusterAddresses:
-        """Return the addresses of the master and of its web page."""
-        return ClusterAddresses(started.cluster.address, started.cluster.dashboard)
-
-    def starting_lines(self, plan: ClusterPlan) -> list[str]:
-        """Return nothing: the engines have a start line."""
-        del plan
-        return []
-
-    def ready_lines(self, plan: ClusterPlan, dashboard: str) -> list[str]:
-        """Return the line about the dashboard."""
-        del plan
-        return [describe_dashboard(dashboard)] if dashboard else []
-
-
-def describe_dashboard(dashboard: str) -> str:
-    """Return the line about the dashboard."""
-    return f"spark dashboard available at {dashboard}"
 
 
 def _find_memory_faults(memory: int, value: str) -> list[Fault]:

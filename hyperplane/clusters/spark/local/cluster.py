@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import threading
-import time
+import functools
+import os
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
-
-import psutil
+from typing import ClassVar
 
 from hyperplane.clusters import records
-from hyperplane.clusters.framework import CLOSED, RUNNING
+from hyperplane.clusters.local_nodes.cluster import AttachedNodeCluster, LocalNodeCluster
+from hyperplane.clusters.local_nodes.program_process import NodeGroupClass, NodeProgram
 from hyperplane.clusters.spark import configuration, driver, installation
-from hyperplane.clusters.spark.local.program import CLOSE_SECONDS, SparkProgram
-from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
-from hyperplane.core.units import bytes_to_gb, plural
-from hyperplane.platforms.local.process_identity import is_id_reused, start_time
+from hyperplane.core.units import plural
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings.spark import PropertyValue, SparkLocalSettings
 from hyperplane.spec.spark_options import MIB, SparkOptions
 
 ENGINE = "spark:local"
+_NODE_GROUP = NodeGroupClass(Path(__file__).with_name("node_group.py"), "SparkNodeGroup")
 #: The heap of the master and of each worker, which only start executors.
 _DAEMON_MEMORY = "-Xmx256m"
 #: Less memory and a shorter start, for processes that have little to do.
 _DAEMON_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
-class LocalSparkCluster:
+class LocalSparkCluster(LocalNodeCluster):
     """A master and workers of Spark on this machine, which this process owns.
 
     Parameters
@@ -48,8 +44,9 @@ class LocalSparkCluster:
         Secret of all processes of the cluster and of programs that use it.
     """
 
-    #: Running clusters of this process by name.
-    running: ClassVar[dict[str, LocalSparkCluster]] = {}
+    engine: ClassVar[str] = ENGINE
+    framework: ClassVar[str] = "Spark"
+    head: ClassVar[str] = "master"
 
     def __init__(
         self,
@@ -59,13 +56,9 @@ class LocalSparkCluster:
         home: Path,
         secret: str,
     ) -> None:
-        self.name, self.plan, self.record = plan.name, plan, record
-        self.address = self.dashboard = ""
-        self.workers: list[str] = []
-        self.end_reason = ""
+        super().__init__(plan, record)
         self.home, self.conf = home, configuration.configuration_folder(folder)
-        self._folder, self._changed = folder, threading.Condition(threading.RLock())
-        self._pids: dict[str, int] = {}
+        self._folder = folder
         options = SparkOptions.of(plan.options)
         settings = plan.settings
         assert isinstance(settings, SparkLocalSettings)  # noqa: S101 - of this engine
@@ -78,28 +71,32 @@ class LocalSparkCluster:
         self._former = driver.find_former_configuration(home)
         configuration.create_folder(folder, self._former)
         configuration.write_properties(folder, self._former, self._properties)
-        self._program = SparkProgram(
-            record,
-            folder,
-            {
-                "SPARK_CONF_DIR": str(self.conf),
-                "SPARK_HOME": str(home),
-                "SPARK_LOCAL_DIRS": str(configuration.temporary_folder(folder)),
-                "SPARK_LOCAL_IP": configuration.HOST,
-                # Workers build the commands of executors with it.
-                "SPARK_SCALA_VERSION": installation.find_scala_version(home),
-                "TMPDIR": str(configuration.temporary_folder(folder)),
-            },
-        )
-        self.running[self.name] = self
-        self._program.watch(self)
-        self._program.send(
+        self.start_program(
+            NodeProgram(
+                record,
+                folder,
+                _NODE_GROUP,
+                self._build_environment(),
+                functools.partial(driver.restore_variables, self.conf),
+            ),
             folder=str(folder),
-            scratch=record.scratch,
             java=self._build_java_command(),
-            idle_timeout=plan.idle_timeout,
             page_port=plan.dashboard_port or 0,
         )
+
+    def _build_environment(self) -> dict[str, str]:
+        """Return the variables of all processes, without those of Spark of this process."""
+        temporary = str(configuration.temporary_folder(self._folder))
+        return {
+            **{name: text for name, text in os.environ.items() if not name.startswith("SPARK_")},
+            "SPARK_CONF_DIR": str(self.conf),
+            "SPARK_HOME": str(self.home),
+            "SPARK_LOCAL_DIRS": temporary,
+            "SPARK_LOCAL_IP": configuration.HOST,
+            # Workers build the commands of executors with it.
+            "SPARK_SCALA_VERSION": installation.find_scala_version(self.home),
+            "TMPDIR": temporary,
+        }
 
     def _build_java_command(self) -> list[str]:
         """Return the start of the command of the master and of each worker.
@@ -109,25 +106,6 @@ class LocalSparkCluster:
         classes = f"{self.conf}/:{self.home}/jars/*"
         options = (*_DAEMON_OPTIONS, *configuration.build_java_options(self._folder))
         return [installation.find_java(), "-cp", classes, _DAEMON_MEMORY, *options]
-
-    @property
-    def status(self) -> str:
-        """``running`` while the program with the cluster's processes runs, then ``closed``."""
-        return RUNNING if self._program.is_running() else CLOSED
-
-    @property
-    def program_pid(self) -> int:
-        """Process ID of the program whose children are the master and the workers."""
-        return self._program.pid
-
-    @property
-    def worker_pids(self) -> dict[str, int]:
-        """Process IDs of the workers by their names."""
-        return dict(self._pids)
-
-    def start_master(self, deadline: float) -> None:
-        """Wait until the master accepts workers."""
-        self._wait_until(lambda: bool(self.address), deadline, "its master has not started")
 
     def start_workers(self, count: int, deadline: float, announce: Callable[[str], None]) -> None:
         """Start all workers, and call a function with the name of each."""
@@ -148,13 +126,19 @@ class LocalSparkCluster:
                 f"{ready} of {plural(count, 'worker')} have started",
             )
 
-    def complete_start(self) -> None:
-        """Make programs use the cluster, and start the clock of the idle timeout."""
+    def connect_programs(self) -> None:
+        """Make new sessions use the cluster."""
         properties = {**self._properties, "spark.master": self.address}
         configuration.write_properties(self._folder, self._former, properties)
-        self.write_record()
         driver.set_variables(self.conf, self.home)
-        self._program.send(ready=True)
+
+    def disconnect_programs(self) -> None:
+        """End the driver of this process, and restore the variables before the cluster."""
+        driver.restore_variables(self.conf)
+
+    def describe_connection(self) -> dict[str, str]:
+        """Return the values of ``SPARK_CONF_DIR`` and ``SPARK_HOME``."""
+        return {"conf": str(self.conf), "home": str(self.home)}
 
     @contextmanager
     def pause_idle_timeout(self) -> Iterator[None]:
@@ -165,113 +149,10 @@ class LocalSparkCluster:
         finally:
             self._program.send(ready=True)
 
-    def write_record(self) -> None:
-        """Write the record with the running workers."""
-        with self._changed:
-            if not self._program.release.alive:
-                return
-            count, worker = len(self.workers), self.plan.worker
-            self.record = replace(
-                self.record,
-                scheduler=self.address,
-                dashboard=self.dashboard,
-                workers=count,
-                threads=count * worker.nthreads,
-                ram_gb=bytes_to_gb(count * worker.ram_per_proc),
-                client={
-                    "program": self.program_pid,
-                    "program_started": start_time(self.program_pid),
-                    "workers": list(self.workers),
-                    "conf": str(self.conf),
-                    "home": str(self.home),
-                },
-            )
-            records.write(self.record)
 
-    def close(self) -> None:
-        """End all processes and remove the record; safe to call repeatedly and from any thread."""
-        with self._changed:
-            self.running.pop(self.name, None)
-            driver.restore_variables(self.conf)
-            self._program.release()
-            self.workers = []
-            self._changed.notify_all()
-
-    def _wait_until(self, reached: Callable[[], bool], deadline: float, message: str) -> None:
-        with self._changed:
-            while not reached():
-                remaining = deadline - time.monotonic()
-                if self.status == CLOSED or self.end_reason:
-                    raise StartFailed(
-                        ENGINE, self.end_reason or "Spark has ended", self._program.log
-                    )
-                if remaining <= 0:
-                    raise StartTimeout(ENGINE, f"{message} in time", self._program.log)
-                self._changed.wait(min(remaining, 0.2))
-
-    def handle(self, event: dict[str, Any]) -> None:
-        """Update the cluster after an event that the program reports."""
-        kind = event["event"]
-        with self._changed:
-            if kind == "head":
-                self.address, self.dashboard = event["address"], event["dashboard"]
-            elif kind == "worker":
-                self.workers.append(event["name"])
-                self._pids[event["name"]] = event["pid"]
-            elif kind == "lost":
-                self.workers = [each for each in self.workers if each != event["name"]]
-                self._pids.pop(event["name"], None)
-            else:
-                self.end_reason = event.get("message") or "the idle timeout has passed"
-            if kind in {"worker", "lost"} and self.record.scheduler:
-                with suppress(OSError):  # a full disk; the record has the former workers
-                    self.write_record()
-            self._changed.notify_all()
-
-    def __repr__(self) -> str:
-        return f"<LocalSparkCluster {self.name} {self.address} {len(self.workers)} workers>"
-
-
-class AttachedSparkCluster:
+class AttachedSparkCluster(AttachedNodeCluster):
     """A cluster on this machine that another process owns."""
 
-    def __init__(self, record: records.ClusterRecord) -> None:
-        self.name, self.record = record.name, record
-        self.address, self.dashboard = record.scheduler, record.dashboard
-
-    @property
-    def status(self) -> str:
-        """``running`` while the cluster is in the list of running clusters, then ``closed``."""
-        return CLOSED if self._find() is None else RUNNING
-
-    @property
-    def workers(self) -> list[str]:
-        """Names of the running workers."""
-        record = self._find()
-        return list(record.client["workers"]) if record is not None else []
-
-    def _find(self) -> records.ClusterRecord | None:
-        key = (self.record.name, self.record.pid, self.record.started)
-        for record in records.read_all():
-            if (record.name, record.pid, record.started) == key:
-                return record
-        return None
-
-    def close(self) -> None:
-        """End the processes of the cluster, and wait until its owner has removed its record."""
+    def disconnect_programs(self) -> None:
+        """End the driver of this process, and restore the variables before the cluster."""
         driver.restore_variables(Path(self.record.client["conf"]))
-        record = self._find()
-        if record is None:
-            return
-        program = int(record.client["program"])
-        if not is_id_reused(program, record.client["program_started"]):
-            with suppress(psutil.NoSuchProcess):
-                psutil.Process(program).terminate()
-        deadline = time.monotonic() + CLOSE_SECONDS
-        while self.status == RUNNING:
-            if time.monotonic() > deadline:
-                raise EngineError(ENGINE, f"process {record.pid} did not close {self.name}")
-            time.sleep(0.05)
-
-    def __repr__(self) -> str:
-        return f"<AttachedSparkCluster {self.name} {self.address}>"

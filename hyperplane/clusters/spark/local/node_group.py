@@ -1,11 +1,8 @@
-"""Program that runs the processes of one local Spark cluster, and ends them with its parent.
+"""The processes of one local Spark cluster, for ``local_nodes/node_program.py``.
 
-It is run by its path and imports nothing of this package.
-
-Each line of standard input is a JSON object: the cluster, then workers, then ``{"ready": true}``;
-``{"ready": false}`` stops the clock of the idle timeout. At the end of the input, and after
-SIGTERM, all processes are ended. Each line of standard output is a JSON object with the event
-``head``, ``worker``, ``lost``, ``idle`` or ``failed``.
+It imports nothing of this package. Besides the cluster, workers and ``{"ready": true}`` there is
+the request ``{"ready": false}``, which stops the clock of the idle timeout. Its events are
+``head``, ``worker``, ``lost``, ``idle`` and ``failed``.
 """
 
 from __future__ import annotations
@@ -14,17 +11,14 @@ import calendar
 import contextlib
 import ctypes
 import json
-import os
 import re
-import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -37,17 +31,23 @@ _WORKER = "org.apache.spark.deploy.worker.Worker"
 _MAX_STARTS = 10
 #: Ports that Spark tries after a port that is in use (spark.port.maxRetries).
 _MORE_PORTS = 16
-_POLL_SECONDS = 0.25
 _ANSWER_SECONDS = 10
 _END_SECONDS = 5.0
 #: Without a proxy that the user's environment may name.
 _open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
 
-class SparkProcessGroup:
-    """The master and workers of a cluster, which are child processes of this process."""
+class SparkNodeGroup:
+    """The master and workers of a cluster, which are child processes of this process.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    report : callable
+        Reports an event by its keywords.
+    """
+
+    def __init__(self, report: Callable[..., None]) -> None:
+        self._report = report
         self._settings: dict[str, Any] = {}
         self._master: subprocess.Popen[bytes] | None = None
         self._page = self._address = ""
@@ -96,7 +96,7 @@ class SparkProcessGroup:
         if self._master is None:
             return True
         if self._master.poll() is not None:
-            report(event="failed", message="the master of the cluster has ended")
+            self._report(event="failed", message="the master of the cluster has ended")
             return False
         if not self._address:
             self._find_master()
@@ -118,7 +118,7 @@ class SparkProcessGroup:
                     state = _read_json(f"http://{HOST}:{port}/json/")
                     if state["status"] == "ALIVE":
                         self._page, self._address = f"http://{HOST}:{port}", state["url"]
-                        report(event="head", address=self._address, dashboard=self._page)
+                        self._report(event="head", address=self._address, dashboard=self._page)
                         return
 
     def _find_registered(self) -> None:
@@ -130,14 +130,14 @@ class SparkProcessGroup:
                 pid = self._workers[name].pid
                 if alive.intersection(_listening_ports(pid)):
                     self._starting.discard(name)
-                    report(event="worker", name=name, pid=pid)
+                    self._report(event="worker", name=name, pid=pid)
 
     def _replace(self, name: str) -> None:
         del self._workers[name]
         if name in self._starting:
             self._starting.discard(name)
         else:
-            report(event="lost", name=name)
+            self._report(event="lost", name=name)
         if self._starts[name] < _MAX_STARTS:
             self._start_worker(self._requests[name])
         elif not self._workers:
@@ -157,7 +157,7 @@ class SparkProcessGroup:
             return False
         if now - last < timeout:
             return False
-        report(event="idle", seconds=now - last)
+        self._report(event="idle", seconds=now - last)
         return True
 
     def _find_last_activity(self, now: float) -> float:
@@ -179,7 +179,7 @@ class SparkProcessGroup:
         return float(last)
 
     def end(self) -> None:
-        """End all processes of the cluster, and remove its folders."""
+        """End all processes of the cluster."""
         # First the processes that would start others.
         for process in (*self._workers.values(), self._master):
             if process is not None:
@@ -192,9 +192,6 @@ class SparkProcessGroup:
             psutil.wait_procs(every, _END_SECONDS)
             if time.monotonic() > deadline:
                 break
-        for folder in ("folder", "scratch"):
-            if folder in self._settings:
-                shutil.rmtree(self._settings[folder], ignore_errors=True)
 
 
 def _end_with_parent() -> None:
@@ -232,59 +229,3 @@ def _parse_time(text: str) -> float:
     whole, _, rest = text.partition(".")
     seconds = calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S"))
     return seconds + int(rest.removesuffix("GMT")) / 1000
-
-
-def report(**event: Any) -> None:
-    """Write an event for the owner; ignore that the owner has ended."""
-    with suppress(OSError):
-        sys.__stdout__.write(json.dumps(event) + "\n")  # type: ignore[union-attr]
-        sys.__stdout__.flush()  # type: ignore[union-attr]
-
-
-def _read_requests(parent: int) -> Iterator[dict[str, Any] | None]:
-    """Yield requests, and None while there are none, until the owner ends or closes the pipe.
-
-    A process that was forked from the owner may keep the pipe open, hence ``parent``.
-    """
-    received = b""
-    while os.getppid() == parent:
-        if not select.select([0], [], [], _POLL_SECONDS)[0]:
-            yield None
-            continue
-        chunk = os.read(0, 65_536)
-        if not chunk:
-            return
-        *lines, received = (received + chunk).split(b"\n")
-        for line in lines:
-            yield json.loads(line)
-
-
-def _adopt_descendants() -> None:
-    """Become the parent of descendants whose parent ends, so that they are found at the end."""
-    if sys.platform.startswith("linux"):
-        pr_set_child_subreaper = 36
-        ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1)
-
-
-def main() -> None:
-    """Run the cluster until the owner ends, closes the pipe or sends SIGTERM."""
-    parent = int(sys.argv[1])
-    group = SparkProcessGroup()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _adopt_descendants()
-    try:
-        for request in _read_requests(parent):
-            if request is not None:
-                group.handle(request)
-            elif not group.check():
-                break
-    except Exception as error:  # noqa: BLE001 - the owner raises it
-        report(event="failed", message=f"{type(error).__name__}: {error}")
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        group.end()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,27 +1,17 @@
-"""Program that runs the nodes of one local Ray cluster, and ends them when its parent ends.
+"""The processes of the nodes of one local Ray cluster, for ``local_nodes/node_program.py``.
 
-It is run by its path and imports nothing of this package. It starts nodes with private names of
-Ray, because ``ray start`` replaces a loopback address by that of a network interface.
-
-Each line of standard input is a JSON object: the head, then worker nodes, then ``{"ready": true}``.
-At the end of the input, and after SIGTERM, all nodes are ended. Each line of standard output is a
-JSON object with the event ``head``, ``worker``, ``lost``, ``not_added``, ``abandoned``,
-``warning``, ``idle`` or ``failed``.
+It imports nothing of this package. It starts nodes with private names of Ray, because ``ray start``
+replaces a loopback address by that of a network interface. Its events are ``head``, ``worker``,
+``lost``, ``not_added``, ``warning``, ``idle`` and ``failed``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import json
 import os
-import select
-import shutil
-import signal
 import socket
-import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -48,16 +38,23 @@ _PORTS = {
     "dashboard_agent_listen_port": "DASHBOARD_AGENT_LISTEN_PORT_NAME",
     "runtime_env_agent_port": "RUNTIME_ENV_AGENT_PORT_NAME",
 }
-_POLL_SECONDS = 0.25
 _END_SECONDS = 2.0
 #: Seconds to wait until a started node is registered.
 _REGISTER_SECONDS = 120.0
 
 
-class NodeGroup:
-    """The nodes of a cluster; their processes are children of this process."""
+class RayNodeGroup:
+    """The nodes of a cluster; their processes are children of this process.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    report : callable
+        Reports an event by its keywords.
+    """
+
+    def __init__(self, report: Callable[..., None]) -> None:
+        os.environ[_WAIT_VARIABLE] = "1"  # Ray reads it when it is imported
+        self._report = report
         self._settings: dict[str, Any] = {}
         self._head: Any = None
         self._workers: dict[str, Any] = {}
@@ -96,7 +93,7 @@ class NodeGroup:
             no_monitor=True,
         )
         dashboard = f"http://{self._head.webui_url}" if request["dashboard"] else ""
-        report(event="head", address=self._head.gcs_address, dashboard=dashboard)
+        self._report(event="head", address=self._head.gcs_address, dashboard=dashboard)
 
     def _add_worker(self, request: dict[str, Any]) -> None:
         """Start a requested worker node; if that fails, a running cluster continues without it."""
@@ -105,7 +102,7 @@ class NodeGroup:
         except Exception as error:
             if self._ready_at is None:
                 raise
-            report(event="not_added", name=request["worker"], message=_describe(error))
+            self._report(event="not_added", name=request["worker"], message=_describe(error))
 
     def _start_worker(self, request: dict[str, Any]) -> None:
         name = request["worker"]
@@ -122,21 +119,21 @@ class NodeGroup:
             temp_dir=self._settings["folder"],
             include_log_monitor=False,
         )
-        report(event="worker", name=name, pid=_pids(self._workers[name])["raylet"])
+        self._report(event="worker", name=name, pid=_pids(self._workers[name])["raylet"])
 
     def check(self) -> bool:
         """Replace ended worker nodes; return False if the head has ended or the timeout passed."""
         if self._head is None:
             return True
         if not {"raylet", "gcs_server"} <= _pids(self._head).keys():
-            report(event="failed", message="the head node has ended")
+            self._report(event="failed", message="the head node has ended")
             return False
         for name, node in list(self._workers.items()):
             if "raylet" in _pids(node):
                 continue
             node.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
             del self._workers[name]
-            report(event="lost", name=name)
+            self._report(event="lost", name=name)
             if self._starts[name] < _MAX_STARTS:
                 self._due[name] = time.monotonic()
             else:
@@ -145,7 +142,7 @@ class NodeGroup:
             if due <= time.monotonic():
                 self._replace_worker(name)
         if self._requests and not self._workers and not self._due:
-            report(event="failed", message=f"no worker node is left: {self._abandoned}")
+            self._report(event="failed", message=f"no worker node is left: {self._abandoned}")
             return False
         return not self._is_idle()
 
@@ -161,13 +158,13 @@ class NodeGroup:
                 return
             self._due[name] = time.monotonic() + _RETRY_SECONDS * 2 ** (failures - 1)
             message = f"worker node {name} failed to start, which is repeated: {_describe(error)}"
-            report(event="warning", message=message)
+            self._report(event="warning", message=message)
         else:
             self._failures[name] = 0
 
     def _abandon(self, name: str, reason: str) -> None:
         self._abandoned = f"worker node {name} is not replaced, because {reason}"
-        report(event="abandoned", name=name, message=self._abandoned)
+        self._report(event="warning", message=self._abandoned)
 
     def _is_idle(self) -> bool:
         """Return whether no task ran and no object was stored during the idle timeout."""
@@ -186,18 +183,18 @@ class NodeGroup:
             if self._failed_queries == _MAX_FAILED_QUERIES:
                 message = "the idle timeout has no effect: Ray does not report the idle time"
                 message = f"{message}: {_describe(error)}"
-                report(event="warning", message=message)
+                self._report(event="warning", message=message)
             return False
         self._failed_queries = 0
         nodes = [*status.active_nodes, *status.idle_nodes]
         idle = [node.resource_usage.idle_time_ms for node in nodes if node.resource_usage]
         if not idle or len(idle) < len(nodes) or min(idle) < timeout * 1000:
             return False
-        report(event="idle", seconds=min(idle) / 1000)
+        self._report(event="idle", seconds=min(idle) / 1000)
         return True
 
     def end(self) -> None:
-        """End all processes of all nodes, and remove the folders of the cluster."""
+        """End all processes of all nodes."""
         every = set(psutil.Process().children(recursive=True))
         nodes = [node for node in (*self._workers.values(), self._head) if node is not None]
         for process in every:
@@ -213,9 +210,6 @@ class NodeGroup:
             with suppress(psutil.Error):
                 process.kill()
         psutil.wait_procs(every, _END_SECONDS)
-        for folder in ("folder", "scratch"):
-            if folder in self._settings:
-                shutil.rmtree(self._settings[folder], ignore_errors=True)
 
 
 def _start_node(head: bool, others: Collection[int] = (), **parameters: Any) -> Any:
@@ -333,60 +327,3 @@ def _is_raylet(process: psutil.Process) -> bool:
     with suppress(psutil.Error):
         return process.name() == "raylet"
     return False
-
-
-def report(**event: Any) -> None:
-    """Write an event for the owner; ignore that the owner has ended."""
-    with suppress(OSError):
-        sys.__stdout__.write(json.dumps(event) + "\n")  # type: ignore[union-attr]
-        sys.__stdout__.flush()  # type: ignore[union-attr]
-
-
-def _read_requests(parent: int) -> Iterator[dict[str, Any] | None]:
-    """Yield requests, and None while there are none, until the owner ends or closes the pipe.
-
-    A process that was forked from the owner may keep the pipe open, hence ``parent``.
-    """
-    received = b""
-    while os.getppid() == parent:
-        if not select.select([0], [], [], _POLL_SECONDS)[0]:
-            yield None
-            continue
-        chunk = os.read(0, 65_536)
-        if not chunk:
-            return
-        *lines, received = (received + chunk).split(b"\n")
-        for line in lines:
-            yield json.loads(line)
-
-
-def _adopt_descendants() -> None:
-    """Become the parent of descendants whose parent ends, so that they are found at the end."""
-    if sys.platform.startswith("linux"):
-        pr_set_child_subreaper = 36
-        ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1)
-
-
-def main() -> None:
-    """Run the nodes until the owner ends, closes the pipe or sends SIGTERM."""
-    parent = int(sys.argv[1])
-    os.environ[_WAIT_VARIABLE] = "1"  # Ray reads it when it is imported
-    group = NodeGroup()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _adopt_descendants()
-    try:
-        for request in _read_requests(parent):
-            if request is not None:
-                group.handle(request)
-            elif not group.check():
-                break
-    except Exception as error:  # noqa: BLE001 - the owner raises it
-        report(event="failed", message=_describe(error))
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        group.end()
-
-
-if __name__ == "__main__":
-    main()

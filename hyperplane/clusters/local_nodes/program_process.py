@@ -1,4 +1,4 @@
-"""The process with the master and workers of a local Spark cluster, and its messages."""
+"""The process of ``node_program.py``, and the requests and events between it and its owner."""
 
 from __future__ import annotations
 
@@ -9,22 +9,36 @@ import sys
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import psutil
 
 from hyperplane.clusters import records
-from hyperplane.clusters.spark import driver
-from hyperplane.clusters.spark.configuration import configuration_folder
 
 _PROGRAM = str(Path(__file__).with_name("node_program.py"))
 #: Seconds that closing waits for the program, which itself waits at most five.
 CLOSE_SECONDS = 60.0
 _LOG_LINES = 40
 #: Variable with the name of the cluster in the environment of all its processes.
-_CLUSTER_VARIABLE = "HYPERPLANE_SPARK_CLUSTER"
+CLUSTER_VARIABLE = "HYPERPLANE_CLUSTER_NAME"
+
+
+class NodeGroupClass(NamedTuple):
+    """A class that starts the nodes of a framework, for ``node_program.py``.
+
+    Parameters
+    ----------
+    file : Path
+        Its file, which imports nothing of this package.
+    name : str
+        Its name.
+    """
+
+    file: Path
+    name: str
 
 
 class EventHandler(Protocol):
@@ -37,41 +51,45 @@ class EventHandler(Protocol):
         """Close the owner after the program has ended."""
 
 
-class SparkProgram:
-    """The process that runs ``node_program.py``; its children are the master and the workers.
+class NodeProgram:
+    """The process that runs ``node_program.py``; its children are the processes of all nodes.
 
     Parameters
     ----------
     record : ClusterRecord
         The reserved record of the cluster.
     folder : Path
-        Folder of the cluster, with its configuration.
-    variables : dict of str to str
-        Variables of the cluster's processes, in addition to those of this process that are not
-        variables of Spark.
+        Folder of the cluster, which is removed with it.
+    group : NodeGroupClass
+        The class that starts the nodes.
+    environment : mapping of str to str
+        Variables of all processes of the cluster; that with its name is added.
+    disconnect : callable, optional
+        Disconnects this process before the nodes end; must not refer to the cluster's object.
     """
 
     def __init__(
-        self, record: records.ClusterRecord, folder: Path, variables: dict[str, str]
+        self,
+        record: records.ClusterRecord,
+        folder: Path,
+        group: NodeGroupClass,
+        environment: Mapping[str, str],
+        disconnect: Callable[[], None] = lambda: None,
     ) -> None:
         self._log: deque[str] = deque(maxlen=_LOG_LINES)
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("SPARK_")
-        }
         self._process = subprocess.Popen(  # noqa: S603 - a list of arguments, and no shell
             # -P: the folder of the program is not searched for modules.
-            [sys.executable, "-P", _PROGRAM, str(os.getpid())],
+            [sys.executable, "-P", _PROGRAM, str(os.getpid()), str(group.file), group.name],
             cwd=record.scratch,
-            env={**environment, **variables, _CLUSTER_VARIABLE: record.name},
+            env={**environment, CLUSTER_VARIABLE: record.name},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             process_group=0,  # Ctrl-C in a terminal ends this process, which closes the cluster
         )
         # At exit, too, and without a reference to this object.
-        self.release = weakref.finalize(
-            self, _release, os.getpid(), self._process, record.name, record.scratch, folder
-        )
+        arguments = os.getpid(), self._process, record.name, record.scratch, folder, disconnect
+        self._release = weakref.finalize(self, _release, *arguments)
 
     @property
     def pid(self) -> int:
@@ -83,9 +101,18 @@ class SparkProgram:
         """The last lines that the program and its children wrote."""
         return "\n".join(self._log)
 
+    @property
+    def is_released(self) -> bool:
+        """Whether :meth:`release` was called."""
+        return not self._release.alive
+
     def is_running(self) -> bool:
         """Return whether the program runs and was not released."""
-        return self._process.poll() is None and bool(self.release.alive)
+        return self._process.poll() is None and not self.is_released
+
+    def release(self) -> None:
+        """End the program with all nodes, and remove the record and the folders; only once."""
+        self._release()
 
     def watch(self, owner: EventHandler) -> None:
         """Pass the events of the program to its owner, and close the owner when it has ended."""
@@ -129,16 +156,21 @@ def _read_log(log: deque[str], process: subprocess.Popen[bytes]) -> None:
 
 
 def _release(
-    owner: int, process: subprocess.Popen[bytes], name: str, scratch: str, folder: Path
+    owner: int,
+    process: subprocess.Popen[bytes],
+    name: str,
+    scratch: str,
+    folder: Path,
+    disconnect: Callable[[], None],
 ) -> None:
-    """End the driver and the program, and remove the record and the folders."""
+    """Disconnect this process, end the program, and remove the record and the folders."""
     if os.getpid() != owner:  # in a fork
         return
-    # The driver first: it would report that it has lost its cluster.
-    driver.disconnect(configuration_folder(folder))
+    # First: the driver of a program would report that it has lost its cluster.
+    disconnect()
     with suppress(OSError):
         process.stdin.close()  # type: ignore[union-attr]
-    process.terminate()  # it may not read
+    process.terminate()  # it does not read while it starts a node
     try:
         process.wait(CLOSE_SECONDS)
     except subprocess.TimeoutExpired:
@@ -155,7 +187,7 @@ def _kill_processes(name: str) -> None:
     killed = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            if process.environ().get(_CLUSTER_VARIABLE) == name:
+            if process.environ().get(CLUSTER_VARIABLE) == name:
                 process.kill()
                 killed.append(process)
     psutil.wait_procs(killed, CLOSE_SECONDS)

@@ -1,0 +1,1 @@
+"""Clusters of any framework whose nodes run on this machine, as children of one program."""

@@ -1,0 +1,244 @@
+"""Cluster objects of engines with a node program: of this process, and of another one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import psutil
+
+from hyperplane.clusters import records
+from hyperplane.clusters.framework import CLOSED, RUNNING
+from hyperplane.clusters.local_nodes.program_process import CLOSE_SECONDS, NodeProgram
+from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
+from hyperplane.core.units import bytes_to_gb
+from hyperplane.platforms.local.process_identity import is_id_reused, start_time
+from hyperplane.spec.plan import ClusterPlan
+
+_logger = logging.getLogger(__name__)
+
+
+class LocalNodeCluster(ABC):
+    """A head and workers on this machine, which this process owns.
+
+    Parameters
+    ----------
+    plan : ClusterPlan
+        The plan; each worker process of it is a worker of the cluster.
+    record : ClusterRecord
+        The reserved record of the cluster.
+    """
+
+    #: Name of the engine, and names of the framework and of its head for messages.
+    engine: ClassVar[str]
+    framework: ClassVar[str]
+    head: ClassVar[str]
+    #: Running clusters of this process by name; each subclass has its own.
+    running: ClassVar[dict[str, Any]]
+
+    _program: NodeProgram
+
+    def __init__(self, plan: ClusterPlan, record: records.ClusterRecord) -> None:
+        self.name, self.plan, self.record = plan.name, plan, record
+        self.address = self.dashboard = ""
+        self.workers: list[str] = []
+        self.end_reason = ""
+        self._pids: dict[str, int] = {}
+        self._changed = threading.Condition(threading.RLock())
+
+    def __init_subclass__(cls) -> None:
+        cls.running = {}
+
+    @classmethod
+    def find_own(cls, record: records.ClusterRecord) -> Self | None:
+        """Return the cluster of a record if this process owns it."""
+        return cls.running.get(record.name) if record.pid == os.getpid() else None
+
+    def start_program(self, program: NodeProgram, **request: Any) -> None:
+        """Send the first request to the program, and follow its events."""
+        self._program = program
+        self.running[self.name] = self
+        program.watch(self)
+        program.send(scratch=self.record.scratch, idle_timeout=self.plan.idle_timeout, **request)
+
+    @property
+    def status(self) -> str:
+        """``running`` while the program with the nodes runs, then ``closed``."""
+        return RUNNING if self._program.is_running() else CLOSED
+
+    @property
+    def program_pid(self) -> int:
+        """Process ID of the program whose children are the nodes."""
+        return self._program.pid
+
+    @property
+    def worker_pids(self) -> dict[str, int]:
+        """Process IDs of the workers by their names."""
+        return dict(self._pids)
+
+    def find_end(self) -> str:
+        """Return why the cluster has ended; an empty text while it runs."""
+        if self.status == RUNNING and not self.end_reason:
+            return ""
+        return self.end_reason or "it was closed"
+
+    def wait_for_head(self, deadline: float) -> None:
+        """Wait until the head accepts workers."""
+        self._wait_until(lambda: bool(self.address), deadline, f"its {self.head} has not started")
+
+    @abstractmethod
+    def start_workers(self, count: int, deadline: float, announce: Callable[[str], None]) -> None:
+        """Start workers, call a function with the name of each, and wait for all of them."""
+
+    @abstractmethod
+    def connect_programs(self) -> None:
+        """Set the variables with which programs of this process find the cluster."""
+
+    @abstractmethod
+    def disconnect_programs(self) -> None:
+        """Restore the variables, and disconnect this process."""
+
+    def describe_connection(self) -> dict[str, str]:
+        """Return what other processes need to connect, in addition to the record's fields."""
+        return {}
+
+    def complete_start(self) -> None:
+        """Write the record with the addresses, and start the clock of the idle timeout."""
+        self.write_record()
+        self.connect_programs()
+        self._program.send(ready=True)
+
+    def write_record(self) -> None:
+        """Write the record with the running workers."""
+        with self._changed:
+            if self._program.is_released:
+                return
+            count, worker = len(self.workers), self.plan.worker
+            self.record = replace(
+                self.record,
+                scheduler=self.address,
+                dashboard=self.dashboard,
+                workers=count,
+                threads=count * worker.nthreads,
+                ram_gb=bytes_to_gb(count * worker.ram_per_proc),
+                client={
+                    "program": self.program_pid,
+                    "program_started": start_time(self.program_pid),
+                    "workers": list(self.workers),
+                    **self.describe_connection(),
+                },
+            )
+            records.write(self.record)
+
+    def close(self) -> None:
+        """End all nodes and remove the record; safe to call repeatedly and from any thread."""
+        with self._changed:
+            self.running.pop(self.name, None)
+            if not self._program.is_released:
+                self.disconnect_programs()
+            self._program.release()
+            self.workers = []
+            self._changed.notify_all()
+
+    def _wait_until(self, reached: Callable[[], bool], deadline: float, message: str) -> None:
+        with self._changed:
+            while not reached():
+                remaining = deadline - time.monotonic()
+                if self.status == CLOSED or self.end_reason:
+                    reason = self.end_reason or f"{self.framework} has ended"
+                    raise StartFailed(self.engine, reason, self._program.log)
+                if remaining <= 0:
+                    raise StartTimeout(self.engine, f"{message} in time", self._program.log)
+                self._changed.wait(min(remaining, 0.2))
+
+    def handle(self, event: dict[str, Any]) -> None:
+        """Update the cluster after an event that the program reports."""
+        kind = event["event"]
+        with self._changed:
+            if kind == "head":
+                self.address, self.dashboard = event["address"], event["dashboard"]
+            elif kind == "worker":
+                self.workers.append(event["name"])
+                self._pids[event["name"]] = event["pid"]
+            elif kind == "lost":
+                self.workers = [each for each in self.workers if each != event["name"]]
+                self._pids.pop(event["name"], None)
+            elif kind == "warning":
+                _logger.warning("cluster %s: %s", self.name, event["message"])
+            else:
+                self.end_reason = event.get("message") or "the idle timeout has passed"
+                if kind == "failed" and self.record.scheduler:
+                    _logger.error("cluster %s has ended: %s", self.name, self.end_reason)
+            if kind in {"worker", "lost"} and self.record.scheduler:
+                with suppress(OSError):  # a full disk; the record has the former workers
+                    self.write_record()
+            self._changed.notify_all()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} {self.address} {len(self.workers)} workers>"
+
+
+class AttachedNodeCluster(ABC):
+    """A cluster on this machine that another process owns.
+
+    Parameters
+    ----------
+    record : ClusterRecord
+        Its record.
+    """
+
+    def __init__(self, record: records.ClusterRecord) -> None:
+        self.name, self.record = record.name, record
+        self.address, self.dashboard = record.scheduler, record.dashboard
+
+    @property
+    def status(self) -> str:
+        """``running`` while the cluster is in the list of running clusters, then ``closed``."""
+        return CLOSED if self._find() is None else RUNNING
+
+    def find_end(self) -> str:
+        """Return why the cluster has ended; an empty text while it runs."""
+        return "" if self.status == RUNNING else f"process {self.record.pid} has closed it"
+
+    @property
+    def workers(self) -> list[str]:
+        """Names of the running workers."""
+        record = self._find()
+        return list(record.client["workers"]) if record is not None else []
+
+    def _find(self) -> records.ClusterRecord | None:
+        key = (self.record.name, self.record.pid, self.record.started)
+        for record in records.read_all():
+            if (record.name, record.pid, record.started) == key:
+                return record
+        return None
+
+    @abstractmethod
+    def disconnect_programs(self) -> None:
+        """Restore the variables of this process, and disconnect it."""
+
+    def close(self) -> None:
+        """End the nodes of the cluster, and wait until its owner has removed its record."""
+        self.disconnect_programs()
+        record = self._find()
+        if record is None:
+            return
+        program = int(record.client["program"])
+        if not is_id_reused(program, record.client["program_started"]):
+            with suppress(psutil.NoSuchProcess):
+                psutil.Process(program).terminate()
+        deadline = time.monotonic() + CLOSE_SECONDS
+        while self.status == RUNNING:
+            if time.monotonic() > deadline:
+                raise EngineError(record.engine, f"process {record.pid} did not close {self.name}")
+            time.sleep(0.05)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} {self.address}>"
