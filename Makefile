@@ -63,19 +63,21 @@ test: $(STAMPS)/test
 	$(PYTEST) --quiet
 
 # Only tests that depend on the scale: those with `scaled(...)`, and those of Hypothesis.
-# SEED: seed of the random examples; without it each run has new ones.
+# SEED: seed of the random examples; without it each run has new ones. CALLS: the fraction of the
+# 10,000 random calls of helpers, which take a quarter of the time.
 stress: $(STAMPS)/test
-	HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet -m 'scaled and not engine' --timeout 1800 -o faulthandler_timeout=2400 $(if $(SEED),--hypothesis-seed $(SEED)) \
+	$(if $(CALLS),HYPERPLANE_TEST_CALLS=$(CALLS)) HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet -m 'scaled and not engine' --timeout 1800 -o faulthandler_timeout=2400 $(if $(SEED),--hypothesis-seed $(SEED)) \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'from scale import|from hypothesis|from save_contract import' --include 'test_*.py' tests)
 
 # In a separate environment, because an environment has one version of Dask. All checks of dask-ml
-# run here, too, for the table of its page.
+# run here, too, for the table of its page. OLDEST: the files and folders of the tests.
 oldest:
 	@PIP_CONSTRAINT=tests/oldest.txt $(MAKE) --no-print-directory VENV=.venv-oldest test-oldest
 
+OLDEST ?= tests/collections tests/formats tests/clusters tests/storage tests/shards tests/ml tests/orca \
+  tests/test_cluster.py tests/core/test_column_cast.py tests/core/test_dask_internals.py
 test-oldest: $(STAMPS)/test
-	$(PYTEST) --quiet tests/collections tests/formats tests/clusters tests/storage tests/shards tests/ml tests/orca \
-	  tests/test_cluster.py tests/core/test_column_cast.py tests/core/test_dask_internals.py
+	$(PYTEST) --quiet $(OLDEST)
 	HYPERPLANE_TEST_SCALE=full $(BIN)/python -m pytest --quiet tests/ml/test_dask_ml_patches.py
 
 # In a separate environment, because make test must pass without these packages. It takes all other

@@ -1,7 +1,8 @@
 """Scale of the tests: ``HYPERPLANE_TEST_SCALE`` is ``small`` (the default) or ``full``.
 
 ``make test`` runs every test at the small scale; ``make stress`` runs the same tests with more
-repetitions, larger data and more Hypothesis examples.
+repetitions, larger data and more Hypothesis examples. ``HYPERPLANE_TEST_CALLS`` is the fraction of
+the random calls of helpers that the full scale compares with pandas, by default all.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ T = TypeVar("T")
 SCALES = ("small", "full")
 SCALE = os.environ.get("HYPERPLANE_TEST_SCALE", "small")
 FULL = SCALE == "full"
+CALLS = float(os.environ.get("HYPERPLANE_TEST_CALLS", "1"))
 
 if SCALE not in SCALES:
     raise ValueError(f"HYPERPLANE_TEST_SCALE={SCALE}: expected small or full")
@@ -27,6 +29,11 @@ if SCALE not in SCALES:
 def scaled(small: T, full: T) -> T:
     """Return the value for the scale of this run."""
     return full if FULL else small
+
+
+def scaled_calls(small: int, full: int) -> int:
+    """Return a number of random calls of helpers, or of examples with such calls."""
+    return scaled(small, int(full * CALLS))
 
 
 def combinations(*parameters: Collection[Any]) -> list[tuple[Any, ...]]:

@@ -54,6 +54,7 @@ def test_tests_and_pages_are_skipped_without_the_package(tmp_path):
     assert len(re.findall(r"^SKIPPED .*torch is not installed", done.stdout, re.M)) == 2
 
 
+@pytest.mark.skipif(not FULL, reason="runs pytest several times: at full scale")
 @pytest.mark.process
 def test_a_missing_package_is_an_error_where_it_is_required(tmp_path):
     done = run(tmp_path, HYPERPLANE_REQUIRE_NETWORKS="1")

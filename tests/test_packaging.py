@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from scale import scaled
+from scale import FULL, scaled
 
 import hyperplane
 from hyperplane.core import config_defaults
@@ -103,6 +103,7 @@ def test_hyperplane_gpu_provides_the_same_notebook_common(kind, tmp_path, wheel_
     assert Path(package).is_relative_to(site if kind == "wheel" else ROOT)
 
 
+@pytest.mark.skipif(not FULL, reason="builds two packages: at full scale")
 @pytest.mark.process
 def test_the_sdist_contains_the_sources_of_a_wheel(tmp_path):
     with tarfile.open(built("sdist", tmp_path)) as opened:

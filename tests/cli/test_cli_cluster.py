@@ -171,6 +171,7 @@ def test_the_output_names_the_addresses_and_the_stop_command(begin: Begin, place
     assert answer.out == f"{record.name} is closed\n"
 
 
+@pytest.mark.skipif(not FULL, reason="other tests stop one cluster: at full scale")
 @pytest.mark.cluster
 def test_stop_all_ends_all_clusters(run: Run) -> None:
     started = [

@@ -274,6 +274,7 @@ def test_steps_have_the_environment_of_the_foreground(run: Run, folder: Path) ->
     run("job", "watch", sent["id"])
 
 
+@pytest.mark.skipif(not FULL, reason="test_jobs_killed.py kills more: at full scale")
 def test_the_job_of_a_killed_terminal_is_continued(run: Run, begin: Begin, folder: Path) -> None:
     (folder / "once.sh").write_text("echo run >>runs\nwhile ! test -e go; do sleep 0.1; done\n")
     foreground = begin("job", "run", "once.sh", "--name", "killed")

@@ -11,6 +11,7 @@ from pathlib import Path
 import dask.config
 import psutil
 import pytest
+from scale import FULL
 
 import hyperplane
 from hyperplane.clusters import records
@@ -39,6 +40,7 @@ client.close(); cluster.close()
 """
 
 
+@pytest.mark.skipif(not FULL, reason="waits for a stopped owner: at full scale")
 @pytest.mark.cluster
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="signals of Linux")
 def test_an_interrupted_owner_keeps_its_workers_and_a_stopped_owner_is_an_error_in_time(

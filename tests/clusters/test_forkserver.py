@@ -130,6 +130,7 @@ def held_open(folder: Path) -> list[str]:
     return [path for path in paths if path.startswith(str(folder))]
 
 
+@pytest.mark.skipif(not FULL, reason="starts a cluster for a rare path: at full scale")
 def test_a_temporary_directory_with_a_long_path(far: Path) -> None:
     assert forkserver.acquire(["json.tool"], {"MARK": "1"})
     try:
@@ -171,6 +172,7 @@ def test_a_folder_that_takes_no_socket_means_no_fork_and_leaves_nothing(
     assert list(far.iterdir()) == []
 
 
+@pytest.mark.skipif(not FULL, reason="stops a process that rarely stops: at full scale")
 def test_a_cluster_closes_while_the_forkserver_is_stopped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -215,6 +217,7 @@ def test_workers_of_one_machine_share_one_forkserver_and_it_ends_with_them() -> 
     assert forkserver._users == 0
 
 
+@pytest.mark.skipif(not FULL, reason="the contract of engines has a timeout: at full scale")
 def test_start_timeout_closes_everything_and_says_why(tmp_path: Path) -> None:
     hangs = tmp_path / "hangs.py"
     hangs.write_text("import time\ndef dask_setup(worker):\n    time.sleep(600)\n")

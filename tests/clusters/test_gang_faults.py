@@ -71,6 +71,7 @@ def pickled_by_value(function: Any) -> Any:
     return function
 
 
+@pytest.mark.skipif(not FULL, reason="loses a worker at a rare moment: at full scale")
 def test_an_outcome_that_is_lost_with_its_worker_is_computed_again(
     client: Any, tmp_path: Path
 ) -> None:
@@ -93,6 +94,7 @@ def test_an_outcome_that_is_lost_with_its_worker_is_computed_again(
     client.restart()  # without the handler
 
 
+@pytest.mark.skipif(not FULL, reason="test_permanent_errors.py has the mark: at full scale")
 def test_an_error_that_is_marked_as_permanent_is_not_repeated(client: Any) -> None:
     client.wait_for_workers(2, timeout=SECONDS)
 
@@ -133,6 +135,7 @@ def test_scattered_data_that_is_lost_is_named(client: Any, tmp_path: Path) -> No
     thread.join(SECONDS)
 
 
+@pytest.mark.skipif(not FULL, reason="test_gang_ends.py restarts, too: at full scale")
 def test_the_timeout_begins_anew_with_each_restart(
     client: Any, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

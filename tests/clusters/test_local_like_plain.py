@@ -74,6 +74,7 @@ class NameOfPlugin(NannyPlugin):
         dask.config.set({"of_plugin.value": 3}, config=nanny.config)
 
 
+@pytest.mark.skipif(not FULL, reason="starts workers three times: at full scale")
 def test_plugins_of_nannies_reach_running_later_and_restarted_workers(
     started: StartedCluster,
 ) -> None:
@@ -200,6 +201,7 @@ def guard_of(cluster: Any) -> busy.BusyWorkerGuard:
     return guard
 
 
+@pytest.mark.skipif(not FULL, reason="test_busy_remote.py holds it, too: at full scale")
 @pytest.mark.usefixtures("short_lives")
 def test_a_task_that_holds_the_interpreters_lock_for_long_ends(
     started: StartedCluster,
@@ -395,6 +397,7 @@ def test_definitions_of_the_main_module_are_in_workers(
     assert lines.count("defined in worker") == 2  # at the start, and after the restart
 
 
+@pytest.mark.skipif(not FULL, reason="starts a cluster for a rare program: at full scale")
 def test_a_main_module_that_a_worker_cannot_run_is_pointed_out(tmp_path: Path) -> None:
     outside = "if __name__ != '__main__':\n    sys.exit('not here')"
     program = """

@@ -73,6 +73,7 @@ def wait_for(condition):
 SAY = "echo $(hostname) $(readlink /proc/self/ns/pid) >> {name}"
 
 
+@pytest.mark.skipif(not FULL, reason="takes ten seconds: at full scale")
 def test_jobs_run_where_they_were_submitted_until_their_container_is_gone(container, tmp_path):
     both = [container("twin") for _ in range(2)]
     for number, one in enumerate(both):

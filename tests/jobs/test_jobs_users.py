@@ -9,6 +9,7 @@ from pathlib import Path
 
 import dask
 import pytest
+from scale import FULL
 from users import ONE_MORE, OTHER, as_other_user, program_of, shared_folder
 
 from hyperplane.jobs.notebook_steps.kernel_folder import KernelFolder
@@ -23,6 +24,7 @@ RUN = "import sys; sys.argv[1:] = ['job', 'run', 'step.sh', '-p', 'of={}']\n" + 
 )
 
 
+@pytest.mark.skipif(not FULL, reason="takes five seconds: at full scale")
 def test_two_users_run_jobs_at_once_in_one_folder():
     with shared_folder() as place:
         work = place / "work"

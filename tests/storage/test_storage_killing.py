@@ -9,7 +9,7 @@ import uuid
 import killing
 import psutil
 import pytest
-from scale import scaled
+from scale import FULL, scaled
 
 pytestmark = pytest.mark.process
 
@@ -63,6 +63,7 @@ def test_a_program_is_killed_when_a_condition_is_true(faulty_store):
     assert len(store.objects()) == looks[-1] == 5
 
 
+@pytest.mark.skipif(not FULL, reason="tests of the test tools: at full scale")
 def test_objects_are_whole_whenever_a_program_is_killed(faulty_store):
     for moment in killing.moments(scaled(4, 8), 0.5):
         store = faulty_store()

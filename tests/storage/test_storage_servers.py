@@ -15,6 +15,7 @@ import pandas as pd
 import psutil
 import pytest
 import servers
+from scale import FULL
 
 pytestmark = pytest.mark.service
 MB = 10**6
@@ -220,6 +221,7 @@ def test_a_missing_bucket_is_an_error(store):
         system.pipe_file("hp-no-such-bucket/a", b"1")
 
 
+@pytest.mark.skipif(not FULL, reason="sends thousands of requests: at full scale")
 def test_many_requests_do_not_stop_a_server(store):
     """A server whose log was not read stopped after some 400 requests."""
     system, top = store

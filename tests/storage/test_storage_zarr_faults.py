@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import store_errors
 import xarray as xr
-from scale import scaled
+from scale import FULL, scaled
 
 import hyperplane
 from hyperplane.errors import StorageError
@@ -92,6 +92,7 @@ def test_results_shared_by_two_variables_are_computed_once(tmp_path):
     assert (hyperplane.load(tmp_path / "a.zarr").b.compute() == grid().compute() * 2).all()
 
 
+@pytest.mark.skipif(not FULL, reason="test_storage_zarr.py has workers, too: at full scale")
 @pytest.mark.cluster
 def test_workers_write_the_chunks(faulty_store, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)

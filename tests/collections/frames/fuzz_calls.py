@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
-from scale import scaled
+from scale import scaled_calls
 
 #: Test file -> number of calls to compare at full scale, and of those on collections
 #: whose declared types are wrong. All files together: 10,000 and 5,000.
@@ -117,7 +117,7 @@ class Tally:
         sys.stdout.write(f"{self}\n")
         compared = {key: count for key, count in self.counts.items() if key[1] == COMPARED}
         wrong_count = sum(count for key, count in compared.items() if not key[2])
-        least, least_wrong = scaled((len(self.helpers), 1), FULL[self.share])
+        least, least_wrong = map(scaled_calls, (len(self.helpers), 1), FULL[self.share])
         assert sum(compared.values()) >= least, f"fewer than {least:,} compared; {self}"
         assert wrong_count >= least_wrong, f"fewer than {least_wrong:,} on wrong types; {self}"
         missing = set(self.helpers) - {name for name, _, _ in compared}

@@ -19,7 +19,7 @@ from result_checks import (
     same_groups,
     same_types,
 )
-from scale import scaled
+from scale import scaled_calls
 from unusual_frames import cases
 
 from hyperplane.dataframe import group_agg, value_counts
@@ -98,7 +98,7 @@ HELPERS = {
 def test_groups():
     tally = Tally("groups", HELPERS)
 
-    @settings(QUICK, max_examples=scaled(10, 800))
+    @settings(QUICK, max_examples=scaled_calls(10, 800))
     @given(drawn=calls(cases(st.integers(2, 4)), HELPERS))
     def check(drawn):
         tally.check(drawn)

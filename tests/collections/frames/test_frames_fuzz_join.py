@@ -20,7 +20,7 @@ from result_checks import (
     same_rows,
     same_types,
 )
-from scale import scaled
+from scale import scaled_calls
 from unusual_frames import (
     Case,
     cases,
@@ -126,7 +126,7 @@ HELPERS = {"join": Helper(arguments, check_join)}
 def test_joined():
     tally = Tally("join", HELPERS)
 
-    @settings(QUICK, max_examples=scaled(10, 600))
+    @settings(QUICK, max_examples=scaled_calls(10, 600))
     @given(drawn=calls(sides(), HELPERS))
     def check(drawn):
         tally.check(drawn)

@@ -16,7 +16,7 @@ from result_checks import (
     same_rows,
     same_types,
 )
-from scale import scaled
+from scale import scaled_calls
 from unusual_frames import cases
 
 from hyperplane.dataframe import drop_duplicates, sort_values, top_n_per_group
@@ -140,7 +140,7 @@ HELPERS = {
 def test_rows():
     tally = Tally("rows", HELPERS)
 
-    @settings(QUICK, max_examples=scaled(12, 1150))
+    @settings(QUICK, max_examples=scaled_calls(12, 1150))
     @given(drawn=calls(cases(st.integers(2, 3)), HELPERS))
     def check(drawn):
         tally.check(drawn)

@@ -14,7 +14,7 @@ from fuzz_calls import COMPARED, NO_REFERENCE, REFUSED, Helper, Tally, calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from result_checks import PANDAS_ERRORS, run_helper, run_pandas, same_rows
-from scale import scaled
+from scale import scaled_calls
 from unusual_frames import Case, Column, columns, series, sizes
 
 from hyperplane.dataframe import repartition, to_datetime
@@ -175,7 +175,7 @@ HELPERS = {
 def test_times():
     tally = Tally("times", HELPERS)
 
-    @settings(QUICK, max_examples=scaled(10, 850))
+    @settings(QUICK, max_examples=scaled_calls(10, 850))
     @given(drawn=calls(times(), HELPERS))
     def check(drawn):
         tally.check(drawn)

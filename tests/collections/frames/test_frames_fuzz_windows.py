@@ -23,7 +23,7 @@ from result_checks import (
     same_groups,
     same_types,
 )
-from scale import scaled
+from scale import scaled_calls
 from unusual_frames import KINDS, MOMENTS, NUMBERS, TEXTS, cases, column_of
 
 from hyperplane.dataframe import window_agg, window_counts
@@ -219,7 +219,7 @@ HELPERS = {
 def test_windows():
     tally = Tally("windows", HELPERS)
 
-    @settings(QUICK, max_examples=scaled(8, 560))
+    @settings(QUICK, max_examples=scaled_calls(8, 560))
     @given(drawn=calls(cases(st.integers(2, 3), first=times), HELPERS))
     def check(drawn):
         tally.check(drawn)

@@ -48,6 +48,7 @@ def step():
     return Step(name="square", kind="python", path="square.py", chunks=2, output="squares")
 
 
+@pytest.mark.skipif(not FULL, reason="other tests run chunks again: at full scale")
 def test_chunks_run_again_after_a_run_with_other_parameters(tmp_path):
     (tmp_path / "there").touch()
     first = bash("first", "true")

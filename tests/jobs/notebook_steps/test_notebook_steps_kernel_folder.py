@@ -14,7 +14,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from job_cases import is_alive, submit_job, wait_until
-from scale import scaled
+from scale import FULL, scaled
 
 from hyperplane.jobs import Resources, Step
 from hyperplane.jobs.notebook_steps import kernel_folder
@@ -56,6 +56,7 @@ def step(name, *cells, **options):
     return Step(name=name, kind="notebook", path=f"{name}.ipynb", depends_on=(), **options)
 
 
+@pytest.mark.skipif(not FULL, reason="starts many kernels: at full scale")
 @pytest.mark.timeout(scaled(300, 1800))
 def test_kernels_that_start_together_get_no_messages_of_each_other_and_leave_nothing(temporary):
     names = [f"n{number}" for number in range(AT_ONCE)]

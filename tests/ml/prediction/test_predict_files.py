@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import servers
 from prediction_cases import Flights, check_outputs, read_output
+from scale import FULL
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -46,6 +47,7 @@ def test_outputs_equal_those_of_a_plain_loop(
     assert {path.name for path in out.iterdir() if not path.name.startswith("_")} == names
 
 
+@pytest.mark.skipif(not FULL, reason="starts an object store: at full scale")
 @pytest.mark.service
 def test_model_inputs_and_outputs_in_an_object_store(
     flights: Flights, s3_options: dict[str, Any]

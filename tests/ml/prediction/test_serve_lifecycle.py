@@ -102,6 +102,7 @@ def test_workers_share_a_port_and_are_replaced(
     assert all(dead(process) for process in processes)
 
 
+@pytest.mark.skipif(not FULL, reason="other tests end servers: at full scale")
 def test_a_server_ends_with_a_parent_that_is_killed(flights: Flights, tmp_path: Path) -> None:
     program = Program(
         f"""

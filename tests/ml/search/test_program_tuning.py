@@ -5,6 +5,7 @@ import time
 
 import psutil
 import pytest
+from scale import FULL
 
 import hyperplane
 from hyperplane.errors import EngineError, RequestError, SearchFailed
@@ -87,6 +88,7 @@ def test_early_stopping_ends_the_program(client, program):
     assert history["value"].iloc[6:].to_list() == [7.0, 8.0, 9.0]
 
 
+@pytest.mark.skipif(not FULL, reason="takes ten seconds: at full scale")
 @pytest.mark.cluster
 def test_programs_end_with_the_cluster(tmp_path):
     pids = tmp_path / "pids"

@@ -74,6 +74,7 @@ def test_a_signal_ends_all_processes(tmp_path, number):
     assert all_ended(read_pids(tmp_path))
 
 
+@pytest.mark.skipif(not FULL, reason="another test sends one signal: at full scale")
 def test_a_second_signal_kills_a_primary_that_ignores_the_first(tmp_path):
     process = _start(tmp_path, "--stubborn")
     time.sleep(0.5)
@@ -221,6 +222,7 @@ def test_a_worker_that_fails_is_reported_and_the_primary_runs_on(tmp_path):
     assert "worker-0 ended with exit code 9 before chief; chief runs on" in result.stderr
 
 
+@pytest.mark.skipif(not FULL, reason="another test has a worker that fails: at full scale")
 def test_fail_fast_ends_the_run_with_the_code_of_the_worker(tmp_path):
     began = time.monotonic()
     result = run_command(
