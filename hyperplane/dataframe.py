@@ -2,7 +2,8 @@
 
 Each takes a Dask dataframe or URLs (:func:`repartition` only a dataframe) and returns a lazy Dask
 collection, except :func:`explain`, which returns the expensive steps of collections.
-:func:`to_ray_data` and :func:`from_ray_data` exchange rows with Ray.
+:func:`to_ray_data` and :func:`from_ray_data` exchange rows with Ray, :func:`to_spark` and
+:func:`from_spark` with Spark.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from hyperplane.collections.frames.top_n_per_group import top_n_per_group
 from hyperplane.collections.frames.window_agg import window_agg
 from hyperplane.collections.frames.window_counts import window_counts
 from hyperplane.exchange.ray_data import from_ray_data, to_ray_data
+from hyperplane.exchange.spark_frames import from_spark, to_spark
 
 __all__ = [
     "drop_duplicates",
     "explain",
     "from_ray_data",
+    "from_spark",
     "group_agg",
     "join",
     "read",
@@ -31,6 +34,7 @@ __all__ = [
     "sort_values",
     "to_datetime",
     "to_ray_data",
+    "to_spark",
     "top_n_per_group",
     "value_counts",
     "window_agg",

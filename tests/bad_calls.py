@@ -189,6 +189,9 @@ COLLECTIONS: dict[str, Call] = {
     "to_ray_data": Call(hyperplane.dataframe.to_ray_data, {"df": TABLE}),
     # Without Ray there is no dataset.
     "from_ray_data": Call(hyperplane.dataframe.from_ray_data, {"dataset": TABLE}),
+    "to_spark": Call(hyperplane.dataframe.to_spark, {"df": TABLE}),
+    # Without Spark there is no dataframe of it.
+    "from_spark": Call(hyperplane.dataframe.from_spark, {"df": TABLE}),
     "explain": Call(
         lambda df: hyperplane.dataframe.explain(df),
         {"df": TABLE},

@@ -64,6 +64,10 @@ EXPECTED_ERRORS["from_ray_data"] = (RequestError, r"a ray\.data\.Dataset")
 EXPECTED_ERRORS["to_ray_data"] = (EngineError, "initialize_ray_cluster")
 if not is_installed("ray"):
     EXPECTED_ERRORS["to_ray_data"] = (hyperplane.MissingPackage, "ray")
+EXPECTED_ERRORS["from_spark"] = (RequestError, r"a pyspark\.sql\.DataFrame")
+EXPECTED_ERRORS["to_spark"] = (EngineError, "init_spark")
+if not is_installed("pyspark"):
+    EXPECTED_ERRORS["to_spark"] = (hyperplane.MissingPackage, "spark")
 if not is_installed("torch"):
     EXPECTED_ERRORS["Estimator.from_torch"] = (hyperplane.MissingPackage, "torch")
 #: Public names that take no arguments from callers.

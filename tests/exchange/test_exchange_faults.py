@@ -1,4 +1,4 @@
-"""Calls that are refused before anything is written, also without Ray."""
+"""Calls that are refused before anything is written, also without Ray and Spark."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pandas as pd
 import pytest
 
 from hyperplane.core.optional import is_installed
-from hyperplane.dataframe import from_ray_data, to_ray_data
+from hyperplane.dataframe import from_ray_data, from_spark, to_ray_data, to_spark
 from hyperplane.errors import EngineError, MissingPackage, RequestError
-from hyperplane.exchange import exchange_folder
 
 DF = dd.from_pandas(pd.DataFrame({"x": [1]}), npartitions=1)
 
@@ -42,7 +41,29 @@ def test_a_folder_with_an_unknown_protocol_is_refused() -> None:
 
 def test_without_ray_or_a_cluster_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(exchange_folder, "create_temporary_folder", pytest.fail)
+    monkeypatch.setattr("hyperplane.exchange.ray_data.create_temporary_folder", pytest.fail)
     error = EngineError if is_installed("ray") else MissingPackage
     with pytest.raises(error, match="initialize_ray_cluster" if error is EngineError else "ray"):
         to_ray_data(DF)
+
+
+def test_all_faults_of_a_conversion_to_spark_are_reported_at_once() -> None:
+    with pytest.raises(RequestError, match="nothing was converted") as caught:
+        to_spark(pd.DataFrame({"x": [1]}), 7)  # type: ignore[arg-type]
+    assert [fault.where for fault in caught.value.faults] == ["df", "folder"]
+    with pytest.raises(RequestError, match=r"folder.*that all workers and executors can use"):
+        to_spark(DF, "memory://x")
+
+
+@pytest.mark.parametrize("value", [None, DF, "x", 1])
+def test_only_dataframes_of_spark_are_converted(value: Any) -> None:
+    with pytest.raises(RequestError, match=r"df.*pyspark\.sql\.DataFrame"):
+        from_spark(value)
+
+
+def test_without_spark_or_a_session_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    monkeypatch.setattr("hyperplane.exchange.spark_frames.create_temporary_folder", pytest.fail)
+    error = EngineError if is_installed("pyspark") else MissingPackage
+    with pytest.raises(error, match="init_spark" if error is EngineError else "spark"):
+        to_spark(DF)
