@@ -79,7 +79,12 @@ def test_a_forked_child_is_refused_at_once_and_the_parent_goes_on(tmp_path: Path
     script = tmp_path / "script.py"
     script.write_text(PROGRAM)
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=240
+        # faulthandler, because a child once ended with a segmentation fault at its exit.
+        [sys.executable, "-X", "faulthandler", str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
     )
     assert without_notices(done.stderr) == ""
     assert done.stdout.splitlines() == ["refused"] * 10 + ["child 0", "sum 7", "child 0"]
