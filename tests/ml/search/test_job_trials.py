@@ -1,5 +1,5 @@
 import pytest
-from scale import FULL, scaled
+from scale import FULL
 
 from hyperplane.errors import RequestError, SearchFailed
 from hyperplane.ml import Range, read_search, tune
@@ -13,7 +13,7 @@ def test_concurrent_chunks_of_a_grid_take_different_values(tmp_path):
         (tmp_path / str(values["x"])).touch(exist_ok=False)
         return values["x"]
 
-    count = scaled(4, 100)
+    count = 30
     result = tune(
         objective,
         {"x": Range(0, count - 1)},

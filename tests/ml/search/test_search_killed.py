@@ -43,7 +43,7 @@ if __name__ == "__main__":
 )
 @pytest.mark.process
 @pytest.mark.parametrize("killed", ["client", "worker", "both"])
-@pytest.mark.parametrize("number", range(7))
+@pytest.mark.parametrize("number", range(3))
 def test_no_trial_that_has_ended_runs_again(tmp_path, number, killed):
     program, log = tmp_path / "search.py", tmp_path / "log"
     program.write_text(PROGRAM)
