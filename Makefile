@@ -97,7 +97,7 @@ $(NETWORKS)/installed: pyproject.toml $(STAMPS)/test
 # pages those with a comment such as `needs: torch`. ONLY: an expression for pytest -k.
 networks: TESTERS = $(shell expr $$(nproc) + 1)# each with its ranks used about 2 GB
 networks: $(NETWORKS)/installed
-	HYPERPLANE_REQUIRE_NETWORKS=1 PYTHONDONTWRITEBYTECODE= $(NETWORKS)/bin/python $(PYTEST_OPTIONS) --quiet -m 'torch or tensorflow' $(if $(ONLY),-k '$(ONLY)') \
+	HYPERPLANE_REQUIRE_NETWORKS=1 PYTHONDONTWRITEBYTECODE= $(NETWORKS)/bin/python $(PYTEST_OPTIONS) --quiet --timeout 900 -m 'torch or tensorflow' $(if $(ONLY),-k '$(ONLY)') \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.(torch|tensorflow)' --include 'test_*.py' tests) \
 	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: (torch|tensorflow)' --include '*.md' docs)
 
@@ -113,7 +113,7 @@ $(RAY)/installed: pyproject.toml $(STAMPS)/test
 
 # In one process: the nodes of two clusters that start at once may choose the same ports.
 ray: $(RAY)/installed
-	HYPERPLANE_REQUIRE_NETWORKS=ray PYTHONDONTWRITEBYTECODE= $(RAY)/bin/python -m pytest --durations 20 --quiet -m ray $(if $(ONLY),-k '$(ONLY)') \
+	HYPERPLANE_REQUIRE_NETWORKS=ray PYTHONDONTWRITEBYTECODE= $(RAY)/bin/python -m pytest --durations 20 --quiet --timeout 900 -m ray $(if $(ONLY),-k '$(ONLY)') \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.ray' --include 'test_*.py' tests) \
 	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: ray' --include '*.md' docs)
 
@@ -131,7 +131,7 @@ $(SPARK)/installed: pyproject.toml $(STAMPS)/test
 spark: TESTERS = 2# a cluster has about ten processes
 spark: $(SPARK)/installed
 	scripts/engines/install spark
-	HYPERPLANE_REQUIRE_NETWORKS=spark PYTHONDONTWRITEBYTECODE= $(SPARK)/bin/python $(PYTEST_OPTIONS) --quiet -m spark $(if $(ONLY),-k '$(ONLY)') \
+	HYPERPLANE_REQUIRE_NETWORKS=spark PYTHONDONTWRITEBYTECODE= $(SPARK)/bin/python $(PYTEST_OPTIONS) --quiet --timeout 900 -m spark $(if $(ONLY),-k '$(ONLY)') \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.spark' --include 'test_*.py' tests) \
 	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: spark' --include '*.md' docs)
 

@@ -238,17 +238,17 @@ def test_an_idle_session_ends_with_its_cluster_but_not_during_a_job() -> None:
     def wait(_: int) -> float:
         import time
 
-        time.sleep(12)
+        time.sleep(19)
         return time.time()
 
-    with dask.config.set({"hyperplane.engines.spark_local.idle_timeout": "8s"}):
+    with dask.config.set({"hyperplane.engines.spark_local.idle_timeout": "15s"}):
         session = init_spark("idle", **SMALL)
     [cluster] = LocalSparkCluster.running.values()
     driver = psutil.Process(session.sparkContext._gateway.proc.pid)
     [ended] = session.sparkContext.parallelize([0], 1).map(wait).collect()
     until(lambda: cluster.status == CLOSED and not driver.is_running())
     assert cluster.end_reason == "the idle timeout has passed"
-    assert time.time() - ended > 8
+    assert time.time() - ended > 15
 
 
 @pytest.mark.spark

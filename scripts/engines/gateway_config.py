@@ -98,6 +98,8 @@ c.ClusterConfig.worker_cmd = [sys.executable, "-m", "distributed.cli.dask_worker
 c.ClusterConfig.cluster_max_workers = 4
 # Notice a lost worker after seconds instead of half a minute.
 c.DBBackendBase.cluster_heartbeat_period = 2
+# The defaults of a minute are less than the time that the tests wait.
+c.DBBackendBase.cluster_start_timeout = c.DBBackendBase.worker_start_timeout = 240
 # The default is twice the period; a scheduler on a busy machine may not run within that time.
 c.DBBackendBase.cluster_heartbeat_timeout = 60
 c.DBBackendBase.cluster_status_period = 2

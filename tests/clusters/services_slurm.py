@@ -47,7 +47,7 @@ def slurm() -> Iterator[Slot]:
         for name, text in _environment(mine).items():
             patch.setenv(name, text)
         up = [SCRIPTS / "slurm_up"]
-        done = subprocess.run(up, capture_output=True, text=True, check=False, timeout=90)
+        done = subprocess.run(up, capture_output=True, text=True, check=False, timeout=180)
         need(f"Slurm does not come up: {done.stderr}", done.returncode == 0)
         yield mine
 

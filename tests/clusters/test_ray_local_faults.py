@@ -59,7 +59,7 @@ def test_a_timeout_counts_the_worker_nodes_after_unknown_lines(
     program.write_text(PROGRAM)
     monkeypatch.setattr(program_process, "_PROGRAM", str(program))
     with pytest.raises(StartTimeout, match="1 of 2 worker nodes have started in time"):
-        LocalRayEngine().start(make_plan())
+        LocalRayEngine().start(make_plan(timeout=15))
     assert records.read_all(starting=True) == []
     assert is_empty(Path(os.environ["TMPDIR"]))
 

@@ -29,8 +29,8 @@ def test_a_timeout_names_the_reason_of_pending_jobs() -> None:
     client, cluster = start(num_workers=1, cores_per_worker=8)
     with cluster, client:
         with pytest.raises(hyperplane.StartTimeout, match=r"1 job PENDING \(Resources\)") as caught:
-            start(num_workers=1, cores_per_worker=8, timeout=6)
-        assert "0 of 1 worker process connected within 6 s" in str(caught.value)
+            start(num_workers=1, cores_per_worker=8, timeout=30)
+        assert "0 of 1 worker process connected within 30 s" in str(caught.value)
         assert len(queue()) == 1
         assert client.submit(sum, [1, 2]).result() == 3
 
@@ -39,7 +39,7 @@ def test_a_timeout_counts_the_connected_workers() -> None:
     with pytest.raises(
         hyperplane.StartTimeout, match="1 of 2 worker processes connected"
     ) as caught:
-        start(num_workers=2, cores_per_worker=8, timeout=30)
+        start(num_workers=2, cores_per_worker=8, timeout=80)
     assert "1 job PENDING" in str(caught.value)
     assert str(caught.value).endswith("Raise timeout to wait longer, or request less")
 
@@ -119,7 +119,8 @@ def test_ctrl_c_ends_a_start_with_its_jobs(owner: Any) -> None:
     owner.send_signal(signal.SIGINT)
     _, said = owner.communicate(timeout=120)
     assert said.rstrip().endswith("KeyboardInterrupt")
-    assert queue() == {}
+    assert set(queue().values()) <= {"COMPLETING"}
+    until(lambda: queue() == {})
 
 
 def test_a_cluster_survives_refused_jobs(

@@ -154,7 +154,7 @@ def test_a_timeout_counts_the_workers_after_unknown_lines(
     file.write_text(PROGRAM)
     monkeypatch.setattr(program_process, "_PROGRAM", str(file))
     with pytest.raises(StartTimeout, match="1 of 2 workers have started in time"):
-        LocalSparkEngine().start(make_plan())
+        LocalSparkEngine().start(make_plan(timeout=15))
     expect_nothing_left()
 
 

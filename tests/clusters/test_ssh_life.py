@@ -118,7 +118,7 @@ def test_the_processes_end_with_a_program_that_is_killed(network: HostNetwork) -
 
 
 def test_an_idle_cluster_closes_itself() -> None:
-    client, cluster = hyperplane.start(plan(idle_timeout=10))
+    client, cluster = hyperplane.start(plan(num_workers=1, idle_timeout=30))
     assert client.submit(sum, [1, 2]).result() == 3
     until(lambda: cluster.status.name == "closed" and not records.read_all())
     with pytest.raises(hyperplane.EngineError, match="running: none"):

@@ -33,7 +33,8 @@ from hyperplane.platforms.ssh import host_program
 stop = threading.Event()
 configuration = host_program.read_configuration()
 host_program.end_with_connection(
-    (lambda: None) if configuration["stays"] else stop.set, grace=1.0
+    (lambda: None) if configuration["stays"] else stop.set,
+    grace=1.0 if configuration["stays"] else 60.0,
 )
 print("of the program", flush=True)
 host_program.send_reply(seen=os.environ["WORD"], secret=configuration["secret"])

@@ -231,12 +231,12 @@ def test_the_exit_code_decides_on_a_retry():
 
 
 def test_a_deleted_pod_is_lost_and_created_again():
-    polite = "trap 'exit 3' TERM; echo begun; sleep 8 & wait"
+    polite = "trap 'exit 3' TERM; echo begun; sleep 30 & wait"
     job = submit_job(bash("a", polite), runner="kubernetes", max_retries=1)
     until(lambda: "begun" in job.logs(), 60)
     [pod] = objects("pods")
     kubectl("-n", NAMESPACE, "delete", "pod", pod["metadata"]["name"], "--wait=false")
-    assert job.wait(120) == DONE
+    assert job.wait(150) == DONE
     assert [attempt.status for attempt in job.attempts] == ["lost", DONE]
 
 

@@ -123,22 +123,22 @@ def test_only_the_chunk_that_ran_out_of_memory_gets_more(calls):
 def test_cancelling_when_half_is_done_leaves_nothing(tmp_path, calls):
     polite = (
         "trap 'echo asked; exit 3' TERM; [ $CHUNK_ID -ge 4 ] || exit 0; touch $CHUNK_ID.begun; "
-        "sleep 60 & wait"
+        "sleep 600 & wait"
     )
     job = submit_job(bash("slow", polite, chunks=40, resources=LARGE), runner="slurm")
     until(lambda: len(list(tmp_path.glob("*.begun"))) == 2)
     until(lambda: sum(attempt.status == DONE for attempt in job.attempts) == 4)
     job.cancel()
     began = time.monotonic()
-    assert job.wait(60) == CANCELLED
-    assert time.monotonic() - began < 30
+    assert job.wait(150) == CANCELLED
+    assert time.monotonic() - began < 120
     until(lambda: queue() == [])
     ended = Counter(attempt.status for attempt in job.attempts)
     assert ended == {DONE: 4, CANCELLED: 36}
     logs = [log.read_text() for log in Path(job.job.folder).rglob("*.log")]
     assert sum("asked" in log for log in logs) == 2
     assert len(list(tmp_path.glob("*.begun"))) == 2
-    assert len(calls("scancel")) <= 4
+    assert len(calls("scancel")) <= 12
 
 
 @pytest.mark.parametrize("written", ["yes", "not yet", "lost"])
@@ -161,7 +161,12 @@ def test_a_killed_supervisor_costs_no_attempt(tmp_path, calls, written):
 
 def test_a_task_ended_by_an_administrator_fails_and_the_others_continue(tmp_path):
     job = submit_job(
-        bash("a", "touch $CHUNK_ID.begun; sleep 4", chunks=4, resources=LARGE),
+        bash(
+            "a",
+            "touch $CHUNK_ID.begun; until [ -e go ]; do sleep 0.1; done",
+            chunks=4,
+            resources=LARGE,
+        ),
         runner="slurm",
         max_retries=0,
     )
@@ -169,6 +174,7 @@ def test_a_task_ended_by_an_administrator_fails_and_the_others_continue(tmp_path
     whole = queue()[0].partition("_")[0]
     # The first runs, the second waits.
     subprocess.run(["scancel", f"{whole}_1", f"{whole}_3"], check=True)
+    Path("go").touch()
     assert job.wait(60) == FAILED
     assert [
         attempt.status for attempt in sorted(job.attempts, key=lambda attempt: attempt.chunk)

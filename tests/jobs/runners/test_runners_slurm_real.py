@@ -79,7 +79,8 @@ def test_variables_and_secrets_arrive_unchanged(tmp_path, monkeypatch):
     assert Path("token").read_text() == "s3cret 'word'"
     assert Path("line").read_bytes() == b"of DOS\r\n"
     assert Path("folder").read_text().strip() == str(tmp_path)
-    assert job.logs("first").startswith(f"hyperplane-{job.id[:8]}-")
+    [log] = logs_of(job)
+    assert read_log(log).startswith(f"hyperplane-{job.id[:8]}-")
     for name in ("shown", "script"):
         assert "s3cret" not in Path(name).read_text()
     assert job.job.runner == "slurm"
@@ -94,7 +95,8 @@ def test_steps_run_in_order_and_chunks_concurrently():
         runner="slurm",
     )
     assert job.status == DONE
-    assert job.logs("last") == "012345"
+    [log] = Path(job.job.folder).glob("steps/*-last/*.log")
+    assert read_log(log) == "012345"
     assert {attempt.number for attempt in job.attempts} == {1}
 
 
@@ -175,7 +177,7 @@ def test_the_log_has_the_reason_why_a_step_is_pending():
 def test_a_request_that_fits_no_node_fails_with_advice():
     large = {"cores": 15, "ram_gb": 0.1}
     job = submit_job(bash("a", "true", resources=large), runner="slurm", max_retries=2)
-    assert job.wait(90) == FAILED
+    assert job.wait(170) == FAILED
     assert "Slurm will not start job" in job.job.reason
     assert "request fewer cores or less memory per node" in job.job.reason
     assert len(job.attempts) == 1
