@@ -133,7 +133,7 @@ class BaseFramework:
         return []
 
     def ready_lines(self, plan: ClusterPlan, dashboard: str) -> list[str]:
-        """Return the line about the dashboard, which is documented for Ray."""
+        """Return the line about the dashboard."""
         del plan
         return [self.describe_dashboard(dashboard)] if dashboard else []
 

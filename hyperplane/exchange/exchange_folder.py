@@ -9,15 +9,20 @@ import tempfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hyperplane.core.active_cluster import get_active_client
 from hyperplane.core.argument_checks import describe_value
 from hyperplane.core.errors import Fault, RequestError
-from hyperplane.objectstore.listing import resolve_location
+from hyperplane.objectstore.listing import find_files, resolve_location
+from hyperplane.objectstore.locations import File
+from hyperplane.storage.saving import save
 
-_LOCAL_HOSTS = ("", "127.0.0.1", "localhost", "::1")
+if TYPE_CHECKING:
+    import dask.dataframe as dd
+
+LOCAL_HOSTS = ("", "127.0.0.1", "localhost", "::1")
 
 
 def find_folder_faults(
@@ -33,7 +38,7 @@ def find_folder_faults(
         given = describe_value(storage_options)
         faults.append(Fault("storage_options", given, "a dict of options for fsspec, or None"))
     if folder is None:
-        others = sorted(hosts.difference(_LOCAL_HOSTS))
+        others = sorted(hosts.difference(LOCAL_HOSTS))
         if others:
             allowed = "a folder or URL that all workers read and write"
             advice = f"workers are on other machines: {', '.join(others[:3])}"
@@ -65,3 +70,21 @@ def list_dask_hosts() -> set[str]:
         return set()
     workers = client.scheduler_info(n_workers=-1)["workers"]
     return {urlsplit(address).hostname or "" for address in workers if "inproc" not in address}
+
+
+def save_rows(
+    df: dd.DataFrame, url: str, storage_options: Mapping[str, Any] | None = None
+) -> list[File]:
+    """Save a Dask dataframe as Parquet files below ``url``, and return them in their order.
+
+    Faults name the arguments of a conversion, in place of those of :func:`hyperplane.save`.
+    """
+    target = f"{url}/rows.parquet"
+    try:
+        save(df, target, storage_options=storage_options)
+    except RequestError as error:
+        names = {"obj": "df", "url": "folder"}
+        raise RequestError(
+            [replace(each, where=names.get(each.where, each.where)) for each in error.faults]
+        ) from error
+    return find_files(target, storage_options)

@@ -16,10 +16,10 @@ from hyperplane.exchange.exchange_folder import (
     create_temporary_folder,
     find_folder_faults,
     list_dask_hosts,
+    save_rows,
 )
-from hyperplane.objectstore.listing import find_files, resolve_location
+from hyperplane.objectstore.listing import resolve_location
 from hyperplane.objectstore.locations import Location, Store
-from hyperplane.storage.saving import save
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -79,9 +79,7 @@ def to_ray_data(
     ray_data = need("ray.data", "ray")
     _connect(url)
     url = url or create_temporary_folder()
-    target = f"{url}/rows.parquet"
-    save(df, target, storage_options=storage_options)
-    files = find_files(target, storage_options)
+    files = save_rows(df, url, storage_options)
     paths = [file.path for file in files]
     return ray_data.read_parquet(paths, filesystem=_open_filesystem(files[0].store))
 

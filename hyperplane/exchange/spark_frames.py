@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import os
+import re
+import shutil
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from hyperplane.clusters.spark import driver
 from hyperplane.collections.frames.read import read
 from hyperplane.core.errors import EngineError, Fault, check
 from hyperplane.core.optional import need
 from hyperplane.core.public_calls import check_call
 from hyperplane.exchange.exchange_folder import (
+    LOCAL_HOSTS,
     create_temporary_folder,
     find_folder_faults,
     list_dask_hosts,
+    save_rows,
 )
-from hyperplane.objectstore.listing import find_files, resolve_location
-from hyperplane.storage.saving import save
+from hyperplane.objectstore.listing import resolve_location
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -31,12 +34,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _START = "call hyperplane.spark.init_spark() or SparkSession.builder.getOrCreate() first"
-#: Settings with which Spark writes instants with their time zone, and dates of any century as they
-#: are. The defaults are those of Hive.
+#: Maximum digits of Spark's decimals.
+_MAX_DIGITS = 38
+#: Spark's defaults are times without their zone, and an error for dates before 1582.
 _WRITE_SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
+_settings_lock = threading.Lock()
 
 
 @check_call(outcome="nothing was converted")
@@ -49,7 +54,8 @@ def to_spark(df: dd.DataFrame, folder: str | PathLike[str] | None = None) -> Dat
     Parameters
     ----------
     df : dask.dataframe.DataFrame
-        The rows. Its index is not kept; call ``reset_index()`` first to keep it as a column.
+        The rows. Its index is not kept; call ``reset_index()`` first to keep it as a column. Each
+        column has one type in all partitions.
     folder : str or path, optional
         A folder that all workers and executors can use; the files are in a new folder below it and
         remain. By default they are in the temporary directory of this machine until this process
@@ -58,8 +64,9 @@ def to_spark(df: dd.DataFrame, folder: str | PathLike[str] | None = None) -> Dat
     Returns
     -------
     pyspark.sql.DataFrame
-        Lazy: each use reads the files. Categories are their values, and unsigned integers of 64
-        bits are ``decimal(20, 0)``.
+        Lazy: each use reads the files. Categories are their values, and unsigned integers are the
+        next larger type, ``decimal(20, 0)`` for those of 64 bits. Spark does not keep the order of
+        partitions.
 
     Raises
     ------
@@ -80,17 +87,22 @@ def to_spark(df: dd.DataFrame, folder: str | PathLike[str] | None = None) -> Dat
         faults.append(
             Fault("df", f"an object of type {type(df).__name__}", "a Dask dataframe", advice)
         )
+    else:
+        faults += _find_meta_faults(df._meta)
     url = _check_folder(folder, list_dask_hosts(), faults)
     session = _find_session()
     _check_hosts(url, session)
     url = url or create_temporary_folder()
-    converted = df.map_partitions(_to_microseconds, meta=_to_microseconds(df._meta))
-    target = f"{url}/rows.parquet"
-    save(converted, target)
-    paths = [file.path for file in find_files(target)]
-    check(_find_arrow_faults(_read_schema(paths[0])))
+    try:
+        converted = df.map_partitions(_prepare_partition, meta=_prepare_partition(df._meta))
+        paths = _choose_files([file.path for file in save_rows(converted, url)])
+    except BaseException:
+        shutil.rmtree(url, ignore_errors=True)
+        raise
+    # Spark takes the characters of patterns in a path for a pattern.
+    escaped = (re.sub(r"[{}\[\]*?\\]", r"\\\g<0>", path) for path in paths)
     reader = session.read.option("datetimeRebaseMode", "CORRECTED")
-    return reader.parquet(*(Path(path).absolute().as_uri() for path in paths))
+    return reader.parquet(*map(_build_url, escaped))
 
 
 @check_call(outcome="nothing was converted")
@@ -118,20 +130,30 @@ def from_spark(df: DataFrame, folder: str | PathLike[str] | None = None) -> dd.D
     ------
     RequestError
         With every fault of the call.
+    EngineError
+        If the session of the dataframe has ended.
     """
     pyspark_sql = sys.modules.get("pyspark.sql")  # imported, if there is a dataframe
     faults = []
     if pyspark_sql is None or not isinstance(df, pyspark_sql.DataFrame):
-        given = f"an object of type {type(df).__name__}"
+        given = f"an object of type {type(df).__module__}.{type(df).__name__}"
         faults.append(Fault("df", given, "a pyspark.sql.DataFrame"))
+    elif not driver.is_current(df.sparkSession):
+        advice = "compute the dataframe again in a new session"
+        raise EngineError("spark", f"the session of the dataframe has ended; {advice}")
     else:
         faults += _find_spark_faults(df.schema)
     url = _check_folder(folder, list_dask_hosts(), faults)
     _check_hosts(url, df.sparkSession)
     url = f"{url or create_temporary_folder()}/rows"
     with _change_settings(df.sparkSession, _WRITE_SETTINGS):
-        df.write.parquet(Path(url).absolute().as_uri())
-    return read(f"{url}/*.parquet", decimals="exact")
+        df.write.parquet(_build_url(url))
+    return read(url, format="parquet", decimals="exact")
+
+
+def _build_url(path: str) -> str:
+    """Return the URL of an absolute path. Unlike other URLs, Spark's have no escaped characters."""
+    return f"file://{path}"
 
 
 def _check_folder(folder: Any, hosts: set[str], faults: list[Fault]) -> str:
@@ -146,36 +168,34 @@ def _check_folder(folder: Any, hosts: set[str], faults: list[Fault]) -> str:
 
 
 def _find_session() -> SparkSession:
-    """Return the session of this process, or a new one on the cluster of its environment."""
+    """Return the session of this process; raise an error if there is none."""
     sql = need("pyspark.sql", "spark")
-    session = sql.SparkSession.getActiveSession()
-    if session is None:
-        if not os.environ.get("SPARK_CONF_DIR"):
-            raise EngineError("spark", f"this process has no Spark session; {_START}")
-        session = sql.SparkSession.builder.getOrCreate()
-    found: SparkSession = session
-    return found
+    if not driver.find_session_address():
+        raise EngineError("spark", f"this process has no Spark session; {_START}")
+    # In a thread that has not used it, too, where getActiveSession() returns None.
+    session: SparkSession = sql.SparkSession.getActiveSession()
+    return session or sql.SparkSession.builder.getOrCreate()
 
 
 def _check_hosts(url: str, session: SparkSession) -> None:
-    """Without a folder the files are on this machine: all executors must be, too."""
-    if url:
-        return
+    """Raise an error without a folder, unless all executors are on this machine."""
     master = session.sparkContext.master
-    address = urlsplit(master)
-    if address.scheme == "spark":
-        hosts = {address.hostname or ""}
-    else:
-        hosts = set() if master.startswith("local") else {master}
-    check(find_folder_faults(None, None, hosts)[1])
+    if url or master.startswith("local") or urlsplit(master).hostname in LOCAL_HOSTS:
+        return
+    allowed = "a folder that all workers and executors can use"
+    advice = f"executors may be on other machines (their master is {master})"
+    check([Fault("folder", "None", allowed, advice)])
 
 
-def _to_microseconds(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a partition with times in microseconds; raise an error if that would change one."""
+def _prepare_partition(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a partition without its index, and with times in microseconds.
+
+    Raises an error if that would change a time.
+    """
     import pandas as pd
     import pyarrow as pa
 
-    frame = frame.copy(deep=False)
+    frame = frame.reset_index(drop=True)
     for name, column in frame.items():
         kind: Any = column.dtype
         arrow = isinstance(kind, pd.ArrowDtype)
@@ -184,7 +204,7 @@ def _to_microseconds(frame: pd.DataFrame) -> pd.DataFrame:
         unit = kind.pyarrow_dtype.unit if arrow else column.dt.unit
         if unit == "ns" and (column.dt.nanosecond > 0).any():
             given = f"the column {name!r} has times with nanoseconds"
-            advice = f'df["{name}"].dt.floor("us") removes them'
+            advice = f'df[{name!r}].dt.floor("us") removes them'
             check([Fault("df", given, "times in microseconds, as Spark has them", advice)])
         if arrow:
             zone = kind.pyarrow_dtype.tz
@@ -194,40 +214,81 @@ def _to_microseconds(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def _read_schema(path: str) -> pa.Schema:
+def _find_meta_faults(meta: pd.DataFrame) -> list[Fault]:
+    """Return the columns of a Dask dataframe whose types are known and that Spark does not have."""
+    import pyarrow as pa
+
+    names = list(meta.columns)
+    if not names or len({*names}) < len(names) or not all(isinstance(each, str) for each in names):
+        allowed = "columns with separate names, which are texts"
+        return [Fault("df", f"columns {names}", allowed, "df.rename(columns=...)")]
+    schema = pa.Schema.from_pandas(_prepare_partition(meta), preserve_index=False)
+    known = [field for field in schema if not pa.types.is_null(field.type)]
+    return _find_arrow_faults(pa.schema(known)) + _find_name_faults(names)
+
+
+def _choose_files(paths: list[str]) -> list[str]:
+    """Return the files that have rows; raise an error unless Spark can read them together.
+
+    Spark reads all files with the types of one of them.
+    """
     import pyarrow.parquet as pq
 
-    return pq.read_schema(path)
+    metadata = {path: pq.read_metadata(path) for path in paths}
+    chosen = [path for path in paths if metadata[path].num_rows] or paths[:1]
+    schemas = [metadata[path].schema.to_arrow_schema() for path in chosen]
+    kinds: dict[str, dict[str, None]] = {name: {} for schema in schemas for name in schema.names}
+    for schema in schemas:
+        for name, found in kinds.items():
+            position = schema.get_field_index(name)
+            found["none" if position < 0 else str(schema.field(position).type)] = None
+    differing = [
+        Fault(
+            "df",
+            f"the column {name!r} of type {' and '.join(found)} in partitions",
+            "one type in all partitions",
+            f'convert it, such as df.astype({{{name!r}: "float64"}})',
+        )
+        for name, found in kinds.items()
+        if len(found) > 1
+    ]
+    check(differing or _find_arrow_faults(schemas[0]))
+    return chosen
 
 
 def _find_arrow_faults(schema: pa.Schema) -> list[Fault]:
-    """Return the columns of a file that Spark cannot read or would change."""
+    """Return the columns that Spark cannot read, or would change."""
+    faults = (
+        Fault("df", f"the column {field.name!r} of type {field.type}", "a type of Spark", advice)
+        for field in schema
+        if (advice := _find_advice(field.type))
+    )
+    return list(faults)
+
+
+def _find_advice(kind: pa.DataType) -> str:
+    """Return what to do with a column of this type; an empty text if Spark reads it."""
     import pyarrow as pa
 
-    def find_advice(kind: pa.DataType) -> str:
-        """Return what to do with a column; an empty text if Spark reads it."""
-        types = pa.types
-        if types.is_timestamp(kind):
-            if kind.tz not in {None, "UTC", "+00:00"}:
-                return 'Spark keeps no time zones of columns: .dt.tz_convert("UTC")'
-            return "" if kind.unit != "ns" else "convert the times to microseconds"
-        if types.is_duration(kind):
-            return "convert it to a number, such as .dt.total_seconds()"
-        if types.is_time(kind) or types.is_null(kind) or types.is_float16(kind):
-            return "convert it with .astype, such as to text or float32"
-        if types.is_dictionary(kind):
-            return find_advice(kind.value_type)
-        if isinstance(kind, pa.BaseExtensionType):
-            return "convert it with .astype"
-        children = [kind.field(number).type for number in range(kind.num_fields)]
-        return next(filter(None, map(find_advice, children)), "")
-
-    faults = [
-        Fault("df", f"the column {field.name!r} of type {field.type}", "types of Spark", advice)
-        for field in schema
-        if (advice := find_advice(field.type))
-    ]
-    return [*faults, *_find_name_faults(schema.names)]
+    types = pa.types
+    if types.is_timestamp(kind):
+        if kind.tz not in {None, "UTC", "+00:00"}:
+            return 'Spark keeps no time zones of columns: .dt.tz_convert("UTC")'
+        return "" if kind.unit != "ns" else "convert its times to microseconds"
+    if types.is_duration(kind):
+        return "convert it to a number, such as .dt.total_seconds()"
+    if types.is_time(kind) or types.is_null(kind) or types.is_float16(kind):
+        return "convert it with .astype, such as to text or float32"
+    if types.is_decimal(kind):
+        return "" if kind.precision <= _MAX_DIGITS else f"Spark has at most {_MAX_DIGITS} digits"
+    if types.is_dictionary(kind):
+        return _find_advice(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return "convert it with .astype"
+    children = [kind.field(number) for number in range(kind.num_fields)]
+    if types.is_struct(kind) and _find_name_faults([field.name for field in children]):
+        return "rename its fields: Spark ignores the case of names"
+    return next(filter(None, (_find_advice(field.type) for field in children)), "")
 
 
 def _find_name_faults(names: list[str]) -> list[Fault]:
@@ -236,7 +297,7 @@ def _find_name_faults(names: list[str]) -> list[Fault]:
     repeated = [name for name in names if number[name.lower()] > 1]
     if not repeated:
         return []
-    allowed = "names of columns that differ in more than upper and lower case"
+    allowed = "names that differ without their case, which Spark ignores"
     return [Fault("df", f"columns {repeated}", allowed, "rename them")]
 
 
@@ -268,14 +329,15 @@ def _find_spark_faults(schema: Any) -> list[Fault]:
 @contextmanager
 def _change_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Change settings of a session, and restore them at the end."""
-    former = {name: session.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, text in former.items():
-            if text is None:
-                session.conf.unset(name)
-            else:
-                session.conf.set(name, text)
+    with _settings_lock:  # another thread would restore the values of this one
+        former = {name: session.conf.get(name, None) for name in settings}
+        try:
+            for name, value in settings.items():
+                session.conf.set(name, value)
+            yield
+        finally:
+            for name, text in former.items():
+                if text is None:
+                    session.conf.unset(name)
+                else:
+                    session.conf.set(name, text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from services import temporary_directory
 
 import hyperplane
 from hyperplane.dataframe import from_spark, to_spark
-from hyperplane.errors import RequestError
+from hyperplane.errors import EngineError, RequestError
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
 pytestmark = [
@@ -140,9 +141,19 @@ def test_types_and_values_that_spark_does_not_have_are_named(spark: Any, tmp_pat
     assert [fault.where for fault in caught.value.faults] == ["df"] * 3
     assert all(name in text for name in ("'zoned'", 'tz_convert("UTC")', "'duration'", "'Name'"))
     assert "'fine'" not in text
+    assert not (tmp_path / "out").exists()
     exact = pd.DataFrame({"exact": np.array([1], "datetime64[ns]")})
     with pytest.raises(RequestError, match=r"'exact'.*nanoseconds.*floor"):
         to_spark(dd.from_pandas(exact, npartitions=1))
+    # A missing value makes numbers of some partitions floats.
+    parts = dd.from_pandas(pd.DataFrame({"fine": [1, 2], "x": [1, 2]}), npartitions=2)
+    parts = parts.map_partitions(
+        lambda part: part if part["x"].iloc[0] == 1 else part.astype({"x": "float64"}),
+        meta=parts._meta,
+    )
+    with pytest.raises(RequestError, match="'x' of type int64 and double in partitions"):
+        to_spark(parts, tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
     rows = spark.sql("select 1 as fine, null as nothing, interval '1' day as day, 2 as FINE")
     with pytest.raises(RequestError) as caught:
         from_spark(rows)
@@ -160,3 +171,19 @@ def test_vectors_are_refused_and_no_rows_keep_their_columns(spark: Any, tmp_path
     assert len(empty) == 0
     # The files of a folder that the user chose remain.
     assert list((tmp_path / "back").glob("*/rows/*.parquet"))
+
+
+def test_any_folder_and_thread_can_be_used_but_no_session_that_has_ended(
+    spark: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "my ä, [1] #2 50%20=x"
+    df = dd.from_pandas(pd.DataFrame({"x": [1, 2, 3], "a b.c": ["u", "v", "w"]}), npartitions=2)
+    with ThreadPoolExecutor(1) as pool:
+        rows = pool.submit(to_spark, df[df["x"] > 1], folder).result()
+    assert sorted(map(tuple, rows.collect())) == [(2, "v"), (3, "w")]
+    returned = from_spark(rows, folder).compute().sort_values("x")
+    assert returned["a b.c"].tolist() == ["v", "w"]
+    assert len(list(folder.iterdir())) == 2
+    spark.stop()
+    with pytest.raises(EngineError, match="the session of the dataframe has ended"):
+        from_spark(rows)

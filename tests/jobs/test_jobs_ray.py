@@ -46,8 +46,9 @@ def square(number):
     time.sleep(0.3)
     return number**2
 
+start = os.environ["CLUSTER"] + " "
 raylets = [each.pid for each in psutil.process_iter() if each.name() == "raylet"
-           and each.environ().get("HYPERPLANE_CLUSTER_NAME") == os.environ["CLUSTER"]]
+           and each.environ().get("HYPERPLANE_LOCAL_CLUSTER", "").startswith(start)]
 pathlib.Path("seen.json").write_text(json.dumps({
     "address": os.environ["RAY_ADDRESS"], "raylets": raylets,
     "cores": ray.cluster_resources()["CPU"], "arguments": os.environ.get("HYPERPLANE_CLUSTER"),

@@ -30,7 +30,9 @@ def find_processes(name: str) -> list[int]:
     return [
         process.pid
         for process in psutil.process_iter(["environ"])
-        if (process.info["environ"] or {}).get("HYPERPLANE_CLUSTER_NAME") == name
+        if (process.info["environ"] or {})
+        .get("HYPERPLANE_LOCAL_CLUSTER", "")
+        .startswith(f"{name} ")
     ]
 
 

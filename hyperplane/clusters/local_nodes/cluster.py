@@ -1,4 +1,4 @@
-"""Cluster objects of engines with a node program: of this process, and of another one."""
+"""Cluster objects of engines with a node program: clusters of this process, and of others."""
 
 from __future__ import annotations
 
@@ -65,7 +65,12 @@ class LocalNodeCluster(ABC):
         """Send the first request to the program, and follow its events."""
         self._program = program
         self.running[self.name] = self
-        program.watch(self)
+        try:
+            program.watch(self)
+        except BaseException:  # no thread can be started
+            self.running.pop(self.name, None)
+            program.release()
+            raise
         program.send(scratch=self.record.scratch, idle_timeout=self.plan.idle_timeout, **request)
 
     @property
@@ -111,8 +116,8 @@ class LocalNodeCluster(ABC):
 
     def complete_start(self) -> None:
         """Write the record with the addresses, and start the clock of the idle timeout."""
-        self.write_record()
         self.connect_programs()
+        self.write_record()  # last: other processes connect as soon as they find it
         self._program.send(ready=True)
 
     def write_record(self) -> None:
@@ -141,11 +146,13 @@ class LocalNodeCluster(ABC):
         """End all nodes and remove the record; safe to call repeatedly and from any thread."""
         with self._changed:
             self.running.pop(self.name, None)
-            if not self._program.is_released:
-                self.disconnect_programs()
-            self._program.release()
-            self.workers = []
-            self._changed.notify_all()
+            try:
+                if not self._program.is_released:
+                    self.disconnect_programs()
+            finally:
+                self._program.release()
+                self.workers = []
+                self._changed.notify_all()
 
     def _wait_until(self, reached: Callable[[], bool], deadline: float, message: str) -> None:
         with self._changed:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 
 class ClusterVariables:
-    """The variables of the clusters of one framework; after the last, they have former values.
+    """The variables of the clusters of one framework.
 
-    Child processes get the variables, too.
+    When the last cluster closes, they have the values from before the first one. Child processes
+    get the variables, too.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ class LocalNodeEngine(ABC, Generic[OwnClient, OwnCluster]):
 
     @abstractmethod
     def create_record(self, plan: ClusterPlan) -> records.ClusterRecord:
-        """Return the record of a new cluster, with its secret if other processes read it there."""
+        """Return the record of a new cluster, with the secret that other processes need."""
 
     @abstractmethod
     def create_cluster(

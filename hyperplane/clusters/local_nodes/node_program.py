@@ -88,7 +88,8 @@ def _load_class(file: str, name: str) -> Callable[[Callable[..., None]], NodeGro
 def _read_requests(parent: int) -> Iterator[dict[str, Any] | None]:
     """Yield requests, and None while there are none, until the owner ends or closes the pipe.
 
-    A process that was forked from the owner may keep the pipe open, hence ``parent``.
+    A process that was forked from the owner may keep the pipe open after the owner has ended;
+    therefore the process ID of the parent is compared, too.
     """
     received = b""
     while os.getppid() == parent:

@@ -22,8 +22,8 @@ _PROGRAM = str(Path(__file__).with_name("node_program.py"))
 #: Seconds that closing waits for the program, which itself waits at most five.
 CLOSE_SECONDS = 60.0
 _LOG_LINES = 40
-#: Variable with the name of the cluster in the environment of all its processes.
-CLUSTER_VARIABLE = "HYPERPLANE_CLUSTER_NAME"
+#: Variable with the name and the folder of the cluster in the environment of all its processes.
+_CLUSTER_VARIABLE = "HYPERPLANE_LOCAL_CLUSTER"
 
 
 class NodeGroupClass(NamedTuple):
@@ -65,7 +65,8 @@ class NodeProgram:
     environment : mapping of str to str
         Variables of all processes of the cluster; that with its name is added.
     disconnect : callable, optional
-        Disconnects this process before the nodes end; must not refer to the cluster's object.
+        Disconnects this process before the nodes end. It must not refer to the cluster's object,
+        which would then never be collected.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class NodeProgram:
             # -P: the folder of the program is not searched for modules.
             [sys.executable, "-P", _PROGRAM, str(os.getpid()), str(group.file), group.name],
             cwd=record.scratch,
-            env={**environment, CLUSTER_VARIABLE: record.name},
+            env={**environment, _CLUSTER_VARIABLE: f"{record.name} {folder}"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -167,7 +168,8 @@ def _release(
     if os.getpid() != owner:  # in a fork
         return
     # First: the driver of a program would report that it has lost its cluster.
-    disconnect()
+    with suppress(Exception):  # the nodes have to end in any case
+        disconnect()
     with suppress(OSError):
         process.stdin.close()  # type: ignore[union-attr]
     process.terminate()  # it does not read while it starts a node
@@ -177,17 +179,17 @@ def _release(
         process.kill()
         process.wait()
     if process.returncode != 0:  # it was killed before it has ended all processes
-        _kill_processes(name)
+        _kill_processes(f"{name} {folder}")
     records.remove(name, scratch)
     records.remove_cluster_folder(folder)
 
 
-def _kill_processes(name: str) -> None:
-    """Kill the processes of a cluster, which have its name in their environment."""
+def _kill_processes(cluster: str) -> None:
+    """Kill the processes that have this cluster in their environment."""
     killed = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            if process.environ().get(CLUSTER_VARIABLE) == name:
+            if process.environ().get(_CLUSTER_VARIABLE) == cluster:
                 process.kill()
                 killed.append(process)
     psutil.wait_procs(killed, CLOSE_SECONDS)

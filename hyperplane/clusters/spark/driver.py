@@ -66,6 +66,12 @@ def find_session_address() -> str:
     return str(context.master) if context is not None else ""
 
 
+def is_current(session: Any) -> bool:
+    """Return whether a session is that of this process, and has not ended."""
+    context = _find_context()
+    return context is not None and session.sparkContext is context
+
+
 def connect(conf: Path, home: Path, address: str, app_name: str | None = None) -> Any:
     """Return the session of this process with a cluster; start the driver if there is none."""
     with _clusters.lock, contextlib.ExitStack() as failure:

@@ -50,6 +50,7 @@ class LocalRayCluster(LocalNodeCluster):
 
     def __init__(self, plan: ClusterPlan, record: records.ClusterRecord, folder: Path) -> None:
         super().__init__(plan, record)
+        RayOptions.of(plan.options)  # raises an error before anything is started
         settings = plan.settings
         assert isinstance(settings, RayLocalSettings)  # noqa: S101 - of this engine
         #: Requested worker nodes that a running cluster could not add, and why.
