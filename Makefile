@@ -64,9 +64,10 @@ test: $(STAMPS)/test
 
 # Only tests that depend on the scale: those with `scaled(...)`, and those of Hypothesis.
 # SEED: seed of the random examples; without it each run has new ones. CALLS: the fraction of the
-# 10,000 random calls of helpers, which take a quarter of the time.
+# 10,000 random calls of helpers, which take a quarter of the time. QUICK=1: without tests that are
+# marked as slow.
 stress: $(STAMPS)/test
-	$(if $(CALLS),HYPERPLANE_TEST_CALLS=$(CALLS)) HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet -m 'scaled and not engine' --timeout 1800 -o faulthandler_timeout=2400 $(if $(SEED),--hypothesis-seed $(SEED)) \
+	$(if $(CALLS),HYPERPLANE_TEST_CALLS=$(CALLS)) HYPERPLANE_TEST_SCALE=full $(PYTEST) --quiet -m 'scaled and not engine$(if $(QUICK), and not slow)' --timeout 1800 -o faulthandler_timeout=2400 $(if $(SEED),--hypothesis-seed $(SEED)) \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'from scale import|from hypothesis|from save_contract import' --include 'test_*.py' tests)
 
 # In a separate environment, because an environment has one version of Dask. All checks of dask-ml

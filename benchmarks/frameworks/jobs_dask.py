@@ -1,0 +1,131 @@
+"""The jobs with Dask: plain on a default ``LocalCluster``, and with hyperplane on its cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.frameworks.answers import (
+    FEATURES,
+    LABEL,
+    PARAMETERS,
+    ROUNDS,
+    Answer,
+    read_sorted,
+    rounded,
+    score,
+)
+
+
+@contextlib.contextmanager
+def start_dask() -> Iterator[None]:
+    from distributed import Client, LocalCluster
+
+    with LocalCluster(dashboard_address="127.0.0.1:0") as cluster, Client(cluster) as client:
+        client.run(lambda: __import__("dask.dataframe") and None)
+        yield
+
+
+@contextlib.contextmanager
+def start_hyperplane() -> Iterator[None]:
+    import hyperplane
+
+    with contextlib.redirect_stdout(None):
+        client, cluster = hyperplane.initialize_cluster(
+            num_workers=1, nprocs=1, nthreads=os.cpu_count() or 1, ram_gb_per_proc=8
+        )
+    yield
+    client.close()
+    cluster.close()
+
+
+def scan_dask(events: str, folder: Path) -> Answer:
+    import dask
+    import dask.dataframe as dd
+
+    df = dd.read_parquet(events, columns=["type", "items"], filters=[("type", "==", "buy")])
+    return rounded(*dask.compute(df["items"].size, df["items"].sum()))
+
+
+def scan_hyperplane(events: str, folder: Path) -> Answer:
+    import dask
+
+    import hyperplane
+
+    df = hyperplane.dataframe.read(events)
+    bought = df[df["type"] == "buy"]["items"]
+    return rounded(*dask.compute(bought.size, bought.sum()))
+
+
+def group_dask(events: str, folder: Path) -> Answer:
+    import dask.dataframe as dd
+
+    groups = dd.read_parquet(events).groupby("user")["value"]
+    sums = groups.agg(["count", "sum"], split_out=4)
+    return rounded(len(sums), sums["sum"].max().compute(), sums["count"].max().compute())
+
+
+def group_hyperplane(events: str, folder: Path) -> Answer:
+    import dask
+
+    import hyperplane
+
+    sums = hyperplane.dataframe.group_agg(events, "user", {"value": ["count", "sum"]})["value"]
+    number, largest, most = dask.compute(
+        sums.map_partitions(len), sums["sum"].max(), sums["count"].max()
+    )
+    return rounded(sum(number), largest, most)
+
+
+def join_dask(events: str, folder: Path) -> Answer:
+    import dask.dataframe as dd
+
+    users = dd.read_parquet(str(folder / "users" / "*.parquet"))
+    joined = dd.read_parquet(events, columns=["user", "value"]).merge(users, on="user")
+    sums = joined.groupby("country")["value"].sum().compute()
+    return rounded(len(sums), sums.sum(), sums.max())
+
+
+def join_hyperplane(events: str, folder: Path) -> Answer:
+    import hyperplane
+
+    users = str(folder / "users" / "*.parquet")
+    df = hyperplane.dataframe.read(events, columns=["user", "value"])
+    joined = hyperplane.dataframe.join(df, users, on="user", how="inner")
+    sums = hyperplane.dataframe.group_agg(joined, "country", {"value": "sum"}).compute()["value"]
+    return rounded(len(sums), sums.sum(), sums.max())
+
+
+def sort_dask(events: str, folder: Path) -> Answer:
+    import dask.dataframe as dd
+
+    df = dd.read_parquet(events).sort_values("value")
+    df.to_parquet(folder / "sorted", write_index=False)
+    return read_sorted(folder / "sorted")
+
+
+def sort_hyperplane(events: str, folder: Path) -> Answer:
+    import hyperplane
+
+    df = hyperplane.dataframe.sort_values(events, "value")
+    hyperplane.save(df, folder / "sorted" / "all.parquet")
+    return read_sorted(folder / "sorted" / "all.parquet")
+
+
+def train_dask(events: str, folder: Path) -> Answer:
+    import dask.dataframe as dd
+    import distributed
+    from xgboost import dask as xgboost_dask
+
+    df = dd.read_parquet(events, columns=[*FEATURES, LABEL]).persist()
+    client = distributed.default_client()
+    data = xgboost_dask.DaskQuantileDMatrix(
+        client, df[FEATURES], df[LABEL], max_bin=PARAMETERS["max_bin"]
+    )
+    found = xgboost_dask.train(client, PARAMETERS, data, num_boost_round=ROUNDS)
+    return score(found["booster"], events)
+
+
+train_hyperplane = train_dask

@@ -1,0 +1,109 @@
+"""The jobs with Polars and DuckDB, in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.frameworks.answers import (
+    FEATURES,
+    LABEL,
+    PARAMETERS,
+    ROUNDS,
+    Answer,
+    read_sorted,
+    rounded,
+    score,
+)
+
+
+def scan_polars(events: str, folder: Path) -> Answer:
+    import polars as pl
+
+    rows = pl.scan_parquet(events).filter(pl.col("type") == "buy")
+    found = rows.select(pl.len(), pl.col("items").sum()).collect(engine="streaming")
+    return rounded(*found.row(0))
+
+
+def scan_duckdb(events: str, folder: Path) -> Answer:
+    import duckdb
+
+    query = f"select count(*), sum(items) from '{events}' where type = 'buy'"
+    return rounded(*duckdb.sql(query).fetchall()[0])
+
+
+def group_polars(events: str, folder: Path) -> Answer:
+    import polars as pl
+
+    value = pl.col("value")
+    sums = pl.scan_parquet(events).group_by("user").agg(value.sum(), pl.len().alias("count"))
+    totals = sums.select(pl.len(), value.max(), pl.col("count").max())
+    return rounded(*totals.collect(engine="streaming").row(0))
+
+
+def group_duckdb(events: str, folder: Path) -> Answer:
+    import duckdb
+
+    return rounded(
+        *duckdb.sql(
+            "select count(*), max(value), max(count) from "
+            f"(select sum(value) as value, count(*) as count from '{events}' group by user)"
+        ).fetchall()[0]
+    )
+
+
+def join_polars(events: str, folder: Path) -> Answer:
+    import polars as pl
+
+    users = pl.scan_parquet(str(folder / "users" / "*.parquet"))
+    joined = pl.scan_parquet(events).join(users, on="user")
+    sums = joined.group_by("country").agg(pl.col("value").sum()).collect(engine="streaming")
+    return rounded(len(sums), sums["value"].sum(), sums["value"].max())
+
+
+def join_duckdb(events: str, folder: Path) -> Answer:
+    import duckdb
+
+    return rounded(
+        *duckdb.sql(
+            "select count(*), sum(value), max(value) from (select sum(value) as value from "
+            f"'{events}' join '{folder}/users/*.parquet' using (user) group by country)"
+        ).fetchall()[0]
+    )
+
+
+def sort_polars(events: str, folder: Path) -> Answer:
+    import polars as pl
+
+    (folder / "sorted").mkdir()
+    pl.scan_parquet(events).sort("value").sink_parquet(folder / "sorted" / "all.parquet")
+    return read_sorted(folder / "sorted")
+
+
+def sort_duckdb(events: str, folder: Path) -> Answer:
+    import duckdb
+
+    (folder / "sorted").mkdir()
+    query = f"copy (from '{events}' order by value) to '{folder}/sorted/all.parquet'"
+    duckdb.sql(query)
+    return read_sorted(folder / "sorted")
+
+
+def _train(frame: Any, events: str) -> Answer:
+    import xgboost
+
+    data = xgboost.QuantileDMatrix(frame[FEATURES], frame[LABEL], max_bin=PARAMETERS["max_bin"])
+    return score(xgboost.train(PARAMETERS, data, num_boost_round=ROUNDS), events)
+
+
+def train_polars(events: str, folder: Path) -> Answer:
+    import polars as pl
+
+    return _train(pl.scan_parquet(events).select(*FEATURES, LABEL).collect(), events)
+
+
+def train_duckdb(events: str, folder: Path) -> Answer:
+    import duckdb
+
+    columns = ", ".join([*FEATURES, LABEL])
+    return _train(duckdb.sql(f"select {columns} from '{events}'").df(), events)

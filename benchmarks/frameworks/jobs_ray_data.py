@@ -1,0 +1,98 @@
+"""The jobs with Ray Data, on a cluster of one worker node of all cores."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.frameworks.answers import (
+    FEATURES,
+    LABEL,
+    PARAMETERS,
+    ROUNDS,
+    Answer,
+    list_files,
+    read_sorted,
+    rounded,
+    score,
+)
+
+
+@contextlib.contextmanager
+def start_ray() -> Iterator[None]:
+    import hyperplane
+
+    cores = os.cpu_count() or 1
+    plan = hyperplane.plan_cluster(
+        num_workers=1, nprocs=1, nthreads=cores, cores_per_worker=cores, ram_gb_per_proc=8,
+        local_fit="exact", engine="ray:local", engine_options={"dashboard": False},
+    )  # fmt: skip
+    client, cluster = hyperplane.start(plan)
+    context = importlib.import_module("ray.data").DataContext.get_current()
+    assert client.ray.is_initialized()
+    context.enable_progress_bars = False
+    yield
+    client.close()
+    cluster.close()
+
+
+def scan_ray(events: str, folder: Path) -> Answer:
+    from ray.data import read_parquet
+    from ray.data.expressions import col
+
+    rows = read_parquet(list_files(events), columns=["type", "items"]).filter(
+        expr=col("type") == "buy"
+    )
+    rows = rows.materialize()
+    return rounded(rows.count(), rows.sum("items"))
+
+
+def group_ray(events: str, folder: Path) -> Answer:
+    from ray.data import read_parquet
+    from ray.data.aggregate import Count, Sum
+
+    rows = read_parquet(list_files(events), columns=["user", "value"])
+    sums = rows.groupby("user").aggregate(Count(), Sum("value")).materialize()
+    return rounded(sums.count(), sums.max("sum(value)"), sums.max("count()"))
+
+
+def join_ray(events: str, folder: Path) -> Answer:
+    from ray.data import read_parquet
+
+    users = read_parquet(str(folder / "users"))
+    rows = read_parquet(list_files(events), columns=["user", "value"])
+    joined = rows.join(users, join_type="inner", num_partitions=16, on=("user",))
+    sums = joined.groupby("country").sum("value").to_pandas()["sum(value)"]
+    return rounded(len(sums), sums.sum(), sums.max())
+
+
+def sort_ray(events: str, folder: Path) -> Answer:
+    from ray.data import DataContext, read_parquet
+
+    DataContext.get_current().execution_options.preserve_order = True
+    read_parquet(list_files(events)).sort("value").write_parquet(str(folder / "sorted"))
+    return read_sorted(folder / "sorted")
+
+
+def train_ray(events: str, folder: Path) -> Answer:
+    import ray.data
+    import ray.train
+    import xgboost
+    from ray.train.xgboost import RayTrainReportCallback, XGBoostTrainer
+
+    def train() -> None:
+        frame = ray.train.get_dataset_shard("train").materialize().to_pandas()
+        data = xgboost.QuantileDMatrix(frame[FEATURES], frame[LABEL], max_bin=PARAMETERS["max_bin"])
+        report = RayTrainReportCallback()
+        xgboost.train(PARAMETERS, data, num_boost_round=ROUNDS, callbacks=[report])
+
+    trainer = XGBoostTrainer(
+        train,
+        datasets={"train": ray.data.read_parquet(list_files(events), columns=[*FEATURES, LABEL])},
+        scaling_config=ray.train.ScalingConfig(num_workers=1),
+        run_config=ray.train.RunConfig(storage_path=str(folder / "ray_results")),
+    )
+    return score(RayTrainReportCallback.get_model(trainer.fit().checkpoint), events)

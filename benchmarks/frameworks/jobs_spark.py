@@ -1,0 +1,73 @@
+"""The jobs with Spark, on a standalone cluster with one executor of all cores."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.frameworks.answers import (
+    FEATURES,
+    LABEL,
+    PARAMETERS,
+    ROUNDS,
+    Answer,
+    read_sorted,
+    rounded,
+    score,
+)
+
+
+@contextlib.contextmanager
+def start_spark() -> Iterator[None]:
+    from hyperplane.spark import init_spark, stop_spark
+
+    configs = {"spark.ui.showConsoleProgress": False, "spark.sql.shuffle.partitions": 8}
+    with contextlib.redirect_stdout(None):
+        session = init_spark("frameworks", 1, os.cpu_count() or 1, "7g", configs)
+    session.sparkContext.setLogLevel("ERROR")
+    yield
+    stop_spark()
+
+
+def _session() -> Any:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.getOrCreate()
+
+
+def scan_spark(events: str, folder: Path) -> Answer:
+    rows = _session().read.parquet(events).where("type = 'buy'")
+    return rounded(*rows.selectExpr("count(*)", "sum(items)").first())
+
+
+def group_spark(events: str, folder: Path) -> Answer:
+    groups = _session().read.parquet(events).groupBy("user")
+    sums = groups.agg({"value": "sum", "*": "count"})
+    return rounded(*sums.selectExpr("count(*)", "max(`sum(value)`)", "max(`count(1)`)").first())
+
+
+def join_spark(events: str, folder: Path) -> Answer:
+    users = _session().read.parquet(str(folder / "users"))
+    joined = _session().read.parquet(events).join(users, "user")
+    sums = joined.groupBy("country").sum("value").toPandas()["sum(value)"]
+    return rounded(len(sums), sums.sum(), sums.max())
+
+
+def sort_spark(events: str, folder: Path) -> Answer:
+    _session().read.parquet(events).orderBy("value").write.parquet(str(folder / "sorted"))
+    return read_sorted(folder / "sorted")
+
+
+def train_spark(events: str, folder: Path) -> Answer:
+    from xgboost.spark import SparkXGBRegressor
+
+    rows = _session().read.parquet(events).select(*FEATURES, LABEL)
+    regressor = SparkXGBRegressor(
+        features_col=FEATURES, label_col=LABEL, num_workers=1, n_estimators=ROUNDS,
+        max_depth=PARAMETERS["max_depth"], learning_rate=PARAMETERS["eta"],
+        max_bin=PARAMETERS["max_bin"], tree_method="hist", random_state=1,
+    )  # fmt: skip
+    return score(regressor.fit(rows).get_booster(), events)
