@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.event_log_jobs import ENGINES
 from benchmarks.frameworks.answers import (
     FEATURES,
     LABEL,
@@ -18,27 +16,7 @@ from benchmarks.frameworks.answers import (
     score,
 )
 
-
-@contextlib.contextmanager
-def start_dask() -> Iterator[None]:
-    from distributed import Client, LocalCluster
-
-    with LocalCluster(dashboard_address="127.0.0.1:0") as cluster, Client(cluster) as client:
-        client.run(lambda: __import__("dask.dataframe") and None)
-        yield
-
-
-@contextlib.contextmanager
-def start_hyperplane() -> Iterator[None]:
-    import hyperplane
-
-    with contextlib.redirect_stdout(None):
-        client, cluster = hyperplane.initialize_cluster(
-            num_workers=1, nprocs=1, nthreads=os.cpu_count() or 1, ram_gb_per_proc=8
-        )
-    yield
-    client.close()
-    cluster.close()
+start_dask, start_hyperplane = ENGINES["dask"], ENGINES["hyperplane"]
 
 
 def scan_dask(events: str, folder: Path) -> Answer:

@@ -56,6 +56,17 @@ def find_folder_faults(
     return f"{os.fspath(folder).rstrip('/')}/{uuid.uuid4().hex}", faults
 
 
+def find_dataframe_faults(df: Any) -> list[Fault]:
+    """Return a fault if an argument is no Dask dataframe."""
+    import dask.dataframe as dd
+
+    if isinstance(df, dd.DataFrame):
+        return []
+    advice = "dask.dataframe.from_pandas makes one of a pandas DataFrame"
+    given = f"an object of type {type(df).__name__}"
+    return [Fault("df", given, "a Dask dataframe", advice)]
+
+
 def create_temporary_folder() -> str:
     """Return a new folder that only this user can read, removed when this process exits."""
     folder = tempfile.mkdtemp(prefix="hyperplane-exchange-")

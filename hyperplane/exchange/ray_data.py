@@ -14,6 +14,7 @@ from hyperplane.core.optional import need
 from hyperplane.core.public_calls import check_call
 from hyperplane.exchange.exchange_folder import (
     create_temporary_folder,
+    find_dataframe_faults,
     find_folder_faults,
     list_dask_hosts,
     save_rows,
@@ -65,15 +66,7 @@ def to_ray_data(
     MissingPackage
         If Ray is not installed (extra ``ray``).
     """
-    import dask.dataframe as dd
-
-    faults: list[Fault] = []
-    value: Any = df
-    if not isinstance(value, dd.DataFrame):
-        advice = "dask.dataframe.from_pandas makes one of a pandas DataFrame"
-        faults.append(
-            Fault("df", f"an object of type {type(df).__name__}", "a Dask dataframe", advice)
-        )
+    faults = find_dataframe_faults(df)
     url, folder_faults = find_folder_faults(folder, storage_options, list_dask_hosts())
     check([*faults, *folder_faults])
     ray_data = need("ray.data", "ray")

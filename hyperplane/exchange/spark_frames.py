@@ -21,6 +21,7 @@ from hyperplane.core.public_calls import check_call
 from hyperplane.exchange.exchange_folder import (
     LOCAL_HOSTS,
     create_temporary_folder,
+    find_dataframe_faults,
     find_folder_faults,
     list_dask_hosts,
     save_rows,
@@ -78,17 +79,7 @@ def to_spark(df: dd.DataFrame, folder: str | PathLike[str] | None = None) -> Dat
     MissingPackage
         If Spark is not installed (extra ``spark``).
     """
-    import dask.dataframe as dd
-
-    faults: list[Fault] = []
-    value: Any = df
-    if not isinstance(value, dd.DataFrame):
-        advice = "dask.dataframe.from_pandas makes one of a pandas DataFrame"
-        faults.append(
-            Fault("df", f"an object of type {type(df).__name__}", "a Dask dataframe", advice)
-        )
-    else:
-        faults += _find_meta_faults(df._meta)
+    faults = find_dataframe_faults(df) or _find_meta_faults(df._meta)
     url = _check_folder(folder, list_dask_hosts(), faults)
     session = _find_session()
     _check_hosts(url, session)
