@@ -1,4 +1,4 @@
-"""The same scan, group-by, join, sort and training job with six frameworks.
+"""The same scan, group-by, join and sort with six frameworks.
 
     python -m benchmarks.frameworks [--rows 5000000] [--rounds 3] [--jobs scan ...] [--json FILE]
 
@@ -29,7 +29,7 @@ from benchmarks.event_log import write_event_log
 from benchmarks.measure import cpu_seconds, measure
 
 ROOT = Path(__file__).parents[2]
-JOBS = ("scan", "group", "join", "sort", "train")
+JOBS = ("scan", "group", "join", "sort")
 
 
 class Framework(NamedTuple):

@@ -1,4 +1,4 @@
-"""What all frameworks share: rounding of answers, and the parameters and the score of a model."""
+"""What the jobs of all frameworks share: lists of files, and answers to compare."""
 
 from __future__ import annotations
 
@@ -7,12 +7,6 @@ from pathlib import Path
 from typing import Any
 
 Answer = list[float]
-
-FEATURES = ["user", "items"]
-LABEL = "value"
-#: Boosted trees of xgboost in all frameworks, which call the same library in their processes.
-PARAMETERS = {"max_depth": 6, "eta": 0.1, "max_bin": 64, "tree_method": "hist", "seed": 1}
-ROUNDS = 30
 
 
 def rounded(*numbers: Any) -> Answer:
@@ -26,18 +20,7 @@ def list_files(events: str) -> list[str]:
     return sorted(map(str, pattern.parent.glob(pattern.name)))
 
 
-def score(model: Any, events: str) -> Answer:
-    """Return the error of a model on the first file, to two digits: quantiles are approximate."""
-    import pandas as pd
-    import xgboost
-
-    file = Path(events).with_name("00.parquet")
-    first = pd.read_parquet(file, columns=[*FEATURES, LABEL])
-    predicted = model.predict(xgboost.DMatrix(first[FEATURES]))
-    return [float(f"{((predicted - first[LABEL]) ** 2).mean() ** 0.5:.2g}")]
-
-
-def read_sorted(folder: Path, pattern: str = "*.parquet") -> Answer:
+def read_sorted(folder: Path) -> Answer:
     """Return the number of rows, the first and last value, and whether the files are in order.
 
     The files are removed.
@@ -45,7 +28,8 @@ def read_sorted(folder: Path, pattern: str = "*.parquet") -> Answer:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    files = sorted(folder.rglob(pattern), key=lambda file: (len(file.name), file.name))
+    files = [file for file in folder.rglob("*.parquet") if file.is_file()]
+    files.sort(key=lambda file: (len(file.name), file.name))
     values = [pq.read_table(file, columns=["value"])["value"] for file in files]
     values = [each for each in values if len(each)]
     bounds = [bound for each in values for bound in pc.min_max(each).as_py().values()]

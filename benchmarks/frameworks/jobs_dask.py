@@ -6,14 +6,9 @@ from pathlib import Path
 
 from benchmarks.event_log_jobs import ENGINES
 from benchmarks.frameworks.answers import (
-    FEATURES,
-    LABEL,
-    PARAMETERS,
-    ROUNDS,
     Answer,
     read_sorted,
     rounded,
-    score,
 )
 
 start_dask, start_hyperplane = ENGINES["dask"], ENGINES["hyperplane"]
@@ -89,21 +84,4 @@ def sort_hyperplane(events: str, folder: Path) -> Answer:
 
     df = hyperplane.dataframe.sort_values(events, "value")
     hyperplane.save(df, folder / "sorted" / "all.parquet")
-    return read_sorted(folder / "sorted" / "all.parquet")
-
-
-def train_dask(events: str, folder: Path) -> Answer:
-    import dask.dataframe as dd
-    import distributed
-    from xgboost import dask as xgboost_dask
-
-    df = dd.read_parquet(events, columns=[*FEATURES, LABEL]).persist()
-    client = distributed.default_client()
-    data = xgboost_dask.DaskQuantileDMatrix(
-        client, df[FEATURES], df[LABEL], max_bin=PARAMETERS["max_bin"]
-    )
-    found = xgboost_dask.train(client, PARAMETERS, data, num_boost_round=ROUNDS)
-    return score(found["booster"], events)
-
-
-train_hyperplane = train_dask
+    return read_sorted(folder / "sorted")

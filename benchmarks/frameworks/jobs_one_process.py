@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from benchmarks.frameworks.answers import (
-    FEATURES,
-    LABEL,
-    PARAMETERS,
-    ROUNDS,
     Answer,
     read_sorted,
     rounded,
-    score,
 )
 
 
@@ -87,23 +81,3 @@ def sort_duckdb(events: str, folder: Path) -> Answer:
     query = f"copy (from '{events}' order by value) to '{folder}/sorted/all.parquet'"
     duckdb.sql(query)
     return read_sorted(folder / "sorted")
-
-
-def _train(frame: Any, events: str) -> Answer:
-    import xgboost
-
-    data = xgboost.QuantileDMatrix(frame[FEATURES], frame[LABEL], max_bin=PARAMETERS["max_bin"])
-    return score(xgboost.train(PARAMETERS, data, num_boost_round=ROUNDS), events)
-
-
-def train_polars(events: str, folder: Path) -> Answer:
-    import polars as pl
-
-    return _train(pl.scan_parquet(events).select(*FEATURES, LABEL).collect(), events)
-
-
-def train_duckdb(events: str, folder: Path) -> Answer:
-    import duckdb
-
-    columns = ", ".join([*FEATURES, LABEL])
-    return _train(duckdb.sql(f"select {columns} from '{events}'").df(), events)

@@ -9,15 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.frameworks.answers import (
-    FEATURES,
-    LABEL,
-    PARAMETERS,
-    ROUNDS,
     Answer,
     list_files,
     read_sorted,
     rounded,
-    score,
 )
 
 
@@ -75,24 +70,3 @@ def sort_ray(events: str, folder: Path) -> Answer:
     DataContext.get_current().execution_options.preserve_order = True
     read_parquet(list_files(events)).sort("value").write_parquet(str(folder / "sorted"))
     return read_sorted(folder / "sorted")
-
-
-def train_ray(events: str, folder: Path) -> Answer:
-    import ray.data
-    import ray.train
-    import xgboost
-    from ray.train.xgboost import RayTrainReportCallback, XGBoostTrainer
-
-    def train() -> None:
-        frame = ray.train.get_dataset_shard("train").materialize().to_pandas()
-        data = xgboost.QuantileDMatrix(frame[FEATURES], frame[LABEL], max_bin=PARAMETERS["max_bin"])
-        report = RayTrainReportCallback()
-        xgboost.train(PARAMETERS, data, num_boost_round=ROUNDS, callbacks=[report])
-
-    trainer = XGBoostTrainer(
-        train,
-        datasets={"train": ray.data.read_parquet(list_files(events), columns=[*FEATURES, LABEL])},
-        scaling_config=ray.train.ScalingConfig(num_workers=1),
-        run_config=ray.train.RunConfig(storage_path=str(folder / "ray_results")),
-    )
-    return score(RayTrainReportCallback.get_model(trainer.fit().checkpoint), events)

@@ -9,14 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.frameworks.answers import (
-    FEATURES,
-    LABEL,
-    PARAMETERS,
-    ROUNDS,
     Answer,
     read_sorted,
     rounded,
-    score,
 )
 
 
@@ -59,15 +54,3 @@ def join_spark(events: str, folder: Path) -> Answer:
 def sort_spark(events: str, folder: Path) -> Answer:
     _session().read.parquet(events).orderBy("value").write.parquet(str(folder / "sorted"))
     return read_sorted(folder / "sorted")
-
-
-def train_spark(events: str, folder: Path) -> Answer:
-    from xgboost.spark import SparkXGBRegressor
-
-    rows = _session().read.parquet(events).select(*FEATURES, LABEL)
-    regressor = SparkXGBRegressor(
-        features_col=FEATURES, label_col=LABEL, num_workers=1, n_estimators=ROUNDS,
-        max_depth=PARAMETERS["max_depth"], learning_rate=PARAMETERS["eta"],
-        max_bin=PARAMETERS["max_bin"], tree_method="hist", random_state=1,
-    )  # fmt: skip
-    return score(regressor.fit(rows).get_booster(), events)
