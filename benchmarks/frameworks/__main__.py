@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from benchmarks.event_log import write_event_log
@@ -49,9 +50,13 @@ FRAMEWORKS = {
 }
 
 
+def _load_jobs(name: str) -> ModuleType:
+    return importlib.import_module(f"benchmarks.frameworks.{FRAMEWORKS[name].module}")
+
+
 def run_job(job: str, name: str, folder: Path) -> None:
     """Run one job with one framework in this process; print its figures and its answer as JSON."""
-    module = importlib.import_module(f"benchmarks.frameworks.{FRAMEWORKS[name].module}")
+    module = _load_jobs(name)
     run = getattr(module, f"{job}_{name}")
     start = getattr(module, f"start_{name}", contextlib.nullcontext)
     began, cpu = time.perf_counter(), cpu_seconds()
@@ -75,7 +80,8 @@ def _run_in_process(job: str, name: str, folder: Path) -> dict[str, Any]:
 
 
 def compare(job: str, names: list[str], folder: Path, rounds: int) -> dict[str, Any]:
-    """Run one job with all frameworks alternately; print and return medians."""
+    """Run one job with all frameworks that have it alternately; print and return medians."""
+    names = [name for name in names if hasattr(_load_jobs(name), f"{job}_{name}")]
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for _ in range(rounds):
         for name in names:
