@@ -149,6 +149,7 @@ class JobWatcher:
                 # One slot for all: the Secret does not wait while other Jobs are created.
                 async with self._request_slots:
                     created = await self._create_object("jobs", job, BATCH)
+                    _check_indexed(job, created)
                     kind = {key: job[key] for key in ("apiVersion", "kind")}
                     # Before the Secret: without that no pod starts.
                     if service_of is not None:
@@ -219,6 +220,15 @@ class JobWatcher:
                 await self._unconnected.connect()
                 self._connected = self._unconnected
             return self._connected
+
+
+def _check_indexed(job: Mapping[str, Any], created: Mapping[str, Any]) -> None:
+    """Raise RequestRefused if an older API server has dropped the indexes of a Job's pods."""
+    if "completionMode" in job["spec"] and "completionMode" not in created["spec"]:
+        raise RequestRefused(
+            "this version of Kubernetes has no Indexed Jobs, which n processes that start together "
+            "need. Use Kubernetes 1.24 or later, or another runner"
+        )
 
 
 def _is_final(error: KubernetesError) -> bool:

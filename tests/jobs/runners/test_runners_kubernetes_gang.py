@@ -139,14 +139,14 @@ def run(server, started, step, *, reattach=False):
 
     async def main():
         runner = KubernetesRunner({}, options)
-        process = await runner.start(started, step, 1.0)
-        [service] = server.names("services")
-        assert server.objects["services", service]["spec"]["clusterIP"] == "None"
-        assert server.secret_of(server.objects["jobs", service])
-        if reattach:
-            await process.wait_until_running()
-            process = runner.reattach(started)
         try:
+            process = await runner.start(started, step, 1.0)
+            [service] = server.names("services")
+            assert server.objects["services", service]["spec"]["clusterIP"] == "None"
+            assert server.secret_of(server.objects["jobs", service])
+            if reattach:
+                await process.wait_until_running()
+                process = runner.reattach(started)
             return await asyncio.wait_for(process.wait(), 60)
         finally:
             await runner._watcher._connected.close()
@@ -176,6 +176,19 @@ def test_a_pod_that_fails_ends_all_others(server, tmp_path, how, code):
     assert f"rank 1 failed with {'SIGKILL' if how == 'kill' else 'exit code 1'}" in log
     if how == "fail":
         assert log.splitlines()[-1] == "rank 1 | ValueError: no such column"
+
+
+def test_a_kubernetes_without_indexed_jobs_is_refused(tmp_path, monkeypatch):
+    class OlderServer(kubernetes_server.ApiServer):
+        def _create(self, kind, content):
+            content.get("spec", {}).pop("completionMode", None)
+            return super()._create(kind, content)
+
+    monkeypatch.setattr(kubernetes_server, "ApiServer", OlderServer)
+    with kubernetes_server.running_api_server(tmp_path, monkeypatch) as older:
+        with pytest.raises(OSError, match=r"no Indexed Jobs.* Use Kubernetes 1\.24 or later"):
+            run(older, attempt(tmp_path, "true"), command("one", "true", gang=2))
+        assert older.objects == {}
 
 
 @pytest.mark.process

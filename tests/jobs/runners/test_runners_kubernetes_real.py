@@ -280,3 +280,12 @@ def test_a_submission_without_an_api_server_is_refused(tmp_path, monkeypatch):
         patch.setenv("KUBECONFIG", str(tmp_path / "none"))
         with pytest.raises(RequestError, match="no usable configuration of kubectl"):
             submit_job(bash("a", "true"), runner="kubernetes")
+
+
+def test_a_gang_needs_a_newer_kubernetes():
+    """The Kubernetes of the tests is version 1.20, which has no Indexed Jobs."""
+    job = run_job(bash("meet", "true", gang=2, resources=SMALL), runner="kubernetes", wait=120)
+    assert job.status == FAILED
+    [attempt] = job.attempts
+    assert "no Indexed Jobs" in attempt.reason
+    assert "1.24 or later" in attempt.reason
