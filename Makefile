@@ -114,7 +114,8 @@ $(RAY)/installed: pyproject.toml $(STAMPS)/test
 
 # In one process: the nodes of two clusters that start at once may choose the same ports.
 ray: $(RAY)/installed
-	HYPERPLANE_REQUIRE_NETWORKS=ray PYTHONDONTWRITEBYTECODE= $(RAY)/bin/python -m pytest --durations 20 --quiet --timeout 900 -m ray $(if $(ONLY),-k '$(ONLY)') \
+	scripts/engines/install ssh
+	HYPERPLANE_REQUIRE_NETWORKS=ray HYPERPLANE_REQUIRE_SERVICES=1 PYTHONDONTWRITEBYTECODE= $(RAY)/bin/python -m pytest --durations 20 --quiet --timeout 900 -m ray $(if $(ONLY),-k '$(ONLY)') \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.ray' --include 'test_*.py' tests) \
 	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: ray' --include '*.md' docs)
 

@@ -36,6 +36,7 @@ from hyperplane.core.pydantic_faults import (
 )
 from hyperplane.core.registry import Registry
 from hyperplane.sizing.rules import SizingRules
+from hyperplane.spec.engine_names import platform_of
 from hyperplane.spec.pool import PoolSpec, canonical_pool_name, listing_order
 from hyperplane.spec.settings import EngineSettings, JobSettings
 from hyperplane.spec.tuning import TuningSection
@@ -218,7 +219,36 @@ def tuning() -> TuningSection:
 
 def engine_settings(engine: str, model: type[Settings]) -> Settings:
     """Return the settings of an engine, checked by its model."""
-    return _read_section(f"{_ENGINES}.{engine_section(engine)}", model)
+    path = f"{_ENGINES}.{engine_section(engine)}"
+    if not model.inherited:
+        return _read_section(path, model)
+    platform = f"{_ENGINES}.{platform_of(engine)}"
+    own, defaults = map(_get_engine_section, (path, platform))
+    inherited = {name: defaults[name] for name in model.inherited & defaults.keys() - own.keys()}
+    try:
+        return _read_section(path, model, inherited)
+    except ConfigError as error:
+        raise ConfigError(
+            [_locate_inherited(fault, path, platform, inherited) for fault in error.faults]
+        ) from error
+
+
+def _get_engine_section(path: str) -> Mapping[str, Any]:
+    section = dask.config.get(path, default={})
+    if not isinstance(section, Mapping):
+        raise ConfigError([_make_fault(path, section, "a mapping")])
+    return with_underscores(section, deep=False)
+
+
+def _locate_inherited(
+    fault: Fault, path: str, platform: str, inherited: Mapping[str, Any]
+) -> Fault:
+    """Return the fault of an inherited value with the section that has it."""
+    setting = fault.where.removeprefix(f"{path}.")
+    if setting.partition(".")[0] not in inherited:
+        return fault
+    where = f"{platform}.{setting}"
+    return replace(fault, where=where, source=source_of(where))
 
 
 def engine_section(engine: str) -> str:
@@ -340,13 +370,16 @@ def _find_unknown_engines(engines: Registry[Any]) -> list[Fault]:
     ]
 
 
-def _read_section(path: str, model: type[Model]) -> Model:
+def _read_section(
+    path: str, model: type[Model], defaults: Mapping[str, Any] | None = None
+) -> Model:
     section = dask.config.get(path, default={})
     if not isinstance(section, Mapping):
         raise ConfigError([_make_fault(path, section, "a mapping")])
     try:
         # Deeper keys of an engine's section, such as gateway options, belong to other software.
-        return model(**with_underscores(section, deep=not issubclass(model, EngineSettings)))
+        own = with_underscores(section, deep=not issubclass(model, EngineSettings))
+        return model(**{**(defaults or {}), **own})
     except ValidationError as error:
         faults = [
             with_model_keys(fault, model, path) for fault in faults_from_validation(error, path)

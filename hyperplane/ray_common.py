@@ -10,11 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from hyperplane import config
-from hyperplane.clusters import interrupts, records
+from hyperplane.clusters import interrupts, records, registry
 from hyperplane.clusters.planning import Planner
+from hyperplane.clusters.ray.engine import BaseRayEngine
 from hyperplane.clusters.ray.framework import RayFramework
-from hyperplane.clusters.ray.local.engine import LocalRayEngine
-from hyperplane.clusters.running_clusters import read_running
+from hyperplane.clusters.running_clusters import UNKNOWN_ENGINE, read_running
 from hyperplane.clusters.start_lines import BRAND
 from hyperplane.core.argument_checks import find_count_faults, find_flag_faults
 from hyperplane.core.errors import (
@@ -28,13 +28,14 @@ from hyperplane.core.errors import (
 from hyperplane.core.errors.base import request_error
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import bytes_to_gb
+from hyperplane.spec.engine_names import framework_of
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import OMITTED, ClusterArguments, read_request
 
 if TYPE_CHECKING:
-    from hyperplane.clusters.ray.local.cluster import AttachedRayCluster, LocalRayCluster
+    from hyperplane.clusters.ray.cluster import AttachedRayCluster, OwnedRayCluster
 
-    RayCluster = LocalRayCluster | AttachedRayCluster
+    RayCluster = OwnedRayCluster | AttachedRayCluster
 
 __all__ = [
     "RayWorker",
@@ -45,7 +46,9 @@ __all__ = [
     "stop_ray_cluster",
 ]
 
-_ENGINE = LocalRayEngine.name
+_FRAMEWORK = RayFramework.name
+#: Engine if none of Ray's engines that the configuration names can be used.
+_DEFAULT_ENGINE = "ray:local"
 #: Arguments of a plan, and their names in the functions of this module.
 _NAMES = {
     "nthreads": "cpu_core_per_worker",
@@ -84,8 +87,9 @@ def initialize_ray_cluster(
     n_gpus: int = 0,
     use_existing: bool = False,
 ) -> RayCluster:
-    """Start a Ray cluster on this machine, and wait until all its worker nodes are registered.
+    """Start a Ray cluster, and wait until all its worker nodes are registered.
 
+    It runs on this machine, or on hosts if ``hyperplane.engines.auto`` names the platform ``ssh``.
     Afterwards, ``ray.init()`` without an address, or any function of ``ray``, uses the cluster.
 
     Parameters
@@ -104,7 +108,7 @@ def initialize_ray_cluster(
 
     Returns
     -------
-    LocalRayCluster or AttachedRayCluster
+    OwnedRayCluster or AttachedRayCluster
         The cluster; ``close()`` or :func:`stop_ray_cluster` ends it.
 
     Raises
@@ -136,7 +140,7 @@ def initialize_ray_cluster(
         cores_per_worker=cpu_core_per_worker,
         ram_gb_per_proc=ram_gb_per_worker,
         ngpus=n_gpus,
-        engine=_ENGINE,
+        engine=_choose_engine().name,
     )
     planner = _create_planner(arguments, faults)
     return _initialize(planner, num_workers, use_existing)
@@ -155,7 +159,7 @@ def quickstart_ray(num_workers: int, size: str) -> RayCluster:
 
     Returns
     -------
-    LocalRayCluster
+    OwnedRayCluster
         The cluster, as :func:`initialize_ray_cluster` returns it.
 
     Raises
@@ -178,7 +182,7 @@ def quickstart_ray(num_workers: int, size: str) -> RayCluster:
         cores_per_worker=pool.allocatable_cores,
         ram_gb_per_proc=bytes_to_gb(pool.allocatable_ram),
         pool=pool,
-        engine=_ENGINE,
+        engine=_choose_engine().name,
     )
     return _initialize(_create_planner(arguments, []), num_workers, False)
 
@@ -194,7 +198,7 @@ def get_ray_cluster(extra_workers: int = 0) -> RayCluster:
 
     Returns
     -------
-    LocalRayCluster or AttachedRayCluster
+    OwnedRayCluster or AttachedRayCluster
         The cluster of this process, or that of its environment variables, such as in a step of a
         job, or else the one that was started last by this user.
 
@@ -211,7 +215,8 @@ def get_ray_cluster(extra_workers: int = 0) -> RayCluster:
     cluster = _find_cluster()
     if cluster is None:
         raise EngineError(
-            _ENGINE, "no Ray cluster is running on this machine; initialize_ray_cluster starts one"
+            _DEFAULT_ENGINE,
+            "no Ray cluster is running on this machine; initialize_ray_cluster starts one",
         )
     if extra_workers:
         with interrupts.defer_interrupts():
@@ -230,8 +235,9 @@ def find_ray_workers() -> list[RayWorker]:
     """
     record = _find_record()
     names = record.client["workers"] if record is not None else []
-    host = record.scheduler.rpartition(":")[0] if record is not None else ""
-    workers = [RayWorker(name, "Running", host) for name in names]
+    head = record.scheduler.rpartition(":")[0] if record is not None else ""
+    hosts = record.client.get("hosts", {}) if record is not None else {}
+    workers = [RayWorker(name, "Running", hosts.get(name, head)) for name in names]
     for worker in workers:
         _print("\t".join(worker))
     return workers
@@ -243,7 +249,7 @@ def stop_ray_cluster(ray_cluster: RayCluster) -> None:
 
     Parameters
     ----------
-    ray_cluster : LocalRayCluster or AttachedRayCluster
+    ray_cluster : OwnedRayCluster or AttachedRayCluster
         Result of :func:`initialize_ray_cluster` or :func:`get_ray_cluster`.
 
     Raises
@@ -253,15 +259,29 @@ def stop_ray_cluster(ray_cluster: RayCluster) -> None:
     EngineError
         If another process owns the cluster and has not ended it within a minute.
     """
-    from hyperplane.clusters.ray.local.cluster import AttachedRayCluster, LocalRayCluster
+    from hyperplane.clusters.ray.cluster import AttachedRayCluster, OwnedRayCluster
 
     value: object = ray_cluster  # callers may pass another type
-    if not isinstance(value, LocalRayCluster | AttachedRayCluster):
+    if not isinstance(value, OwnedRayCluster | AttachedRayCluster):
         allowed = "a cluster that initialize_ray_cluster or get_ray_cluster returned"
         check([Fault("ray_cluster", f"<{type(value).__name__}>", allowed)])
     for name in ray_cluster.workers:
         _print(f"Deleting {name}")
     ray_cluster.close()
+
+
+def _choose_engine() -> BaseRayEngine:
+    """Return the first engine of Ray that the configuration names and that can be used."""
+    names = registry.select_engines(_FRAMEWORK, config.auto_engines(registry.ENGINES))
+    engines = list(map(_load_engine, names))
+    usable = [engine for engine in engines if engine.available().usable]
+    return (usable or [_load_engine(_DEFAULT_ENGINE)])[0]
+
+
+def _load_engine(name: str) -> BaseRayEngine:
+    engine = registry.load(name)
+    assert isinstance(engine, BaseRayEngine)  # noqa: S101 - for mypy: an engine of Ray
+    return engine
 
 
 def _create_planner(arguments: ClusterArguments, faults: list[Fault]) -> Planner:
@@ -283,11 +303,11 @@ def _plan(planner: Planner) -> ClusterPlan:
 
 
 def _initialize(planner: Planner, num_workers: int, use_existing: bool) -> RayCluster:
-    engine = LocalRayEngine()
+    engine = _load_engine(planner.request.engine)
     usable, reason = engine.available()
     if planner.faults or not usable:
         _plan(planner)  # raises an error if there are faults
-        raise EngineUnavailable(_ENGINE, reason)
+        raise EngineUnavailable(engine.name, reason)
     existing = _find_cluster() if use_existing else None
     if existing is not None:
         return existing
@@ -312,9 +332,9 @@ def _initialize(planner: Planner, num_workers: int, use_existing: bool) -> RayCl
 
 def _close_own_clusters() -> None:
     """End the Ray clusters that this process has started."""
-    from hyperplane.clusters.ray.local.cluster import LocalRayCluster
+    from hyperplane.clusters.ray.cluster import OwnedRayCluster
 
-    for cluster in list(LocalRayCluster.running.values()):
+    for cluster in list(OwnedRayCluster.running.values()):
         for name in cluster.workers:
             _print(f"deleting pod {name}")
         cluster.close()
@@ -322,7 +342,8 @@ def _close_own_clusters() -> None:
 
 def _find_record() -> records.ClusterRecord | None:
     """Return the record of this process's Ray cluster, of its variables, or else the latest."""
-    found = [record for record in read_running(_ENGINE) if record.engine == _ENGINE]
+    every = read_running(UNKNOWN_ENGINE)
+    found = [record for record in every if framework_of(record.engine) == _FRAMEWORK]
     own = [record for record in found if record.pid == os.getpid()]
     # In a step of a job: the cluster of the step, although other steps started theirs later.
     named = [record for record in found if record.scheduler == os.environ.get("RAY_ADDRESS")]
@@ -333,8 +354,9 @@ def _find_cluster() -> RayCluster | None:
     record = _find_record()
     if record is None:
         return None
-    settings = config.engine_settings(_ENGINE, LocalRayEngine.settings)
-    cluster: RayCluster = LocalRayEngine().connect(record.name, settings).cluster
+    engine = _load_engine(record.engine)
+    settings = config.engine_settings(engine.name, engine.settings)
+    cluster: RayCluster = engine.connect(record.name, settings).cluster
     return cluster
 
 

@@ -32,7 +32,7 @@ from hyperplane.asl.checking import check_machine
 from hyperplane.asl.items import object_reader
 from hyperplane.asl.reading import read_machine
 from hyperplane.asl.running import run_machine
-from hyperplane.clusters.ray.local.cluster import AttachedRayCluster
+from hyperplane.clusters.ray.cluster import AttachedRayCluster
 from hyperplane.clusters.records import ClusterRecord
 from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.orca.data import transformer

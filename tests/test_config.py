@@ -19,7 +19,7 @@ from hyperplane.core import config_defaults
 from hyperplane.errors import ConfigError, Fault, UnknownKey, UnknownPool
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.pool import PoolSpec
-from hyperplane.spec.settings import EngineSettings, GatewaySettings, LocalSettings
+from hyperplane.spec.settings import EngineSettings, GatewaySettings, LocalSettings, RaySshSettings
 
 SHOW = """
 import json, sys
@@ -389,6 +389,33 @@ hyperplane:
     checks:
       full-fraction: 0.5
 """
+
+
+class TestInherited:
+    """Settings of ``ray:ssh``, whose defaults are in the section ``ssh``."""
+
+    def read(self):
+        return config.engine_settings("ray:ssh", RaySshSettings)
+
+    def test_hosts_of_the_platform_are_those_of_its_frameworks(self):
+        ssh = {"hosts": ["one", "two"], "connect-timeout": 3, "idle_timeout": "1h"}
+        with dask.config.set({"hyperplane.engines.ssh": ssh}):
+            found = self.read()
+            assert (found.hosts, found.connect_timeout) == (("one", "two"), 3)
+            assert found.idle_timeout == "30 minutes"
+            with dask.config.set({"hyperplane.engines.ray_ssh": {"hosts": ["three"]}}):
+                assert (self.read().hosts, self.read().connect_timeout) == (("three",), 3)
+
+    def test_a_fault_names_the_section_that_has_the_value(self):
+        faulty = {"hyperplane.engines.ssh.port": 70000, "hyperplane.engines.ray_ssh.dashboard": 7}
+        with dask.config.set(faulty), pytest.raises(ConfigError) as caught:
+            self.read()
+        assert {fault.where for fault in caught.value.faults} == faulty.keys()
+        with (
+            dask.config.set({"hyperplane.engines.ssh": 7}),
+            pytest.raises(ConfigError, match=r"engines\.ssh = 7: expected a mapping"),
+        ):
+            self.read()
 
 
 class TestFiles:

@@ -9,12 +9,14 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+import dask.config
 import pytest
 
 import hyperplane
 from hyperplane import ray_common as rc
 from hyperplane.clusters.engine import Availability
 from hyperplane.clusters.ray.local.engine import LocalRayEngine
+from hyperplane.clusters.ray.ssh.engine import SshRayEngine
 from hyperplane.errors import RequestError, UnknownPool
 from hyperplane.jobs import Pipeline, Step, submit
 from hyperplane.jobs.exporters.registry import render
@@ -78,6 +80,28 @@ def no_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalRayEngine, "start", start)
     monkeypatch.setattr(LocalRayEngine, "start_with_lines", start)
     monkeypatch.setattr(LocalRayEngine, "available", lambda self: Availability(True, "a test"))
+
+
+def test_worker_nodes_are_on_hosts_if_the_configuration_prefers_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[Any] = []
+
+    def start(self: SshRayEngine, plan: Any, announce: Any) -> Any:
+        seen.append(plan)
+        raise hyperplane.EngineError("test", "nothing is started here")
+
+    monkeypatch.setattr(SshRayEngine, "available", lambda self: Availability(True, "a test"))
+    monkeypatch.setattr(SshRayEngine, "start_with_lines", start)
+    settings = {"auto": ["ssh", "local"], "ssh.hosts": ["one", "two"]}
+    with (
+        dask.config.set({f"hyperplane.engines.{key}": value for key, value in settings.items()}),
+        pytest.raises(hyperplane.EngineError, match="nothing is started"),
+    ):
+        rc.initialize_ray_cluster(2, 15, 12)
+    [plan] = seen
+    assert (plan.engine, plan.nodes, plan.worker.nthreads) == ("ray:ssh", 2, 15)
+    assert plan.settings.hosts == ("one", "two")
 
 
 def test_there_are_a_hundred_bad_requests() -> None:

@@ -26,6 +26,7 @@ ENGINES: Registry[Engine] = Registry(
         "gateway": "hyperplane.clusters.dask.gateway.engine:GatewayEngine",
         "cuda": "hyperplane.clusters.dask.cuda.engine:CudaEngine",
         "ray:local": "hyperplane.clusters.ray.local.engine:LocalRayEngine",
+        "ray:ssh": "hyperplane.clusters.ray.ssh.engine:SshRayEngine",
         "spark:local": "hyperplane.clusters.spark.local.engine:LocalSparkEngine",
     },
     other_values=("auto",),

@@ -70,6 +70,13 @@ class HostNetwork:
                     continue
         return found
 
+    def listening_ports(self, host: int) -> list[int]:
+        """Return the ports on which programs listen on a host, without that of its sshd."""
+        words = ["ip", "netns", "exec", f"hpssh{self.network}-{host}", "ss", "-ltnpH"]
+        listed = subprocess.run(words, capture_output=True, text=True, check=True)
+        lines = [line for line in listed.stdout.splitlines() if "sshd" not in line]
+        return [int(line.split()[3].rpartition(":")[2]) for line in lines]
+
     def set_link(self, host: int, state: str) -> None:
         """Disconnect a host ("down") or reconnect it ("up")."""
         link = f"hpssh{self.network}v{host}"

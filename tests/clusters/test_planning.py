@@ -14,6 +14,7 @@ from hyperplane.clusters.dask.cuda.engine import CudaEngine
 from hyperplane.clusters.dask.local.engine import LocalEngine
 from hyperplane.clusters.engine import Availability
 from hyperplane.clusters.ray.local.engine import LocalRayEngine
+from hyperplane.clusters.ray.ssh.engine import SshRayEngine
 from hyperplane.errors import (
     ConfigError,
     DoesNotFit,
@@ -29,6 +30,7 @@ from hyperplane.spec.settings import EngineSettings, LocalSettings
 from hyperplane.spec.tuning import Tuning
 from hyperplane.spec.worker import WorkerSpec
 
+HOST = {"hosts": ["one", "two"]}
 GPU_POOL = PoolSpec(
     name="gpu", cores=16, ram_gb=64, allocatable_cores=15, allocatable_ram_gb=60, gpus=2
 )
@@ -260,6 +262,7 @@ class TestEngine:
             ({"framework": "ray", "engine": "local"}, "ray:local"),
             ({"framework": "ray", "engine": "ray:local"}, "ray:local"),
             ({"framework": "ray", "local_mode": True}, "ray:local"),
+            ({"framework": "ray", "engine": "ssh", "engine_options": HOST}, "ray:ssh"),
             ({"framework": "dask", "engine": "slurm"}, "slurm"),
             ({"framework": "dask"}, "local"),
             ({"engine": "ray:local"}, "ray:local"),
@@ -273,6 +276,10 @@ class TestEngine:
         plan = hyperplane.plan_cluster(framework="ray")
         assert (plan.engine, plan.name.partition("-")[0]) == ("ray:local", "ray")
         assert "engine auto: ray:local, yes" in plan.notes
+        with dask.config.set({"hyperplane.engines.auto": ["ssh", "local"]}):
+            monkeypatch.setattr(SshRayEngine, "available", lambda self: Availability(True, "yes"))
+            found = hyperplane.plan_cluster(framework="ray", num_workers=1, engine_options=HOST)
+            assert found.engine == "ray:ssh"
         # No preferred platform has an engine of it.
         with dask.config.set({"hyperplane.engines.auto": ["cloud"]}):
             assert hyperplane.plan_cluster(framework="ray").engine == "ray:local"

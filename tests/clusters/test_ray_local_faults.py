@@ -17,9 +17,8 @@ import hyperplane
 from hyperplane.clusters import records
 from hyperplane.clusters.framework import RUNNING
 from hyperplane.clusters.local_nodes import program_process
-from hyperplane.clusters.ray import driver_environment
+from hyperplane.clusters.ray import driver_environment, node_group
 from hyperplane.clusters.ray.client import RayClient
-from hyperplane.clusters.ray.local import node_group
 from hyperplane.clusters.ray.local.engine import LocalRayEngine
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 
@@ -38,7 +37,8 @@ for line in sys.stdin:
         print(json.dumps({"event": "lost", "name": "another"}), flush=True)
     elif not started:
         started = 1
-        print(json.dumps({"event": "worker", "name": request["worker"], "pid": 1}), flush=True)
+        event = {"event": "worker", "name": request["worker"], "pid": 1, "host": "127.0.0.1"}
+        print(json.dumps(event), flush=True)
 """
 
 
@@ -85,8 +85,9 @@ def test_a_client_of_a_closed_cluster_leaves_no_variables(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setattr(driver_environment, "_read_again", lambda: None)
     before = {name: os.environ.get(name) for name in driver_environment.VARIABLES}
-    driver_environment.set_variables("127.0.0.1:1", "secret")
-    client = RayClient("ray:local", "127.0.0.1:1", "secret")
+    variables = driver_environment.build_variables("secret", loopback=True)
+    driver_environment.set_variables("127.0.0.1:1", variables)
+    client = RayClient("ray:local", "127.0.0.1:1", variables)
     with pytest.raises(EngineError, match="no cluster at"):
         _ = client.ray
     assert os.environ["RAY_ADDRESS"] == "127.0.0.1:1"  # it runs, as far as this process knows
@@ -137,10 +138,10 @@ class TestNodeGroup:
     ) -> node_group.RayNodeGroup:
         """A running cluster with a head, whose worker nodes do not start."""
 
-        def fail(head: bool, **parameters: Any) -> Any:
+        def fail(host: str, **parameters: Any) -> Any:
             raise SystemError("its raylet has ended")
 
-        monkeypatch.setattr(node_group, "_start_node", fail)
+        monkeypatch.setattr(node_group, "start_node", fail)
         monkeypatch.setattr(node_group, "_RETRY_SECONDS", 0.01)
         monkeypatch.setenv("RAY_raylet_start_wait_time_s", "30")  # the group sets another value
         group = node_group.RayNodeGroup(lambda **event: events.append(event))
@@ -159,14 +160,14 @@ class TestNodeGroup:
         with pytest.raises(SystemError):
             group.handle(self.request)
         group.handle({"ready": True})
-        group.handle(self.request)
+        group.handle({**self.request, "worker": "ray-worker-2"})
         assert [event["event"] for event in events] == ["not_added"]
         assert events[0]["message"] == "SystemError: its raylet has ended"
 
     def test_a_replacement_is_repeated_up_to_a_limit_and_the_reason_is_reported(
         self, group: node_group.RayNodeGroup, events: list[dict[str, Any]]
     ) -> None:
-        ended = SimpleNamespace(live_processes=list, kill_all_processes=lambda **options: None)
+        ended = SimpleNamespace(pid=3, is_running=lambda: False, end=lambda: None)
         group.handle({"ready": True})
         group._workers = {"ray-worker-1": ended}
         group._requests = {"ray-worker-1": self.request}

@@ -40,7 +40,7 @@ class LocalNodeCluster(ABC):
     engine: ClassVar[str]
     framework: ClassVar[str]
     head: ClassVar[str]
-    #: Running clusters of this process by name; each subclass has its own.
+    #: Running clusters of this process by name, one mapping for each framework.
     running: ClassVar[dict[str, Any]]
 
     _program: NodeProgram
@@ -54,7 +54,8 @@ class LocalNodeCluster(ABC):
         self._changed = threading.Condition(threading.RLock())
 
     def __init_subclass__(cls) -> None:
-        cls.running = {}
+        if "framework" in vars(cls):
+            cls.running = {}
 
     @classmethod
     def find_own(cls, record: records.ClusterRecord) -> Self | None:
@@ -96,7 +97,9 @@ class LocalNodeCluster(ABC):
 
     def wait_for_head(self, deadline: float) -> None:
         """Wait until the head accepts workers."""
-        self._wait_until(lambda: bool(self.address), deadline, f"its {self.head} has not started")
+        self._wait_until(
+            lambda: bool(self.address), deadline, lambda: f"its {self.head} has not started"
+        )
 
     @abstractmethod
     def start_workers(self, count: int, deadline: float, announce: Callable[[str], None]) -> None:
@@ -110,7 +113,7 @@ class LocalNodeCluster(ABC):
     def disconnect_programs(self) -> None:
         """Restore the variables, and disconnect this process."""
 
-    def describe_connection(self) -> dict[str, str]:
+    def describe_connection(self) -> dict[str, Any]:
         """Return what other processes need to connect, in addition to the record's fields."""
         return {}
 
@@ -154,7 +157,10 @@ class LocalNodeCluster(ABC):
                 self.workers = []
                 self._changed.notify_all()
 
-    def _wait_until(self, reached: Callable[[], bool], deadline: float, message: str) -> None:
+    def _wait_until(
+        self, reached: Callable[[], bool], deadline: float, describe: Callable[[], str]
+    ) -> None:
+        """Wait; ``describe`` returns what has not been reached at the deadline."""
         with self._changed:
             while not reached():
                 remaining = deadline - time.monotonic()
@@ -162,7 +168,7 @@ class LocalNodeCluster(ABC):
                     reason = self.end_reason or f"{self.framework} has ended"
                     raise StartFailed(self.engine, reason, self._program.log)
                 if remaining <= 0:
-                    raise StartTimeout(self.engine, f"{message} in time", self._program.log)
+                    raise StartTimeout(self.engine, f"{describe()} in time", self._program.log)
                 self._changed.wait(min(remaining, 0.2))
 
     def handle(self, event: dict[str, Any]) -> None:

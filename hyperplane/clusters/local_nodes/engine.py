@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from hyperplane.clusters import records
-from hyperplane.clusters.engine import Feature, StartedCluster, SupportsClose
+from hyperplane.clusters.engine import (
+    Availability,
+    Feature,
+    StartedCluster,
+    SupportsClose,
+)
 from hyperplane.clusters.interrupts import allow_interrupts
 from hyperplane.clusters.local_nodes.cluster import LocalNodeCluster
 from hyperplane.clusters.machine_capacity import read_capacity
@@ -44,6 +49,14 @@ class LocalNodeEngine(ABC, Generic[OwnClient, OwnCluster]):
         """Return no faults: the planner reduces a larger request, or notes that it is too large."""
         del request, settings
         return []
+
+    @abstractmethod
+    def available(self) -> Availability:
+        """Return whether the packages that the engine needs are installed."""
+
+    @abstractmethod
+    def start_line(self, plan: ClusterPlan) -> str:
+        """Return the line about what a start begins with."""
 
     @abstractmethod
     def create_record(self, plan: ClusterPlan) -> records.ClusterRecord:

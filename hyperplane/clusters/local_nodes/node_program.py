@@ -57,7 +57,7 @@ def main() -> None:
     folders: list[str] = []
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _adopt_descendants()
+    adopt_descendants()
     try:
         for request in _read_requests(int(parent)):
             if request is None:
@@ -104,7 +104,7 @@ def _read_requests(parent: int) -> Iterator[dict[str, Any] | None]:
             yield json.loads(line)
 
 
-def _adopt_descendants() -> None:
+def adopt_descendants() -> None:
     """Become the parent of descendants whose parent ends, so that they are found at the end."""
     if sys.platform.startswith("linux"):
         pr_set_child_subreaper = 36

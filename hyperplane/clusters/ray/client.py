@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hyperplane.clusters.ray import driver_environment
@@ -16,8 +16,10 @@ class RayClient:
 
     Parameters
     ----------
-    engine, address, token : str
-        The engine of the cluster, the address of its head, and its token.
+    engine, address : str
+        The engine of the cluster, and the address of its head.
+    variables : mapping of str to str or None
+        Environment variables of processes that use the cluster, among them its token.
     attached : bool
         Whether another process owns the cluster.
     find_end : callable, optional
@@ -28,11 +30,11 @@ class RayClient:
         self,
         engine: str,
         address: str,
-        token: str,
+        variables: Mapping[str, str | None],
         attached: bool = False,
         find_end: Callable[[], str] | None = None,
     ) -> None:
-        self.engine, self.address, self._token = engine, address, token
+        self.engine, self.address, self._variables = engine, address, variables
         self._attached, self._find_end = attached, find_end
 
     @property
@@ -48,7 +50,7 @@ class RayClient:
         if self._find_end is not None and (reason := self._find_end()):
             raise EngineError(self.engine, f"the cluster has ended: {reason}")
         try:
-            return driver_environment.connect(self.address, self._token)
+            return driver_environment.connect(self.address, self._variables)
         except (RuntimeError, ConnectionError, TimeoutError) as error:
             raise EngineError(self.engine, str(error)) from error
 

@@ -8,34 +8,69 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from hyperplane.clusters.local_nodes.cluster_variables import ClusterVariables
 
 #: Without it Ray replaces a loopback address by that of a network interface, which does not answer.
 _LOOPBACK_VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-#: Variables of Ray that select a cluster and its token.
+#: Variables of Ray with the files of its certificates, and the names of the files.
+_TLS_FILES = {
+    "RAY_TLS_SERVER_CERT": "certificate.pem",
+    "RAY_TLS_SERVER_KEY": "key.pem",
+    "RAY_TLS_CA_CERT": "authority.pem",
+}
+#: Variables of Ray that select a cluster, its token and its certificates.
 VARIABLES = (
     "RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", _LOOPBACK_VARIABLE,
+    "RAY_USE_TLS", *_TLS_FILES,
 )  # fmt: skip
+
+Variables = Mapping[str, str | None]
 
 _clusters = ClusterVariables(VARIABLES, "RAY_ADDRESS", lambda: _read_again())
 
 
-def build_token_variables(token: str) -> dict[str, str | None]:
-    """Return the variables of processes that use a token; None for variables to remove."""
+def build_variables(token: str, loopback: bool, tls_folder: str = "") -> dict[str, str | None]:
+    """Return the variables of processes that use a cluster; None for variables to remove.
+
+    Parameters
+    ----------
+    token : str
+        The token of the cluster.
+    loopback : bool
+        Whether all its nodes are at the loopback address.
+    tls_folder : str
+        Folder with the certificates; "" without TLS.
+    """
+    files = {
+        variable: str(Path(tls_folder, name)) if tls_folder else None
+        for variable, name in _TLS_FILES.items()
+    }
     return {
         "RAY_ADDRESS": None,
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": token,
         "RAY_AUTH_TOKEN_PATH": None,
-        _LOOPBACK_VARIABLE: "0",
+        _LOOPBACK_VARIABLE: "0" if loopback else None,
+        "RAY_USE_TLS": "1" if tls_folder else None,
+        **files,
     }
 
 
-def set_variables(address: str, token: str) -> None:
+def write_certificates(folder: Path, certificate: bytes, key: bytes, authority: bytes) -> None:
+    """Write the files that the variables name, which only this user can read."""
+    for name, content in zip(_TLS_FILES.values(), (certificate, key, authority), strict=True):
+        descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+
+
+def set_variables(address: str, variables: Variables) -> None:
     """Make ``ray.init()`` connect to a cluster, in this process and in its child processes."""
-    _clusters.set({**build_token_variables(token), "RAY_ADDRESS": address})
+    _clusters.set({**variables, "RAY_ADDRESS": address})
 
 
 def restore_variables(address: str) -> None:
@@ -45,13 +80,13 @@ def restore_variables(address: str) -> None:
         _clusters.restore(address)
 
 
-def connect(address: str, token: str) -> Any:
+def connect(address: str, variables: Variables) -> Any:
     """Connect this process to a cluster, unless it is, and return the module ``ray``."""
     with _clusters.lock, contextlib.ExitStack() as failure:
         if address not in _clusters:
             failure.callback(restore_variables, address)
         if not _clusters.in_effect(address):
-            set_variables(address, token)
+            set_variables(address, variables)
         import ray
 
         _read_again()

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import psutil
 
+from hyperplane.core.units import format_bytes
+
 ROOT = Path("/")
 
 
@@ -41,6 +43,17 @@ def free_ram(root: Path = ROOT) -> int:
         if limit is not None:
             free = min(free, max(0, limit - used))
     return int(free)
+
+
+def find_memory_fault(ram: int) -> str:
+    """Return why this machine is too small for processes of ``ram`` bytes together, or ""."""
+    total = psutil.virtual_memory().total
+    if ram <= total:
+        return ""
+    return (
+        f"its processes need {format_bytes(ram)} together, but the machine has "
+        f"{format_bytes(total)}; request less (ram_gb_per_proc, nprocs)"
+    )
 
 
 def free_disk(path: str) -> int:

@@ -13,7 +13,7 @@ import asyncssh
 
 from hyperplane.core.errors.platforms import PlatformError
 from hyperplane.core.units import plural
-from hyperplane.spec.settings import SshSettings
+from hyperplane.spec.settings import HostSettings
 
 #: Seconds between keepalive messages, and how many may stay unanswered on a live connection.
 _KEEPALIVE_SECONDS, _KEEPALIVE_COUNT = 15, 4
@@ -44,7 +44,7 @@ class HostConnectionError(PlatformError):
 class SshConnections:
     """One ssh connection to each host, shared by all processes that are started there."""
 
-    def __init__(self, settings: SshSettings) -> None:
+    def __init__(self, settings: HostSettings) -> None:
         self._settings = settings
         self._connections: dict[str, asyncssh.SSHClientConnection] = {}
         self._opening: dict[str, asyncio.Lock] = {}
@@ -107,7 +107,7 @@ class SshConnections:
         }
 
 
-def explain_error(error: BaseException, settings: SshSettings) -> str:
+def explain_error(error: BaseException, settings: HostSettings) -> str:
     """Return why a host cannot be reached, and what to do about it."""
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
         file = settings.known_hosts or "~/.ssh/known_hosts"
@@ -140,7 +140,7 @@ def explain_error(error: BaseException, settings: SshSettings) -> str:
     raise error
 
 
-def _setting_of(error: BaseException, settings: SshSettings) -> str:
+def _setting_of(error: BaseException, settings: HostSettings) -> str:
     """Return the name of the setting that an error is about."""
     file = getattr(error, "filename", None)
     if file is None:

@@ -8,21 +8,23 @@ from hyperplane.spec.settings.gateway import GatewaySettings
 from hyperplane.spec.settings.jobs import JobSettings
 from hyperplane.spec.settings.kubernetes import KubernetesJobSettings, KubernetesSettings
 from hyperplane.spec.settings.local import LocalSettings, MachineSettings
-from hyperplane.spec.settings.ray import RayLocalSettings
+from hyperplane.spec.settings.ray import RayLocalSettings, RaySshSettings
 from hyperplane.spec.settings.slurm import SlurmSettings
 from hyperplane.spec.settings.spark import SparkLocalSettings
-from hyperplane.spec.settings.ssh import SshSettings
+from hyperplane.spec.settings.ssh import HostSettings, SshSettings
 
 __all__ = [
     "CudaSettings",
     "EngineSettings",
     "GatewaySettings",
+    "HostSettings",
     "JobSettings",
     "KubernetesJobSettings",
     "KubernetesSettings",
     "LocalSettings",
     "MachineSettings",
     "RayLocalSettings",
+    "RaySshSettings",
     "RemoteSettings",
     "SlurmSettings",
     "SparkLocalSettings",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -43,6 +43,8 @@ class EngineSettings(BaseModel):
     """Settings that all engines have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    #: Settings whose default is the value in the section of Dask's engine on the same platform.
+    inherited: ClassVar[frozenset[str]] = frozenset()
 
     idle_timeout: Duration | None = None
 

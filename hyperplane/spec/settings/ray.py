@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from hyperplane.spec.settings.base import Duration
 from hyperplane.spec.settings.local import MachineSettings
+from hyperplane.spec.settings.ssh import HostSettings
 
 
 class RayLocalSettings(MachineSettings):
     """Settings of the engine ``ray:local``; ``config/engines.yaml`` explains each."""
 
     dashboard: bool = True
+
+
+class RaySshSettings(HostSettings):
+    """Settings of the engine ``ray:ssh``; ``config/engines.yaml`` explains each."""
+
+    inherited: ClassVar[frozenset[str]] = frozenset(HostSettings.model_fields) - {"idle_timeout"}
+
+    dashboard: bool = True
+    idle_timeout: Duration | None = "30 minutes"

@@ -8,13 +8,14 @@ import yaml
 
 from hyperplane.clusters.dask.gpu_layout import one_process_per_gpu
 from hyperplane.clusters.engine import Availability, Feature, StartedCluster
+from hyperplane.clusters.host_faults import find_host_faults
 from hyperplane.core.errors import Fault
 from hyperplane.core.optional import is_installed
 from hyperplane.core.units import plural
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
-from hyperplane.spec.settings import EngineSettings, SshSettings
+from hyperplane.spec.settings import EngineSettings, HostSettings, SshSettings
 from hyperplane.spec.worker import WorkerSpec
 
 
@@ -52,26 +53,7 @@ class SshEngine:
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
         """Return a fault if no hosts are set or if there are fewer hosts than nodes."""
-        hosts = cast(SshSettings, settings).hosts
-        if not hosts:
-            where = "hyperplane.engines.ssh.hosts"
-            advice = (
-                'set it, or give engine_options={"hosts": ["a", "b"]} '
-                "(on the command line --engine-options 'hosts=[a,b]')"
-            )
-            return [Fault(where, "nothing", "a list of host names or addresses", advice)]
-        if request.num_workers > len(hosts):
-            allowed = f"at most {len(hosts)}, the number of hyperplane.engines.ssh.hosts"
-            asked = str(request.num_workers)
-            # A user who has set one host may not know that the default is two nodes.
-            if request.num_workers == ClusterRequest.model_fields["num_workers"].default:
-                asked += " (the default)"
-            advice = (
-                f"use num_workers={len(hosts)}, or add hosts: one that is listed twice takes two "
-                "nodes"
-            )
-            return [Fault("num_workers", asked, allowed, advice)]
-        return []
+        return find_host_faults(request, cast(HostSettings, settings))
 
     def render(self, plan: ClusterPlan) -> str:
         """Return as YAML the processes of each host, without the key pair of the cluster."""

@@ -21,7 +21,6 @@ from hyperplane.clusters.dask.guarded_cluster import CLOSE_OWNER
 from hyperplane.clusters.dask.lazy_dashboard import LazyDashboard
 from hyperplane.clusters.dask.remote_process import make_security
 from hyperplane.clusters.dask.ssh.gpus import gpu_fault, nannies
-from hyperplane.core.units import format_bytes
 from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.idle import IdleGuard
 from hyperplane.platforms.local import machine
@@ -40,23 +39,13 @@ def main() -> None:
     config = read_configuration()
     dask.config.update(dask.config.config, config["settings"], priority="new")
     if fault := (
-        _memory_fault(config["ram"])
+        machine.find_memory_fault(config["ram"])
         or interface_fault(config["options"]["interface"])
         or gpu_fault(config)
     ):
         send_reply(fault=fault)
         sys.exit(1)
     asyncio.run(_serve(config))
-
-
-def _memory_fault(ram: int) -> str:
-    total = psutil.virtual_memory().total
-    if ram <= total:
-        return ""
-    return (
-        f"its processes need {format_bytes(ram)} together, but the machine has "
-        f"{format_bytes(total)}; request less (ram_gb_per_proc, nprocs)"
-    )
 
 
 def interface_fault(name: str | None) -> str:

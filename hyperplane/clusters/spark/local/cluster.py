@@ -123,7 +123,7 @@ class LocalSparkCluster(LocalNodeCluster):
             self._wait_until(
                 lambda ready=ready: len(self.workers) > ready,  # type: ignore[misc]
                 deadline,
-                f"{ready} of {plural(count, 'worker')} have started",
+                lambda ready=ready: f"{ready} of {plural(count, 'worker')} have started",  # type: ignore[misc]
             )
 
     def connect_programs(self) -> None:

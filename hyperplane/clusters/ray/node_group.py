@@ -1,4 +1,4 @@
-"""The processes of the nodes of one local Ray cluster, for ``local_nodes/node_program.py``.
+"""The head and the worker nodes of one Ray cluster, for ``local_nodes/node_program.py``.
 
 It imports nothing of this package. It starts nodes with private names of Ray, because ``ray start``
 replaces a loopback address by that of a network interface. Its events are ``head``, ``worker``,
@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 
-HOST = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 #: Name of the folder of the session, which is short because paths of sockets contain it.
 _SESSION = "s"
 #: Maximum starts of a worker node, and maximum failed ones in succession; after that it is not
@@ -28,7 +28,7 @@ _MAX_STARTS, _MAX_FAILURES, _RETRY_SECONDS = 10, 3, 1.0
 _MAX_FAILED_QUERIES = 3
 #: Variable with the seconds that one query for a node waits, 30 in Ray. It is shorter here, because
 #: the end of a raylet is only seen between queries. Raylets and their workers keep the default.
-_WAIT_VARIABLE = "RAY_raylet_start_wait_time_s"
+WAIT_VARIABLE = "RAY_raylet_start_wait_time_s"
 #: Variable with the ID of a node in the environment of its raylet and of the raylet's children.
 _NODE_VARIABLE = "RAY_OVERRIDE_NODE_ID_FOR_TESTING"
 #: Ports of the agents of a node: parameters of Ray, and constants with the names of their files.
@@ -43,6 +43,22 @@ _END_SECONDS = 2.0
 _REGISTER_SECONDS = 120.0
 
 
+class WorkerNode(Protocol):
+    """A worker node that is registered."""
+
+    #: Address of its machine.
+    host: str
+    #: Process ID of its raylet.
+    pid: int
+
+    def is_running(self) -> bool:
+        """Return whether its raylet runs."""
+        ...
+
+    def end(self) -> None:
+        """End its processes."""
+
+
 class RayNodeGroup:
     """The nodes of a cluster; their processes are children of this process.
 
@@ -53,11 +69,13 @@ class RayNodeGroup:
     """
 
     def __init__(self, report: Callable[..., None]) -> None:
-        os.environ[_WAIT_VARIABLE] = "1"  # Ray reads it when it is imported
+        os.environ[WAIT_VARIABLE] = "1"  # Ray reads it when it is imported
         self._report = report
         self._settings: dict[str, Any] = {}
         self._head: Any = None
-        self._workers: dict[str, Any] = {}
+        self._workers: dict[str, WorkerNode] = {}
+        #: Worker nodes whose start has not ended when :meth:`handle` returns: none of this machine.
+        self._starting: dict[str, Any] = {}
         self._requests: dict[str, dict[str, Any]] = {}
         self._starts: dict[str, int] = {}
         self._failures: dict[str, int] = {}
@@ -77,10 +95,11 @@ class RayNodeGroup:
         else:
             self._ready_at = time.monotonic()
 
-    def _start_head(self, request: dict[str, Any]) -> None:
+    def _start_head(self, request: dict[str, Any], host: str = LOOPBACK) -> None:
         self._settings = request
-        self._head = _start_node(
-            True,
+        self._head = start_node(
+            host,
+            head=True,
             num_cpus=0,
             memory=0,
             object_store_memory=request["object_store"],
@@ -88,7 +107,7 @@ class RayNodeGroup:
             temp_dir=request["folder"],
             session_name=_SESSION,
             include_dashboard=request["dashboard"],
-            dashboard_host=HOST,
+            dashboard_host=LOOPBACK,
             dashboard_port=request["dashboard_port"],
             no_monitor=True,
         )
@@ -96,30 +115,40 @@ class RayNodeGroup:
         self._report(event="head", address=self._head.gcs_address, dashboard=dashboard)
 
     def _add_worker(self, request: dict[str, Any]) -> None:
-        """Start a requested worker node; if that fails, a running cluster continues without it."""
-        try:
-            self._start_worker(request)
-        except Exception as error:
-            if self._ready_at is None:
-                raise
-            self._report(event="not_added", name=request["worker"], message=_describe(error))
-
-    def _start_worker(self, request: dict[str, Any]) -> None:
+        """Start a worker node, for the first time or again."""
         name = request["worker"]
         self._starts[name] = self._starts.get(name, 0) + 1
-        self._workers[name] = _start_node(
-            False,
-            others={_pids(node).get("raylet", 0) for node in self._workers.values()},
-            gcs_address=self._head.gcs_address,
-            redis_address=self._head.gcs_address,
-            num_cpus=request["cpus"],
-            memory=request["memory"],
-            object_store_memory=request["object_store"],
-            node_name=name,
-            temp_dir=self._settings["folder"],
-            include_log_monitor=False,
-        )
-        self._report(event="worker", name=name, pid=_pids(self._workers[name])["raylet"])
+        try:
+            self._start_worker(request)
+        except Exception as error:  # noqa: BLE001 - Ray raises any; the reason is reported
+            self._handle_failure(name, error)
+
+    def _start_worker(self, request: dict[str, Any]) -> None:
+        raylets = {node.pid for node in self._workers.values()}
+        parameters = build_parameters(request, self._head.gcs_address, self._settings["folder"])
+        node = start_node(LOOPBACK, others=raylets, **parameters)
+        self._register(request["worker"], LocalWorkerNode(node))
+
+    def _register(self, name: str, node: WorkerNode) -> None:
+        """Keep and report a worker node that has started."""
+        self._workers[name], self._failures[name] = node, 0
+        self._report(event="worker", name=name, pid=node.pid, host=node.host)
+
+    def _handle_failure(self, name: str, error: Exception) -> None:
+        """Report that a worker node has failed to start; try again if it has run before."""
+        if self._starts[name] == 1:
+            if self._ready_at is None:
+                raise error  # the start of the cluster has failed
+            # A running cluster continues without it.
+            self._report(event="not_added", name=name, message=_describe(error))
+            return
+        self._failures[name] = failures = self._failures.get(name, 0) + 1
+        if failures >= _MAX_FAILURES or self._starts[name] >= _MAX_STARTS:
+            self._abandon(name, f"it failed to start {failures} times: {_describe(error)}")
+            return
+        self._due[name] = time.monotonic() + _RETRY_SECONDS * 2 ** (failures - 1)
+        message = f"worker node {name} failed to start, which is repeated: {_describe(error)}"
+        self._report(event="warning", message=message)
 
     def check(self) -> bool:
         """Replace ended worker nodes; return False if the head has ended or the timeout passed."""
@@ -129,9 +158,9 @@ class RayNodeGroup:
             self._report(event="failed", message="the head node has ended")
             return False
         for name, node in list(self._workers.items()):
-            if "raylet" in _pids(node):
+            if node.is_running():
                 continue
-            node.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
+            node.end()
             del self._workers[name]
             self._report(event="lost", name=name)
             if self._starts[name] < _MAX_STARTS:
@@ -140,27 +169,12 @@ class RayNodeGroup:
                 self._abandon(name, f"it has ended {_MAX_STARTS} times")
         for name, due in list(self._due.items()):
             if due <= time.monotonic():
-                self._replace_worker(name)
-        if self._requests and not self._workers and not self._due:
+                del self._due[name]
+                self._add_worker(self._requests[name])
+        if self._requests and not (self._workers or self._due or self._starting):
             self._report(event="failed", message=f"no worker node is left: {self._abandoned}")
             return False
         return not self._is_idle()
-
-    def _replace_worker(self, name: str) -> None:
-        """Start a worker node again; if that fails, later once more, up to a limit."""
-        del self._due[name]
-        try:
-            self._start_worker(self._requests[name])
-        except Exception as error:  # noqa: BLE001 - Ray raises any; the reason is reported
-            self._failures[name] = failures = self._failures.get(name, 0) + 1
-            if failures >= _MAX_FAILURES or self._starts[name] >= _MAX_STARTS:
-                self._abandon(name, f"it failed to start {failures} times: {_describe(error)}")
-                return
-            self._due[name] = time.monotonic() + _RETRY_SECONDS * 2 ** (failures - 1)
-            message = f"worker node {name} failed to start, which is repeated: {_describe(error)}"
-            self._report(event="warning", message=message)
-        else:
-            self._failures[name] = 0
 
     def _abandon(self, name: str, reason: str) -> None:
         self._abandoned = f"worker node {name} is not replaced, because {reason}"
@@ -196,15 +210,14 @@ class RayNodeGroup:
     def end(self) -> None:
         """End all processes of all nodes."""
         every = set(psutil.Process().children(recursive=True))
-        nodes = [node for node in (*self._workers.values(), self._head) if node is not None]
         for process in every:
             with suppress(psutil.Error):
                 if process.name() == "raylet":
                     process.terminate()  # it ends the processes of its tasks
         psutil.wait_procs([process for process in every if _is_raylet(process)], _END_SECONDS)
-        for node in nodes:
+        if self._head is not None:
             with suppress(Exception):
-                node.kill_all_processes(check_alive=False, allow_graceful=False, wait=False)
+                self._head.kill_all_processes(check_alive=False, allow_graceful=False, wait=False)
         every |= set(psutil.Process().children(recursive=True))
         for process in every:
             with suppress(psutil.Error):
@@ -212,24 +225,63 @@ class RayNodeGroup:
         psutil.wait_procs(every, _END_SECONDS)
 
 
-def _start_node(head: bool, others: Collection[int] = (), **parameters: Any) -> Any:
+class LocalWorkerNode:
+    """A worker node whose processes are children of this process.
+
+    Parameters
+    ----------
+    node : ray._private.node.Node
+        Result of :func:`start_node`.
+    """
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+        self.host, self.pid = node.node_ip_address, _pids(node)["raylet"]
+
+    def is_running(self) -> bool:
+        """Return whether its raylet runs."""
+        return "raylet" in _pids(self._node)
+
+    def end(self) -> None:
+        """End its processes."""
+        self._node.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
+
+
+def build_parameters(request: dict[str, Any], head: str, folder: str) -> dict[str, Any]:
+    """Return the parameters of a requested worker node: its size, and the address of the head."""
+    return {
+        "gcs_address": head,
+        "redis_address": head,
+        "num_cpus": request["cpus"],
+        "memory": request["memory"],
+        "object_store_memory": request["object_store"],
+        "node_name": request["worker"],
+        "temp_dir": folder,
+        "include_log_monitor": False,
+    }
+
+
+def start_node(
+    host: str, head: bool = False, others: Collection[int] = (), **parameters: Any
+) -> Any:
     """Start the processes of one node and return it when it is registered.
 
-    ``others`` are the process IDs of the raylets of other worker nodes.
+    ``host`` is the address of this machine to use, and ``others`` are the process IDs of the
+    raylets of other worker nodes.
     """
     from ray._private.node import Node
     from ray._private.parameter import RayParams
     from ray._raylet import NodeID
 
-    ports = dict(zip(_PORTS, _find_free_ports(len(_PORTS)), strict=True))
+    ports = dict(zip(_PORTS, _find_free_ports(host, len(_PORTS)), strict=True))
     node_id = NodeID.from_random().hex()
     _write_ports(Path(parameters["temp_dir"], _SESSION), node_id, ports)
     every = RayParams(
         num_gpus=0,
-        node_ip_address=HOST,
+        node_ip_address=host,
         min_worker_port=0,
         max_worker_port=0,
-        env_vars={_NODE_VARIABLE: node_id, _WAIT_VARIABLE: "30"},
+        env_vars={_NODE_VARIABLE: node_id, WAIT_VARIABLE: "30"},
         **ports,
         **parameters,
     )
@@ -270,12 +322,12 @@ def _write_ports(session: Path, node_id: str, ports: dict[str, int]) -> None:
         _raylet.persist_port(str(session), node_id, getattr(_raylet, constant), ports[name])
 
 
-def _find_free_ports(count: int) -> list[int]:
-    """Return ports of the loopback interface that no process uses now."""
+def _find_free_ports(host: str, count: int) -> list[int]:
+    """Return ports of an address of this machine that no process uses now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
-            each.bind((HOST, 0))
+            each.bind((host, 0))
         return [each.getsockname()[1] for each in sockets]
 
 

@@ -1,0 +1,190 @@
+"""Cluster objects of the engines of Ray: of this process, and of another one."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hyperplane.clusters import records
+from hyperplane.clusters.interrupts import allow_interrupts
+from hyperplane.clusters.local_nodes.cluster import AttachedNodeCluster, LocalNodeCluster
+from hyperplane.clusters.local_nodes.program_process import NodeGroupClass, NodeProgram
+from hyperplane.clusters.ray import driver_environment
+from hyperplane.core.errors import EngineError, StartFailed
+from hyperplane.core.units import plural
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.ray_options import MIN_OBJECT_STORE, RayOptions
+
+#: Ray's own limits of 30 to 60 s end a start on a loaded machine. The limit is that of the request.
+_LONG_TIMEOUTS = {
+    "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "1200",
+    "RAY_DASHBOARD_SUBPROCESS_MODULE_WAIT_READY_TIMEOUT": "1200",
+    "RAY_agent_register_timeout_ms": "1200000",
+}
+
+
+class OwnedRayCluster(LocalNodeCluster):
+    """A Ray cluster whose head is on this machine, and which this process owns.
+
+    Parameters
+    ----------
+    plan : ClusterPlan
+        The plan; each worker process of it is a worker node of Ray.
+    record : ClusterRecord
+        The reserved record of the cluster.
+    folder : Path
+        Folder of Ray's session; short, because paths of sockets contain it.
+    tls : bool
+        Whether its connections are encrypted.
+    request : dict
+        What the class of the nodes gets in addition to the folder.
+    """
+
+    framework: ClassVar[str] = "Ray"
+    head: ClassVar[str] = "head node"
+    #: The class that starts the nodes.
+    node_group: ClassVar[NodeGroupClass]
+    #: Whether all nodes are at the loopback address.
+    loopback: ClassVar[bool]
+    #: Variables that all nodes have unless the user has set them.
+    node_variables: ClassVar[Mapping[str, str]] = {}
+    #: Whether worker nodes start at the same time, or one after the other.
+    starts_together: ClassVar[bool]
+
+    def __init__(
+        self,
+        plan: ClusterPlan,
+        record: records.ClusterRecord,
+        folder: Path,
+        tls: bool,
+        request: dict[str, Any],
+    ) -> None:
+        super().__init__(plan, record)
+        RayOptions.of(plan.options)  # raises an error before anything is started
+        #: Requested worker nodes that a running cluster could not add, and why.
+        self._not_added: dict[str, str] = {}
+        #: Addresses of the machines of the worker nodes.
+        self._hosts: dict[str, str] = {}
+        self._tls_folder = str(folder) if tls else ""
+        variables = {**os.environ, **self.variables}
+        environment = {name: value for name, value in variables.items() if value is not None}
+        environment = {
+            **_LONG_TIMEOUTS,
+            **self.node_variables,
+            **environment,
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+        # The dashboard leaves temporary folders when it is killed.
+        environment["TMPDIR"] = str(folder)
+        self.start_program(
+            NodeProgram(record, folder, self.node_group, environment),
+            folder=str(folder),
+            object_store=MIN_OBJECT_STORE,
+            dashboard_port=plan.dashboard_port or None,
+            **request,
+        )
+
+    @property
+    def variables(self) -> dict[str, str | None]:
+        """Environment variables of processes that use the cluster."""
+        token = self.record.security["token"]
+        return driver_environment.build_variables(token, self.loopback, self._tls_folder)
+
+    def place_worker(self, name: str) -> dict[str, Any]:
+        """Return where a new worker node runs, for the program that starts it."""
+        del name
+        return {}
+
+    def start_workers(
+        self, count: int, deadline: float, announce: Callable[[str], None] = lambda name: None
+    ) -> None:
+        """Start worker nodes, call a function with the name of each, and wait for all of them."""
+        options = RayOptions.of(self.plan.options)
+        names = [f"ray-worker-{uuid.uuid4()}" for _ in range(count)]
+        for number, name in enumerate(names):
+            self._program.send(
+                worker=name,
+                cpus=self.plan.worker.nthreads,
+                memory=options.memory,
+                object_store=options.object_store,
+                **self.place_worker(name),
+            )
+            announce(name)
+            if not self.starts_together:
+                self._wait_for_workers(names, names[: number + 1], deadline)
+        self._wait_for_workers(names, names, deadline)
+
+    def _wait_for_workers(self, every: list[str], names: list[str], deadline: float) -> None:
+        """Wait until worker nodes have started; ``every`` are those of the same call."""
+
+        def describe() -> str:
+            started = len({*every} & {*self.workers})
+            return f"{started} of {plural(len(every), 'worker node')} have started"
+
+        def is_complete() -> bool:
+            return {*names} <= {*self.workers, *self._not_added}
+
+        self._wait_until(is_complete, deadline, describe)
+        reasons = [self._not_added.pop(name, "") for name in names]
+        if any(reasons):
+            raise StartFailed(
+                self.engine,
+                f"{describe()}: {'; '.join(dict.fromkeys(filter(None, reasons)))}",
+                self._program.log,
+            )
+
+    @abstractmethod
+    def check_room(self, count: int) -> None:
+        """Raise a RequestError if there is no room for more worker nodes."""
+
+    def add_workers(self, count: int, announce: Callable[[str], None]) -> None:
+        """Start more worker nodes; raise a RequestError if there is no room for them."""
+        self.check_room(count)
+        with allow_interrupts():
+            self.start_workers(count, time.monotonic() + self.plan.request.timeout, announce)
+        self.write_record()
+
+    def connect_programs(self) -> None:
+        """Make ``ray.init()`` connect to the cluster."""
+        driver_environment.set_variables(self.address, self.variables)
+
+    def disconnect_programs(self) -> None:
+        """Disconnect this process from the cluster, and restore the variables before it."""
+        driver_environment.restore_variables(self.address)
+
+    def describe_connection(self) -> dict[str, Any]:
+        """Return the folder of the certificates, and the addresses of the worker nodes."""
+        return {"tls_folder": self._tls_folder, "hosts": dict(self._hosts)}
+
+    def handle(self, event: dict[str, Any]) -> None:
+        """Update the cluster after an event that the program reports."""
+        with self._changed:
+            if event["event"] == "not_added":
+                self._not_added[event["name"]] = event["message"]
+                self._changed.notify_all()
+                return
+            if event["event"] == "worker":
+                self._hosts[event["name"]] = event["host"]
+            super().handle(event)
+
+
+class AttachedRayCluster(AttachedNodeCluster):
+    """A cluster with its head on this machine that another process owns."""
+
+    def add_workers(self, count: int, announce: Callable[[str], None]) -> None:
+        """Raise an EngineError: only the owner of a cluster can add worker nodes."""
+        del announce
+        raise EngineError(
+            self.record.engine,
+            f"extra_workers={count}: only the process that started {self.name} can add worker "
+            f"nodes, which is process {self.record.pid}",
+        )
+
+    def disconnect_programs(self) -> None:
+        """Disconnect this process from the cluster, and restore the variables before it."""
+        driver_environment.restore_variables(self.address)

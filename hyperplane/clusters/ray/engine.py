@@ -1,0 +1,67 @@
+"""Base of the engines of Ray, whose head is on this machine."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any
+
+from hyperplane.clusters import records
+from hyperplane.clusters.engine import StartedCluster
+from hyperplane.clusters.local_nodes.engine import LocalNodeEngine
+from hyperplane.clusters.ray import driver_environment
+from hyperplane.clusters.ray.client import RayClient
+from hyperplane.clusters.ray.cluster import AttachedRayCluster, OwnedRayCluster
+from hyperplane.core.errors import StartFailed
+from hyperplane.spec.plan import ClusterPlan
+
+#: Maximum bytes of the path of a cluster's folder with which the paths of Ray's sockets are valid.
+_LONGEST_PATH = 75
+#: Advice if Ray is missing.
+INSTALL_RAY = 'Ray is not installed: pip install "hyperplane[ray]"'
+
+
+class BaseRayEngine(LocalNodeEngine[RayClient, OwnedRayCluster]):
+    """Starts a head of Ray on this machine, and worker nodes."""
+
+    #: Whether all nodes are at the loopback address.
+    loopback: bool
+
+    def create_record(self, plan: ClusterPlan) -> records.ClusterRecord:
+        """Return the record of a new cluster with its token."""
+        return records.ClusterRecord.from_plan(plan, security={"token": secrets.token_hex(32)})
+
+    @abstractmethod
+    def build_cluster(
+        self, plan: ClusterPlan, record: records.ClusterRecord, folder: Path
+    ) -> OwnedRayCluster:
+        """Return the object of a new cluster whose folder is valid."""
+
+    def create_cluster(
+        self, plan: ClusterPlan, record: records.ClusterRecord, folder: Path
+    ) -> OwnedRayCluster:
+        """Return the object of a new cluster, whose program has been started."""
+        if len(os.fsencode(folder)) > _LONGEST_PATH:
+            raise StartFailed(
+                self.name,
+                f"the path of the temporary directory is too long for the sockets of Ray: "
+                f"{folder} has more than {_LONGEST_PATH} bytes; set TMPDIR to a shorter path",
+            )
+        return self.build_cluster(plan, record, folder)
+
+    def create_client(self, cluster: OwnedRayCluster) -> RayClient:
+        """Return the client of a cluster of this process."""
+        return RayClient(self.name, cluster.address, cluster.variables, find_end=cluster.find_end)
+
+    def attach(self, record: records.ClusterRecord) -> StartedCluster[RayClient, Any]:
+        """Connect programs of this process to a running cluster; return its client and object."""
+        variables = driver_environment.build_variables(
+            record.security["token"], self.loopback, record.client.get("tls_folder", "")
+        )
+        driver_environment.set_variables(record.scheduler, variables)
+        own = OwnedRayCluster.find_own(record)
+        cluster = own or AttachedRayCluster(record)
+        client = RayClient(self.name, record.scheduler, variables, own is None, cluster.find_end)
+        return StartedCluster(client, cluster)

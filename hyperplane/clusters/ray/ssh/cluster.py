@@ -1,0 +1,76 @@
+"""The cluster object of the engine ``ray:ssh``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hyperplane.clusters import records
+from hyperplane.clusters.local_nodes.program_process import NodeGroupClass
+from hyperplane.clusters.ray.cluster import OwnedRayCluster
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.units import plural
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import HostSettings, RaySshSettings
+
+ENGINE = "ray:ssh"
+
+
+class SshRayCluster(OwnedRayCluster):
+    """A head of Ray on this machine and worker nodes on hosts, which this process owns.
+
+    Parameters
+    ----------
+    plan, record, folder
+        As those of OwnedRayCluster.
+    """
+
+    engine: ClassVar[str] = ENGINE
+    node_group: ClassVar[NodeGroupClass] = NodeGroupClass(
+        Path(__file__).with_name("node_group.py"), "SshRayNodeGroup"
+    )
+    loopback: ClassVar[bool] = False
+    #: No pages of metrics, which any machine could read without a certificate or token.
+    node_variables: ClassVar[Mapping[str, str]] = {
+        "RAY_enable_metrics_collection": "0",
+        "DASHBOARD_METRIC_PORT": "-1",
+    }
+    starts_together: ClassVar[bool] = True
+
+    def __init__(self, plan: ClusterPlan, record: records.ClusterRecord, folder: Path) -> None:
+        settings = plan.settings
+        assert isinstance(settings, RaySshSettings)  # noqa: S101 - of this engine
+        #: A host for each worker node that the cluster can have.
+        self._places = [host for host in settings.hosts for _ in range(plan.worker.nprocs)]
+        #: Worker nodes, and the numbers of their places.
+        self._placed: dict[str, int] = {}
+        request = {
+            "dashboard": settings.dashboard,
+            "hosts": list(dict.fromkeys(settings.hosts[: plan.nodes])),
+            "python": settings.python or sys.executable,
+            "ssh": settings.model_dump(mode="json", include=set(HostSettings.model_fields)),
+        }
+        super().__init__(plan, record, folder, settings.security == "tls", request)
+
+    def place_worker(self, name: str) -> dict[str, Any]:
+        """Return the host of a new worker node."""
+        used = set(self._placed.values())
+        place = next(number for number in range(len(self._places)) if number not in used)
+        self._placed[name] = place
+        return {"on_host": self._places[place]}
+
+    def handle(self, event: dict[str, Any]) -> None:
+        """Update the cluster after an event that the program reports."""
+        if event["event"] == "not_added":
+            self._placed.pop(event["name"], None)
+        super().handle(event)
+
+    def check_room(self, count: int) -> None:
+        """Raise a RequestError if there are too few hosts for more worker nodes."""
+        free = len(self._places) - len(self._placed)
+        if count > free:
+            hosts = plural(len(self._places) // self.plan.worker.nprocs, "host")
+            allowed = f"at most {free}: {hosts} have room for {len(self._places)} worker nodes"
+            check([Fault("extra_workers", str(count), allowed)])

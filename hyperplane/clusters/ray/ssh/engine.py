@@ -1,0 +1,60 @@
+"""The engine ``ray:ssh``: a Ray cluster on a list of hosts, with its head on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar, cast
+
+from hyperplane.clusters import records
+from hyperplane.clusters.engine import Availability, SupportedDeployMode
+from hyperplane.clusters.host_faults import find_host_faults
+from hyperplane.clusters.ray.engine import INSTALL_RAY, BaseRayEngine
+from hyperplane.clusters.ray.ssh.cluster import ENGINE, SshRayCluster
+from hyperplane.core.errors import Fault
+from hyperplane.core.optional import is_installed
+from hyperplane.core.units import plural
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import ClusterRequest
+from hyperplane.spec.settings import EngineSettings, HostSettings, RaySshSettings
+
+
+class SshRayEngine(BaseRayEngine):
+    """Starts a head of Ray on this machine and worker nodes on hosts, owned by this process."""
+
+    name: ClassVar[str] = ENGINE
+    settings: ClassVar[type[EngineSettings]] = RaySshSettings
+    ignored: ClassVar[frozenset[str]] = BaseRayEngine.ignored | {"local_fit"}
+    supported_deploy_mode: ClassVar[SupportedDeployMode] = SupportedDeployMode(
+        "local", "a program has to be on a node of the Ray cluster that it uses"
+    )
+    loopback = False
+
+    def available(self) -> Availability:
+        """Return whether Ray, asyncssh and cryptography are installed; hosts are not contacted."""
+        if not is_installed("ray"):
+            return Availability(False, INSTALL_RAY)
+        missing = [name for name in ("asyncssh", "cryptography") if not is_installed(name)]
+        if missing:
+            needs = " and ".join(missing)
+            return Availability(False, f"it needs {needs}: pip install 'hyperplane[ssh]'")
+        return Availability(True, "Ray and asyncssh are installed; hosts are not contacted")
+
+    def capacity(self, settings: EngineSettings) -> None:  # type: ignore[override]
+        """Return None: hosts are not contacted; each checks its memory when a cluster starts."""
+        del settings
+
+    def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
+        """Return a fault if no hosts are set or if there are fewer hosts than nodes."""
+        return find_host_faults(request, cast(HostSettings, settings))
+
+    def start_line(self, plan: ClusterPlan) -> str:
+        """Return a line with the number of worker nodes and their hosts."""
+        workers = plural(plan.dask_workers, "worker node")
+        hosts = ", ".join(dict.fromkeys(cast(HostSettings, plan.settings).hosts[: plan.nodes]))
+        return f"starting the head node of Ray on this machine and {workers} on {hosts}"
+
+    def build_cluster(
+        self, plan: ClusterPlan, record: records.ClusterRecord, folder: Path
+    ) -> SshRayCluster:
+        """Return the object of a new cluster whose folder is valid."""
+        return SshRayCluster(plan, record, folder)

@@ -1,0 +1,163 @@
+"""The head of a Ray cluster on this machine, and its worker nodes on hosts reached through ssh.
+
+It is a class for ``local_nodes/node_program.py``. The program has the ssh connections: when it ends
+with the process that owns the cluster, the worker nodes end with their connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hyperplane.clusters.ray import driver_environment
+from hyperplane.clusters.ray.node_group import WAIT_VARIABLE, RayNodeGroup
+from hyperplane.clusters.ray.ssh.certificates import CertificateAuthority
+from hyperplane.platforms.ssh.hosts import SshConnections
+from hyperplane.platforms.ssh.processes import HostProcess
+from hyperplane.spec.settings import RaySshSettings
+
+#: Module that hosts run.
+PROGRAM = "hyperplane.clusters.ray.ssh.host_program"
+
+Result = TypeVar("Result")
+
+
+class HostWorkerNode:
+    """A worker node on a host, which ends with its ssh connection.
+
+    Parameters
+    ----------
+    process : HostProcess
+        The program on the host.
+    host : str
+        Address of the host.
+    pid : int
+        Process ID of the raylet on the host.
+    """
+
+    def __init__(self, process: HostProcess, host: str, pid: int) -> None:
+        self.process, self.host, self.pid = process, host, pid
+
+    def is_running(self) -> bool:
+        """Return whether its program runs and is connected."""
+        return not self.process.ended.is_set()
+
+    def end(self) -> None:
+        """Do nothing: it has ended, or ends with the connections."""
+
+
+class SshRayNodeGroup(RayNodeGroup):
+    """The nodes of a cluster; the worker nodes are on hosts.
+
+    Parameters
+    ----------
+    report : callable
+        Reports an event by its keywords.
+    """
+
+    def __init__(self, report: Callable[..., None]) -> None:
+        super().__init__(report)
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._connections: SshConnections | None = None
+        self._authority: CertificateAuthority | None = None
+        self._python = ""
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _start_head(self, request: dict[str, Any], host: str = "") -> None:
+        """Connect to all hosts, and start the head at the address that they see."""
+        settings = RaySshSettings(**request["ssh"])
+        self._python = request["python"]
+        self._connections = SshConnections(settings)
+        self._run(self._connections.open(request["hosts"]))
+        [host, *_] = self._run(self._find_addresses(request["hosts"][0]))
+        if settings.security == "tls":
+            self._authority = CertificateAuthority()
+            driver_environment.write_certificates(
+                Path(request["folder"]), *self._authority.issue(host)
+            )
+        super()._start_head(request, host)
+
+    async def _find_addresses(self, name: str) -> tuple[str, str]:
+        """Return the addresses of this machine and of a host, in their connection."""
+        assert self._connections is not None  # noqa: S101 - for mypy
+        connection = await self._connections.connection(name)
+        names = ("sockname", "peername")
+        own, other = (str(connection.get_extra_info(each)[0]) for each in names)
+        return own, other
+
+    def _start_worker(self, request: dict[str, Any]) -> None:
+        """Begin the start of a worker node; :meth:`check` reports how it ends."""
+        name = request["worker"]
+        self._starting[name] = asyncio.run_coroutine_threadsafe(
+            self._start_on_host(request), self._loop
+        )
+
+    async def _start_on_host(self, request: dict[str, Any]) -> HostWorkerNode:
+        assert self._connections is not None  # noqa: S101 - for mypy
+        _, host = await self._find_addresses(request["on_host"])
+        issued = self._authority.issue(host) if self._authority is not None else ()
+        process = HostProcess(self._connections, request["on_host"], [self._python, "-m", PROGRAM])
+        try:
+            await process.start(
+                {
+                    **request,
+                    "head": self._head.gcs_address,
+                    "host": host,
+                    "token": os.environ["RAY_AUTH_TOKEN"],
+                    "tls": [text.decode() for text in issued],
+                    "variables": _select_variables(),
+                }
+            )
+            reply = await process.read_reply()
+        except BaseException:
+            await process.end()
+            raise
+        if "pid" not in reply:
+            await process.end()
+            reason = reply.get("fault") or process.explain_failure() or "it did not start"
+            tail = "\n".join([*process.log][-5:])
+            raise RuntimeError(f"{request['on_host']}: {reason}\n{tail}")
+        return HostWorkerNode(process, host, reply["pid"])
+
+    def check(self) -> bool:
+        """Report the worker nodes whose start has ended; then as for nodes of this machine."""
+        for name, future in list(self._starting.items()):
+            if not future.done():
+                continue
+            del self._starting[name]
+            try:
+                self._register(name, future.result())
+            except Exception as error:  # noqa: BLE001 - of any library; the reason is reported
+                self._handle_failure(name, error)
+        return super().check()
+
+    def end(self) -> None:
+        """End all worker nodes with their connections, and all processes of this machine."""
+        if self._connections is not None:
+            with suppress(Exception):
+                self._run(self._end_workers(self._connections))
+        super().end()
+
+    async def _end_workers(self, connections: SshConnections) -> None:
+        nodes = [node for node in self._workers.values() if isinstance(node, HostWorkerNode)]
+        ended = (node.process.end() for node in nodes)
+        await asyncio.gather(*ended, return_exceptions=True)
+        await connections.close()
+
+
+def _select_variables() -> dict[str, str]:
+    """Return the settings of Ray in the environment, which all nodes of a cluster need."""
+    others = {*driver_environment.VARIABLES, WAIT_VARIABLE}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("RAY_") and name not in others
+    }
