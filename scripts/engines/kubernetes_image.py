@@ -172,7 +172,9 @@ def dask(out: Path, scratch: Path) -> None:
                 image.add(file, f"/opt/site/{part.as_posix()}")
                 native += [file] if ".so" in file.suffixes else []
     image.with_libraries(native)
-    for file in sorted((ROOT / "hyperplane").rglob("*.py")):
+    for file in sorted((ROOT / "hyperplane").rglob("*.py*")):
+        if file.suffix == ".pyc":
+            continue
         image.add(file, f"/opt/site/{file.relative_to(ROOT).as_posix()}")
     for file in sorted((ROOT / "config").glob("*.yaml")):
         image.add(file, f"/opt/site/hyperplane/config_data/{file.name}")

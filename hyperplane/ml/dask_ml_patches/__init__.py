@@ -13,14 +13,16 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from hyperplane.core.optional import is_installed, need
 from hyperplane.ml.dask_ml_patches import column_transformer, estimators, metrics
 
 
 @functools.cache  # once in a process: each call would correct the modules again
 def apply_patches() -> None:
     """Correct the modules of dask-ml when they are imported, or now if they are."""
-    from wrapt import when_imported
-
+    if not is_installed("dask_ml"):  # shards and functions for scikit-learn do not need it
+        return
+    when_imported = need("wrapt", "ml").when_imported
     for module, patch in PATCHES.items():
         when_imported(module)(patch)
 

@@ -12,18 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import make_url
-
 from hyperplane.core.argument_checks import describe_value
 from hyperplane.core.errors import Fault, JobStoreError, RequestError
 from hyperplane.core.optional import need
 from hyperplane.jobs.store.jobs_home import jobs_folder, store_url, this_machine
-from hyperplane.jobs.store.store_errors import (
-    display_name,
-    first_line,
-    is_file_error,
-    store_error,
-)
 from hyperplane.ml.search.space import MAX_TEXT
 from hyperplane.ml.search.trial import TrialResult
 from hyperplane.platforms.local.file_locks import try_lock
@@ -71,6 +63,16 @@ def _open_cached(url: str, process: int) -> Any:
     del process  # a connection does not survive a fork
     wait = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {}
     storages = need("optuna.storages", "ml")
+    # Here, because they need SQLAlchemy, which Optuna installs.
+    from sqlalchemy import make_url
+
+    from hyperplane.jobs.store.store_errors import (
+        display_name,
+        first_line,
+        is_file_error,
+        store_error,
+    )
+
     try:
         with quiet():
             storage = storages.RDBStorage(url, engine_kwargs=wait)
