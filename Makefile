@@ -119,14 +119,16 @@ ray: $(RAY)/installed
 	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.ray' --include 'test_*.py' tests) \
 	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: ray' --include '*.md' docs)
 
-# As ray, with Spark (two minutes and 400 MB to install) and pandas 2. Debian's Java 17 is installed
-# if there is no Java, which needs root.
+# As ray, with Spark (two minutes and 400 MB to install) and pandas 2, and with the packages of
+# $(NETWORKS), because estimators read dataframes of Spark. Debian's Java 17 is installed if there is
+# no Java, which needs root.
 SPARK := .venv-spark
-$(SPARK)/installed: pyproject.toml $(STAMPS)/test
+$(SPARK)/installed: pyproject.toml $(STAMPS)/test $(NETWORKS)/installed
 	@echo 'installing Spark in $(SPARK)'
 	@rm -rf $(SPARK) && $(BIN)/python -m venv $(SPARK)
-	@echo "import site; site.addsitedir('$$($(BIN)/python -c '$(PACKAGES)')')" \
-	  > $$($(SPARK)/bin/python -c '$(PACKAGES)')/packages.pth
+	@for other in $(BIN) $(NETWORKS)/bin; do \
+	  echo "import site; site.addsitedir('$$($$other/python -c '$(PACKAGES)')')"; \
+	done > $$($(SPARK)/bin/python -c '$(PACKAGES)')/packages.pth
 	@$(SPARK)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'
 	@touch $@
 

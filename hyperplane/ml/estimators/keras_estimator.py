@@ -41,6 +41,11 @@ from hyperplane.ml.estimators.keras_requests import (
 )
 from hyperplane.ml.estimators.keras_trained_model import TrainedKerasModel
 from hyperplane.ml.estimators.partition_reader import FeatureReader, find_name_faults
+from hyperplane.ml.estimators.spark_data import (
+    is_spark_frame,
+    read_spark_frame,
+    write_spark_frame,
+)
 from hyperplane.ml.estimators.training_data import join_shares
 from hyperplane.ml.process_gang import gang
 from hyperplane.ml.shards.xshards import XShards
@@ -285,7 +290,7 @@ class KerasEstimator(TrainedKerasModel):
 
         Parameters
         ----------
-        data : XShards, Dask dataframe, Dask array, array, DataFrame or tf.data.Dataset
+        data : XShards, dataframe of Dask, pandas or Spark, Dask array, array or tf.data.Dataset
             The rows; several inputs of a model are ``{'x': (first, second)}``.
         batch_size : int, optional
             Rows of a step, 32 by default.
@@ -300,8 +305,8 @@ class KerasEstimator(TrainedKerasModel):
         -------
         object
             For XShards, lazy shards ``{"prediction": array}``. For tables, the table with a column
-            ``prediction``, lazy if it is a Dask dataframe. For Dask arrays a lazy array, otherwise
-            an array. Several outputs are a tuple of arrays, or tuples in the column.
+            ``prediction``, lazy if it is one of Dask or Spark. For Dask arrays a lazy array,
+            otherwise an array. Several outputs are a tuple of arrays, or tuples in the column.
         """
         client = self._find_client()[0]
         size = 32 if batch_size is None else batch_size
@@ -329,6 +334,9 @@ class KerasEstimator(TrainedKerasModel):
             FeatureReader(features, None, needs_labels=False),
             tuple(names or ()),
         )
+        if is_spark_frame(data):
+            rows = read_spark_frame(data)
+            return write_spark_frame(keras_prediction.predict_table(client, predictor, rows))
         if is_dataset(data):
             graph = pack_checked(data, "data")
             return keras_prediction.predict_dataset(client, predictor, graph)

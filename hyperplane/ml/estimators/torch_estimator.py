@@ -19,6 +19,11 @@ from hyperplane.ml.estimators.checkpoint_folders import temporary_checkpoints
 from hyperplane.ml.estimators.network_estimator import NetworkEstimator, divide_batch_size
 from hyperplane.ml.estimators.network_metrics import create_metrics
 from hyperplane.ml.estimators.partition_reader import find_name_faults
+from hyperplane.ml.estimators.spark_data import (
+    is_spark_frame,
+    read_spark_frame,
+    write_spark_frame,
+)
 from hyperplane.ml.estimators.torch_batches import is_loader
 from hyperplane.ml.estimators.torch_callbacks import find_callback_faults
 from hyperplane.ml.estimators.torch_network import (
@@ -102,8 +107,8 @@ class TorchEstimator(NetworkEstimator):
         Parameters
         ----------
         data : object
-            XShards of ``{'x': ..., 'y': ...}`` or of DataFrames, a Dask dataframe, Dask arrays,
-            NumPy arrays, a pandas DataFrame, or a Dataset or DataLoader of PyTorch or a function
+            XShards of ``{'x': ..., 'y': ...}`` or of DataFrames, a dataframe of Dask, pandas or
+            Spark, arrays of Dask or NumPy, or a Dataset or DataLoader of PyTorch or a function
             ``data(config, batch_size)`` that creates one.
         epochs : int
             Number of epochs.
@@ -253,7 +258,8 @@ class TorchEstimator(NetworkEstimator):
         Parameters
         ----------
         data : object
-            XShards, a Dask dataframe, Dask arrays, NumPy arrays or a pandas DataFrame.
+            XShards, a Dask dataframe, Dask arrays, NumPy arrays, a pandas DataFrame, or a dataframe
+            of Spark.
         batch_size : int
             Rows of a call of the model.
         feature_cols : str or list of str, optional
@@ -263,7 +269,7 @@ class TorchEstimator(NetworkEstimator):
 
         Returns
         -------
-        XShards, Dask dataframe, Dask array, NumPy array or pandas DataFrame
+        XShards, Dask dataframe, Dask array, NumPy array, pandas DataFrame or Spark dataframe
             Lazy for the first three: XShards of ``{'prediction': array}``; a dataframe with the
             column ``prediction``, the same partitions and index. Several outputs are
             ``output_0``, ``output_1`` and so on, and tuples of arrays.
@@ -277,7 +283,9 @@ class TorchEstimator(NetworkEstimator):
             ]
         )
         warn_unused({"profile": profile is not False, "callbacks": bool(callbacks)})
-        return predict_data(self.get_model(), data, int(batch_size), feature_cols, output_cols)
+        model, rows = self.get_model(), read_spark_frame(data)
+        found = predict_data(model, rows, int(batch_size), feature_cols, output_cols)
+        return write_spark_frame(found) if is_spark_frame(data) else found
 
     def get_model(self) -> Any:
         """Return the model with the trained weights, on the CPU."""

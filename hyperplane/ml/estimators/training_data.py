@@ -34,10 +34,11 @@ from hyperplane.ml.estimators.partition_reader import (
     find_column_faults,
     find_name_faults,
 )
+from hyperplane.ml.estimators.spark_data import is_spark_frame, read_spark_frame
 from hyperplane.ml.shards.xshards import XShards
 
 _ALLOWED = (
-    "XShards, a Dask dataframe, Dask arrays, NumPy arrays, or a pandas DataFrame; arrays as x, "
+    "XShards, a dataframe of Dask, Spark or pandas, or arrays of Dask or NumPy; arrays as x, "
     "(x, y) or {'x': ..., 'y': ...}"
 )
 #: Bytes of arrays in the client's memory up to which they are part of the task graph, so that they
@@ -163,6 +164,10 @@ def prepare_training_data(
         If a partition does not have the form of the others.
     """
     check(find_training_data_faults(data, feature_cols, label_cols, where, needs_labels))
+    if is_spark_frame(data):
+        data = read_spark_frame(data)
+        # The types of its columns are known now.
+        check(find_training_data_faults(data, feature_cols, label_cols, where, needs_labels))
     parts = list_partitions(data, feature_cols, label_cols, needs_labels)
     futures = _start(client, parts)
     shapes = client.gather(client.map(_describe, futures, pure=False))
@@ -211,11 +216,12 @@ def find_training_data_faults(
         *find_name_faults("feature_cols", feature_cols),
         *find_name_faults("label_cols", label_cols),
     ]
-    if type(data).__module__.partition(".")[0] == "pyspark":
-        advice = "write it as Parquet, and read it with hyperplane.dataframe.read"
-        return [*faults, Fault(where, "a dataframe of Spark", _ALLOWED, advice)]
     if isinstance(data, XShards):
         return faults
+    if is_spark_frame(data):
+        dtypes = dict.fromkeys(data.columns, np.dtype(float))  # as far as is known
+        names = (_list_names(feature_cols), _list_names(label_cols))
+        return faults or find_column_faults(dtypes, *names, needs_labels)
     if _is_table(data):
         if faults:
             return faults

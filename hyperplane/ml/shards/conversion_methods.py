@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 from dask.delayed import Delayed
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
     import dask.array as da
     import dask.bag as db
     import dask.dataframe as dd
+    from pyspark.sql import DataFrame
 
 
 #: Orca's names that need Spark -> what to use instead.
 _INSTEAD = {
     "rdd": "parts has one dask.delayed object for each shard, and collect() returns the shards",
-    "to_spark_df": "to_dataframe() returns a Dask dataframe",
 }
 
 
@@ -36,7 +37,7 @@ class ConversionMethods(RelationalMethods):
         def __getattr__(self, name: str) -> Any:
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name in _INSTEAD:
-                text += f": there is no Spark; {_INSTEAD[name]}"
+                text += f": shards are not those of Spark; {_INSTEAD[name]}"
             raise AttributeError(text, name=name, obj=self)
 
     @classmethod
@@ -44,6 +45,16 @@ class ConversionMethods(RelationalMethods):
     def from_dataframe(cls, df: dd.DataFrame) -> Self:
         """Return the partitions of a Dask dataframe as shards: pandas DataFrames."""
         return cls(conversions.from_dataframe(df))
+
+    @classmethod
+    def from_spark(cls, df: DataFrame, folder: str | PathLike[str] | None = None) -> Self:
+        """Return the rows of a dataframe of Spark as shards: pandas DataFrames.
+
+        Arguments and errors are those of :func:`hyperplane.dataframe.from_spark`.
+        """
+        from hyperplane.exchange.spark_frames import from_spark
+
+        return cls.from_dataframe(from_spark(df, folder))
 
     @classmethod
     @check_call
@@ -61,6 +72,15 @@ class ConversionMethods(RelationalMethods):
         """Return shards of DataFrames as a Dask dataframe; computes the columns of a shard."""
         df: dd.DataFrame = conversions.to_dataframe(self.parts, self.is_cached())
         return df
+
+    def to_spark_df(self, folder: str | PathLike[str] | None = None) -> DataFrame:
+        """Compute shards of DataFrames, and return their rows as a dataframe of Spark.
+
+        Argument and errors are those of :func:`hyperplane.dataframe.to_spark`.
+        """
+        from hyperplane.exchange.spark_frames import to_spark
+
+        return to_spark(self.to_dataframe(), folder)
 
     def to_array(self) -> da.Array:
         """Return shards of arrays as a Dask array, whose number of rows may be unknown."""
