@@ -318,7 +318,7 @@ def faults(engines: Registry[Any]) -> list[Fault]:
             read()
         except ConfigError as error:
             all_faults += error.faults
-    return all_faults
+    return list(dict.fromkeys(all_faults))  # inherited values are in several sections
 
 
 def check_sections(engines: Registry[Any]) -> None:

@@ -28,7 +28,6 @@ from hyperplane.core.errors import (
 from hyperplane.core.errors.base import request_error
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import bytes_to_gb
-from hyperplane.spec.engine_names import framework_of
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import OMITTED, ClusterArguments, read_request
 
@@ -47,7 +46,8 @@ __all__ = [
 ]
 
 _FRAMEWORK = RayFramework.name
-#: Engine if none of Ray's engines that the configuration names can be used.
+_ENGINES = ("ray:local", "ray:ssh")
+#: Engine if the configuration names no platform of these.
 _DEFAULT_ENGINE = "ray:local"
 #: Arguments of a plan, and their names in the functions of this module.
 _NAMES = {
@@ -205,7 +205,7 @@ def get_ray_cluster(extra_workers: int = 0) -> RayCluster:
     Raises
     ------
     RequestError
-        If ``extra_workers`` is invalid, or if this machine is too small for them.
+        If ``extra_workers`` is invalid, or if there is no room for them on this machine or hosts.
     EngineError
         If no Ray cluster runs, or if another process owns it and ``extra_workers`` is not 0.
     StartFailed, StartTimeout
@@ -271,16 +271,26 @@ def stop_ray_cluster(ray_cluster: RayCluster) -> None:
 
 
 def _choose_engine() -> BaseRayEngine:
-    """Return the first engine of Ray that the configuration names and that can be used."""
+    """Return the first engine of Ray that the configuration names and that can be used.
+
+    If none can be used, it is the first one.
+    """
+    engines = _list_engines()
+    return next((engine for engine in engines if engine.available().usable), engines[0])
+
+
+def _list_engines() -> list[BaseRayEngine]:
+    """Return the engines of Ray on the platforms that the configuration names, in order."""
     names = registry.select_engines(_FRAMEWORK, config.auto_engines(registry.ENGINES))
-    engines = list(map(_load_engine, names))
-    usable = [engine for engine in engines if engine.available().usable]
-    return (usable or [_load_engine(_DEFAULT_ENGINE)])[0]
+    # Those of other packages may have other clusters.
+    return [_load_engine(name) for name in names if name in _ENGINES] or [
+        _load_engine(_DEFAULT_ENGINE)
+    ]
 
 
 def _load_engine(name: str) -> BaseRayEngine:
     engine = registry.load(name)
-    assert isinstance(engine, BaseRayEngine)  # noqa: S101 - for mypy: an engine of Ray
+    assert isinstance(engine, BaseRayEngine)  # noqa: S101 - for mypy: those of _ENGINES are
     return engine
 
 
@@ -315,6 +325,12 @@ def _initialize(planner: Planner, num_workers: int, use_existing: bool) -> RayCl
         return get_ray_cluster()
     if not use_existing:
         _close_own_clusters()
+    preferred = _list_engines()[0]
+    if preferred.name != engine.name:
+        planner.alerts.append(
+            f"engine {engine.name}, because {preferred.name} cannot be used: "
+            f"{preferred.available().reason}"
+        )
     plan = _plan(planner)
     _print(f"{BRAND} selecting worker node pool")
     for line in (plan.fit_note, *plan.alerts):
@@ -342,8 +358,7 @@ def _close_own_clusters() -> None:
 
 def _find_record() -> records.ClusterRecord | None:
     """Return the record of this process's Ray cluster, of its variables, or else the latest."""
-    every = read_running(UNKNOWN_ENGINE)
-    found = [record for record in every if framework_of(record.engine) == _FRAMEWORK]
+    found = [each for each in read_running(UNKNOWN_ENGINE) if each.engine in _ENGINES]
     own = [record for record in found if record.pid == os.getpid()]
     # In a step of a job: the cluster of the step, although other steps started theirs later.
     named = [record for record in found if record.scheduler == os.environ.get("RAY_ADDRESS")]

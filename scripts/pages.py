@@ -46,7 +46,12 @@ def pools_table() -> str:
 
 
 #: How-to pages of engines that are not named ``use-<engine>.md``.
-_PAGES = {"cuda": "use-gpus.md", "ray:local": "start-ray.md", "spark:local": "use-spark.md"}
+_PAGES = {
+    "cuda": "use-gpus.md",
+    "ray:local": "start-ray.md",
+    "ray:ssh": "start-ray.md",
+    "spark:local": "use-spark.md",
+}
 
 
 def engines_table(folder: str) -> str:

@@ -177,7 +177,7 @@ class TestNodeGroup:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         assert [event["event"] for event in events] == [
-            *("lost", "warning", "warning", "warning", "failed"),
+            *("lost", "warning", "warning", "abandoned", "failed"),
         ]
         reason = "it failed to start 3 times: SystemError: its raylet has ended"
         assert events[-1]["message"] == (

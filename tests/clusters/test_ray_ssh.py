@@ -110,6 +110,17 @@ def test_worker_nodes_are_on_the_hosts_and_have_the_resources_of_the_plan(
     assert (record.engine, record.workers) == (ENGINE, 2)
 
 
+def test_the_output_of_tasks_reaches_the_program(running: Any) -> None:
+    code = (
+        "import ray, time\n"
+        "ray.init()\n"
+        "ray.get(ray.remote(lambda: print('from a host')).remote())\n"
+        "time.sleep(5)\n"  # Ray sends it later
+    )
+    done = _run(code)
+    assert "from a host" in done.stdout, done.stderr
+
+
 def test_objects_pass_between_hosts(running: Any) -> None:
     import numpy as np
 
@@ -293,16 +304,48 @@ def test_an_unreachable_host_and_a_missing_python_are_named(network: HostNetwork
 
 
 @pytest.mark.skipif(not FULL, reason="it starts one more cluster: at full scale")
+def test_a_worker_node_is_started_again_when_its_host_is_reached(
+    network: HostNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, cluster = hyperplane.start(plan_alone(network, connect_timeout=2))
+    with caplog.at_level("WARNING"):
+        network.set_link(LAST, "down")
+        [raylet] = _raylets(network, LAST)
+        raylet.kill()  # its connection would end after the missing keepalive messages
+        until(lambda: "is started again when its host is reached" in caplog.text, 250)
+        network.set_link(LAST, "up")
+    until(lambda: len(cluster.workers) == 1 and _raylets(network, LAST), 250)
+    client.close()
+    cluster.close()
+    until(lambda: not network.processes(LAST))
+
+
+@pytest.mark.skipif(not FULL, reason="it starts twelve nodes: at full scale")
+def test_a_host_has_more_nodes_than_sessions_of_a_connection(network: HostNetwork) -> None:
+    plan = hyperplane.plan_cluster(
+        **{**SMALL, "num_workers": 1, "nprocs": 12, "cores_per_worker": 12, "timeout": 900},
+        engine_options={"hosts": [network.address(LAST)]},
+    )
+    client, cluster = hyperplane.start(plan)
+    try:
+        assert len(cluster.workers) == len(_raylets(network, LAST)) == 12
+    finally:
+        client.close()
+        cluster.close()
+    until(lambda: not network.processes(LAST))
+
+
+@pytest.mark.skipif(not FULL, reason="it starts one more cluster: at full scale")
 def test_it_works_without_tls(network: HostNetwork) -> None:
     before = os.environ.get("RAY_USE_TLS")
-    client, cluster = hyperplane.start(plan_alone(network, security="none", idle_timeout=5))
+    client, cluster = hyperplane.start(plan_alone(network, security="none", idle_timeout=40))
     assert cluster.status == RUNNING
     assert "RAY_USE_TLS" not in os.environ
     if "ray" in sys.modules:  # another test has connected this process to another cluster
         sys.modules["ray"].shutdown()
     ray = client.ray
     assert ray.get(ray.remote(lambda: 7).remote(), timeout=120) == 7
-    until(lambda: cluster.status == CLOSED)
+    until(lambda: cluster.status == CLOSED, 250)
     until(lambda: cluster.end_reason == "the idle timeout has passed")
     until(lambda: not network.processes(LAST))
     client.close()

@@ -183,7 +183,7 @@ class LocalNodeCluster(ABC):
             elif kind == "lost":
                 self.workers = [each for each in self.workers if each != event["name"]]
                 self._pids.pop(event["name"], None)
-            elif kind == "warning":
+            elif kind in {"warning", "abandoned"}:
                 _logger.warning("cluster %s: %s", self.name, event["message"])
             else:
                 self.end_reason = event.get("message") or "the idle timeout has passed"

@@ -106,7 +106,7 @@ class OwnedRayCluster(LocalNodeCluster):
         """Start worker nodes, call a function with the name of each, and wait for all of them."""
         options = RayOptions.of(self.plan.options)
         names = [f"ray-worker-{uuid.uuid4()}" for _ in range(count)]
-        for number, name in enumerate(names):
+        for name in names:
             self._program.send(
                 worker=name,
                 cpus=self.plan.worker.nthreads,
@@ -116,8 +116,9 @@ class OwnedRayCluster(LocalNodeCluster):
             )
             announce(name)
             if not self.starts_together:
-                self._wait_for_workers(names, names[: number + 1], deadline)
-        self._wait_for_workers(names, names, deadline)
+                self._wait_for_workers(names, [name], deadline)
+        if self.starts_together:
+            self._wait_for_workers(names, names, deadline)
 
     def _wait_for_workers(self, every: list[str], names: list[str], deadline: float) -> None:
         """Wait until worker nodes have started; ``every`` are those of the same call."""
@@ -164,9 +165,10 @@ class OwnedRayCluster(LocalNodeCluster):
     def handle(self, event: dict[str, Any]) -> None:
         """Update the cluster after an event that the program reports."""
         with self._changed:
-            if event["event"] == "not_added":
+            if event["event"] in {"not_added", "abandoned"}:
                 self._not_added[event["name"]] = event["message"]
                 self._changed.notify_all()
+            if event["event"] == "not_added":
                 return
             if event["event"] == "worker":
                 self._hosts[event["name"]] = event["host"]

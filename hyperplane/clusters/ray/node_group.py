@@ -2,7 +2,7 @@
 
 It imports nothing of this package. It starts nodes with private names of Ray, because ``ray start``
 replaces a loopback address by that of a network interface. Its events are ``head``, ``worker``,
-``lost``, ``not_added``, ``warning``, ``idle`` and ``failed``.
+``lost``, ``abandoned``, ``not_added``, ``warning``, ``idle`` and ``failed``.
 """
 
 from __future__ import annotations
@@ -178,11 +178,13 @@ class RayNodeGroup:
 
     def _abandon(self, name: str, reason: str) -> None:
         self._abandoned = f"worker node {name} is not replaced, because {reason}"
-        self._report(event="warning", message=self._abandoned)
+        self._report(event="abandoned", name=name, message=self._abandoned)
 
     def _is_idle(self) -> bool:
         """Return whether no task ran and no object was stored during the idle timeout."""
         timeout, now = self._settings["idle_timeout"], time.monotonic()
+        if self._starting or self._due:
+            return False
         if timeout is None or self._ready_at is None or now - self._ready_at < timeout:
             return False
         if now - self._checked_at < min(1.0, timeout / 4):
@@ -247,8 +249,14 @@ class LocalWorkerNode:
         self._node.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
 
 
-def build_parameters(request: dict[str, Any], head: str, folder: str) -> dict[str, Any]:
-    """Return the parameters of a requested worker node: its size, and the address of the head."""
+def build_parameters(
+    request: dict[str, Any], head: str, folder: str, log_monitor: bool = False
+) -> dict[str, Any]:
+    """Return the parameters of a requested worker node: its size, and the address of the head.
+
+    A node whose folder is not that of the head needs a ``log_monitor``, which sends the output of
+    tasks to programs.
+    """
     return {
         "gcs_address": head,
         "redis_address": head,
@@ -257,7 +265,7 @@ def build_parameters(request: dict[str, Any], head: str, folder: str) -> dict[st
         "object_store_memory": request["object_store"],
         "node_name": request["worker"],
         "temp_dir": folder,
-        "include_log_monitor": False,
+        "include_log_monitor": log_monitor,
     }
 
 

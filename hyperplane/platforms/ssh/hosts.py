@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -42,12 +41,20 @@ class HostConnectionError(PlatformError):
 
 
 class SshConnections:
-    """One ssh connection to each host, shared by all processes that are started there."""
+    """Connections to hosts, which the processes that are started there share.
 
-    def __init__(self, settings: HostSettings) -> None:
-        self._settings = settings
-        self._connections: dict[str, asyncssh.SSHClientConnection] = {}
-        self._opening: dict[str, asyncio.Lock] = {}
+    Parameters
+    ----------
+    settings : HostSettings
+        How to log in.
+    family : int
+        Family of addresses, such as ``socket.AF_INET``; by default any.
+    """
+
+    def __init__(self, settings: HostSettings, family: int = socket.AF_UNSPEC) -> None:
+        self.settings, self._family = settings, family
+        self._connections: dict[tuple[str, int], asyncssh.SSHClientConnection] = {}
+        self._opening: dict[tuple[str, int], asyncio.Lock] = {}
         self._closed = False
 
     async def open(self, names: Iterable[str]) -> None:
@@ -61,20 +68,24 @@ class SshConnections:
         hosts = list(dict.fromkeys(names))
         results = await asyncio.gather(*map(self.connection, hosts), return_exceptions=True)
         faults = {
-            name: explain_error(result, self._settings)
+            name: explain_error(result, self.settings)
             for name, result in zip(hosts, results, strict=True)
             if isinstance(result, BaseException)
         }
         if faults:
             raise HostConnectionError(faults, len(hosts))
 
-    async def connection(self, name: str) -> asyncssh.SSHClientConnection:
-        """Return the connection to a host; open it if there is none or if it was lost."""
-        async with self._opening.setdefault(name, asyncio.Lock()):
-            connection = self._connections.get(name)
+    async def connection(self, name: str, number: int = 0) -> asyncssh.SSHClientConnection:
+        """Return the connection to a host; open it if there is none or if it was lost.
+
+        Connections to the same host have different numbers.
+        """
+        key = (name, number)
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            connection = self._connections.get(key)
             if connection is None or connection.is_closed():
                 connection = await asyncssh.connect(name, **self._options())
-                self._connections[name] = connection
+                self._connections[key] = connection
             if self._closed:  # by the cleanup of an interrupted start, while connecting
                 connection.abort()
                 raise asyncssh.ConnectionLost("the connections to all hosts are closed")
@@ -83,16 +94,19 @@ class SshConnections:
     async def close(self) -> None:
         """Close all connections and permit no new ones."""
         self._closed = True
-        for connection in self._connections.values():
-            connection.close()
-        for connection in self._connections.values():
-            with contextlib.suppress(OSError, asyncssh.Error, asyncio.TimeoutError):
-                await asyncio.wait_for(connection.wait_closed(), _CLOSE_TIMEOUT_SECONDS)
+        connections = list(self._connections.values())
         self._connections.clear()
+        for connection in connections:
+            connection.close()
+        closed = (
+            asyncio.wait_for(connection.wait_closed(), _CLOSE_TIMEOUT_SECONDS)
+            for connection in connections
+        )
+        await asyncio.gather(*closed, return_exceptions=True)
 
     def _options(self) -> dict[str, Any]:
         """Return the settings as options of asyncssh, which reads others from OpenSSH's files."""
-        settings = self._settings
+        settings = self.settings
         optional = {
             "username": settings.username,
             "port": settings.port,
@@ -101,6 +115,7 @@ class SshConnections:
         }
         return {
             "connect_timeout": settings.connect_timeout,
+            "family": self._family,
             "keepalive_interval": _KEEPALIVE_SECONDS,
             "keepalive_count_max": _KEEPALIVE_COUNT,
             **{name: value for name, value in optional.items() if value},

@@ -69,10 +69,14 @@ class HostProcess:
         standard input is closed. A Python program that uses
         :mod:`hyperplane.platforms.ssh.host_program` does; for others, :func:`wrap_command`
         returns a command that does.
+    number : int
+        Number of the connection to the host; servers limit the processes of a connection.
     """
 
-    def __init__(self, connections: SshConnections, host: str, argv: Sequence[str]) -> None:
-        self.host, self.argv = host, list(argv)
+    def __init__(
+        self, connections: SshConnections, host: str, argv: Sequence[str], number: int = 0
+    ) -> None:
+        self.host, self.argv, self._number = host, list(argv), number
         #: The last lines of the output.
         self.log: deque[str] = deque(maxlen=LOG_LINES)
         #: Set when the process has ended or its connection is lost.
@@ -92,7 +96,7 @@ class HostProcess:
         With a configuration, which may contain secrets, the caller must await :meth:`read_reply`
         next: see :mod:`hyperplane.platforms.ssh.host_program`.
         """
-        connection = await self._connections.connection(self.host)
+        connection = await self._connections.connection(self.host, self._number)
         self._process = process = await connection.create_process(shlex.join(self.argv))
         self._follow(process.stderr)
         self._tasks.append(asyncio.create_task(self._wait(process)))

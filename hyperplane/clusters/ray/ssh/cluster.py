@@ -50,20 +50,23 @@ class SshRayCluster(OwnedRayCluster):
             "dashboard": settings.dashboard,
             "hosts": list(dict.fromkeys(settings.hosts[: plan.nodes])),
             "python": settings.python or sys.executable,
-            "ssh": settings.model_dump(mode="json", include=set(HostSettings.model_fields)),
+            "ssh": _send_settings(settings),
         }
         super().__init__(plan, record, folder, settings.security == "tls", request)
 
     def place_worker(self, name: str) -> dict[str, Any]:
-        """Return the host of a new worker node."""
+        """Return the host of a new worker node, its index there, and the memory of all there."""
         used = set(self._placed.values())
         place = next(number for number in range(len(self._places)) if number not in used)
         self._placed[name] = place
-        return {"on_host": self._places[place]}
+        host = self._places[place]
+        nodes = self.plan.settings.hosts[: self.plan.nodes].count(host)  # type: ignore[attr-defined]
+        ram = max(1, nodes) * self.plan.worker.total_ram
+        return {"on_host": host, "index": self._places[:place].count(host), "ram": ram}
 
     def handle(self, event: dict[str, Any]) -> None:
         """Update the cluster after an event that the program reports."""
-        if event["event"] == "not_added":
+        if event["event"] in {"not_added", "abandoned"}:
             self._placed.pop(event["name"], None)
         super().handle(event)
 
@@ -74,3 +77,15 @@ class SshRayCluster(OwnedRayCluster):
             hosts = plural(len(self._places) // self.plan.worker.nprocs, "host")
             allowed = f"at most {free}: {hosts} have room for {len(self._places)} worker nodes"
             check([Fault("extra_workers", str(count), allowed)])
+
+
+def _send_settings(settings: RaySshSettings) -> dict[str, Any]:
+    """Return the settings of the connections for a process with another working directory."""
+
+    def resolve(path: str) -> str:
+        return str(Path(path).expanduser().absolute())
+
+    sent = settings.model_dump(mode="json", include=set(HostSettings.model_fields))
+    sent["client_keys"] = [resolve(key) for key in settings.client_keys]
+    sent["known_hosts"] = settings.known_hosts and resolve(settings.known_hosts)
+    return sent

@@ -45,7 +45,7 @@ class SshRayEngine(BaseRayEngine):
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
         """Return a fault if no hosts are set or if there are fewer hosts than nodes."""
-        return find_host_faults(request, cast(HostSettings, settings))
+        return find_host_faults(request, cast(HostSettings, settings), f"hosts of engine {ENGINE}")
 
     def start_line(self, plan: ClusterPlan) -> str:
         """Return a line with the number of worker nodes and their hosts."""

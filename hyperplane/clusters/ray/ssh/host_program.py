@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -31,25 +30,35 @@ from hyperplane.platforms.ssh.host_program import (
     send_reply,
 )
 
-#: Seconds for an orderly end.
-_END_SECONDS = 15.0
+#: Seconds for an orderly end, and how long a start may continue without the connection.
+_END_SECONDS, _START_SECONDS = 15.0, 5.0
 _POLL_SECONDS = 0.5
 
 
 def main() -> None:
     """Start the worker node of the configuration, and run until it or the connection ends."""
     config = read_configuration()
-    stop = threading.Event()
+    stop, ended = threading.Event(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, frame: stop.set())
-    end_with_connection(stop.set, _END_SECONDS)
     adopt_descendants()
-    if fault := find_memory_fault(config["memory"] + config["object_store"]):
-        send_reply(fault=fault)
-        sys.exit(1)
     folder = Path(tempfile.mkdtemp(prefix="hyperplane-"))
     group = RayNodeGroup(lambda **event: None)  # for its end
+
+    def clean() -> None:
+        group.end()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def end() -> None:
+        stop.set()
+        if not ended.wait(_START_SECONDS):  # Ray waits for the head, which may have ended
+            clean()
+
+    end_with_connection(end, _END_SECONDS)
     try:
+        if fault := find_memory_fault(config["ram"]):
+            send_reply(fault=fault)
+            return
         node = _start_node(config, folder)
         send_reply(pid=node.pid)
         while node.is_running() and not stop.wait(_POLL_SECONDS):
@@ -57,8 +66,8 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - Ray raises any; the reply has the reason
         send_reply(fault=f"{type(error).__name__}: {error}")
     finally:
-        group.end()
-        shutil.rmtree(folder, ignore_errors=True)
+        clean()
+        ended.set()
 
 
 def _start_node(config: dict[str, Any], folder: Path) -> LocalWorkerNode:
@@ -69,7 +78,7 @@ def _start_node(config: dict[str, Any], folder: Path) -> LocalWorkerNode:
         config["token"], loopback=False, tls_folder=str(folder) if config["tls"] else ""
     )
     os.environ.update({name: value for name, value in variables.items() if value is not None})
-    parameters = build_parameters(config, config["head"], str(folder))
+    parameters = build_parameters(config, config["head"], str(folder), log_monitor=True)
     return LocalWorkerNode(start_node(config["host"], **parameters))
 
 

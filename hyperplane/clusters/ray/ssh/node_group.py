@@ -7,22 +7,36 @@ with the process that owns the cluster, the worker nodes end with their connecti
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
+import socket
+import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+# The program that loads this file does not search the folders of the process that started it.
+sys.path.append(str(Path(__file__).parents[4]))
+
+import asyncssh
+
 from hyperplane.clusters.ray import driver_environment
 from hyperplane.clusters.ray.node_group import WAIT_VARIABLE, RayNodeGroup
 from hyperplane.clusters.ray.ssh.certificates import CertificateAuthority
-from hyperplane.platforms.ssh.hosts import SshConnections
+from hyperplane.platforms.ssh.hosts import HostConnectionError, SshConnections, explain_error
 from hyperplane.platforms.ssh.processes import HostProcess
 from hyperplane.spec.settings import RaySshSettings
 
 #: Module that hosts run.
 PROGRAM = "hyperplane.clusters.ray.ssh.host_program"
+#: Worker nodes for each connection to a host: OpenSSH allows ten sessions (MaxSessions).
+_NODES_PER_CONNECTION = 8
+#: Seconds for which an unreachable host of a worker node that has run is tried again, and the
+#: longest pause.
+_UNREACHABLE_SECONDS, _LONGEST_PAUSE = 1800.0, 30.0
 
 Result = TypeVar("Result")
 
@@ -67,6 +81,8 @@ class SshRayNodeGroup(RayNodeGroup):
         self._connections: SshConnections | None = None
         self._authority: CertificateAuthority | None = None
         self._python = ""
+        #: Worker nodes whose host cannot be reached, and since when.
+        self._unreachable: dict[str, float] = {}
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -75,9 +91,10 @@ class SshRayNodeGroup(RayNodeGroup):
         """Connect to all hosts, and start the head at the address that they see."""
         settings = RaySshSettings(**request["ssh"])
         self._python = request["python"]
-        self._connections = SshConnections(settings)
+        # Addresses of nodes are those of the connections, and Ray's are of version 4.
+        self._connections = SshConnections(settings, socket.AF_INET)
         self._run(self._connections.open(request["hosts"]))
-        [host, *_] = self._run(self._find_addresses(request["hosts"][0]))
+        host, _ = self._run(self._find_addresses(request["hosts"][0]))
         if settings.security == "tls":
             self._authority = CertificateAuthority()
             driver_environment.write_certificates(
@@ -89,8 +106,16 @@ class SshRayNodeGroup(RayNodeGroup):
         """Return the addresses of this machine and of a host, in their connection."""
         assert self._connections is not None  # noqa: S101 - for mypy
         connection = await self._connections.connection(name)
-        names = ("sockname", "peername")
-        own, other = (str(connection.get_extra_info(each)[0]) for each in names)
+        ends = [connection.get_extra_info(each) for each in ("sockname", "peername")]
+        own, other = (str(end[0]) if end else "" for end in ends)
+        if not own or not other:
+            reason = (
+                "it is reached through another host; nodes of Ray connect to each other directly"
+            )
+            raise HostConnectionError({name: reason}, 1)
+        if ipaddress.ip_address(own).is_loopback:
+            reason = "it is a name of this machine at a loopback address; use its network address"
+            raise HostConnectionError({name: reason}, 1)
         return own, other
 
     def _start_worker(self, request: dict[str, Any]) -> None:
@@ -102,21 +127,31 @@ class SshRayNodeGroup(RayNodeGroup):
 
     async def _start_on_host(self, request: dict[str, Any]) -> HostWorkerNode:
         assert self._connections is not None  # noqa: S101 - for mypy
-        _, host = await self._find_addresses(request["on_host"])
+        name = request["on_host"]
+        await self._connections.open([name])  # raises an error with advice
+        _, host = await self._find_addresses(name)
         issued = self._authority.issue(host) if self._authority is not None else ()
-        process = HostProcess(self._connections, request["on_host"], [self._python, "-m", PROGRAM])
+        configuration = {
+            **request,
+            "head": self._head.gcs_address,
+            "host": host,
+            "token": os.environ["RAY_AUTH_TOKEN"],
+            "tls": [text.decode() for text in issued],
+            "variables": _select_variables(),
+        }
+        process = HostProcess(
+            self._connections,
+            name,
+            [self._python, "-m", PROGRAM],
+            request["index"] // _NODES_PER_CONNECTION,
+        )
         try:
-            await process.start(
-                {
-                    **request,
-                    "head": self._head.gcs_address,
-                    "host": host,
-                    "token": os.environ["RAY_AUTH_TOKEN"],
-                    "tls": [text.decode() for text in issued],
-                    "variables": _select_variables(),
-                }
-            )
+            await process.start(configuration)
             reply = await process.read_reply()
+        except (asyncssh.Error, OSError) as error:
+            await process.end()
+            reason = explain_error(error, self._connections.settings)
+            raise HostConnectionError({name: reason}, 1) from error
         except BaseException:
             await process.end()
             raise
@@ -124,8 +159,23 @@ class SshRayNodeGroup(RayNodeGroup):
             await process.end()
             reason = reply.get("fault") or process.explain_failure() or "it did not start"
             tail = "\n".join([*process.log][-5:])
-            raise RuntimeError(f"{request['on_host']}: {reason}\n{tail}")
+            raise RuntimeError(f"{name}: {reason}\n{tail}")
         return HostWorkerNode(process, host, reply["pid"])
+
+    def _handle_failure(self, name: str, error: Exception) -> None:
+        """Try an unreachable host again for half an hour, if the worker node has run before."""
+        if isinstance(error, HostConnectionError) and self._starts[name] > 1:
+            now = time.monotonic()
+            if name not in self._unreachable:
+                self._unreachable[name] = now
+                message = f"worker node {name} is started again when its host is reached: {error}"
+                self._report(event="warning", message=message)
+            elapsed = now - self._unreachable[name]
+            if elapsed < _UNREACHABLE_SECONDS:
+                self._starts[name] -= 1  # it was not started
+                self._due[name] = now + min(_LONGEST_PAUSE, 1 + elapsed / 2)
+                return
+        super()._handle_failure(name, error)
 
     def check(self) -> bool:
         """Report the worker nodes whose start has ended; then as for nodes of this machine."""
@@ -135,6 +185,7 @@ class SshRayNodeGroup(RayNodeGroup):
             del self._starting[name]
             try:
                 self._register(name, future.result())
+                self._unreachable.pop(name, None)
             except Exception as error:  # noqa: BLE001 - of any library; the reason is reported
                 self._handle_failure(name, error)
         return super().check()
@@ -147,6 +198,8 @@ class SshRayNodeGroup(RayNodeGroup):
         super().end()
 
     async def _end_workers(self, connections: SshConnections) -> None:
+        for future in self._starting.values():
+            future.cancel()
         nodes = [node for node in self._workers.values() if isinstance(node, HostWorkerNode)]
         ended = (node.process.end() for node in nodes)
         await asyncio.gather(*ended, return_exceptions=True)
