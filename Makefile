@@ -112,10 +112,10 @@ $(RAY)/installed: pyproject.toml $(STAMPS)/test
 	@$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[ray]'
 	@touch $@
 
-# In one process: the nodes of two clusters that start at once may choose the same ports.
+ray: TESTERS = 2# a cluster has about ten processes
 ray: $(RAY)/installed
 	scripts/engines/install ssh
-	HYPERPLANE_REQUIRE_NETWORKS=ray HYPERPLANE_REQUIRE_SERVICES=1 PYTHONDONTWRITEBYTECODE= $(RAY)/bin/python -m pytest --durations 20 --quiet --timeout 900 -m ray $(if $(ONLY),-k '$(ONLY)') \
+	HYPERPLANE_REQUIRE_NETWORKS=ray HYPERPLANE_REQUIRE_SERVICES=1 PYTHONDONTWRITEBYTECODE= $(RAY)/bin/python $(PYTEST_OPTIONS) --quiet --timeout 900 -m ray $(if $(ONLY),-k '$(ONLY)') \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.ray' --include 'test_*.py' tests) \
 	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: ray' --include '*.md' docs)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import socket
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -38,6 +39,7 @@ _PORTS = {
     "dashboard_agent_listen_port": "DASHBOARD_AGENT_LISTEN_PORT_NAME",
     "runtime_env_agent_port": "RUNTIME_ENV_AGENT_PORT_NAME",
 }
+_AGENT_PORTS = range(10_000, 32_768)
 _END_SECONDS = 2.0
 #: Seconds to wait until a started node is registered.
 _REGISTER_SECONDS = 120.0
@@ -331,12 +333,18 @@ def _write_ports(session: Path, node_id: str, ports: dict[str, int]) -> None:
 
 
 def _find_free_ports(host: str, count: int) -> list[int]:
-    """Return ports of an address of this machine that no process uses now."""
+    """Return ports of an address of this machine that no process uses now.
+
+    They are below those that Linux chooses for others: agents of a node open theirs seconds later.
+    """
+    ports: list[int] = []
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((host, 0))
-        return [each.getsockname()[1] for each in sockets]
+        while len(ports) < count:
+            opened = stack.enter_context(socket.socket())
+            with suppress(OSError):  # it is in use
+                opened.bind((host, random.choice(_AGENT_PORTS)))  # noqa: S311 - no secret
+                ports.append(opened.getsockname()[1])
+    return ports
 
 
 @contextlib.contextmanager
