@@ -137,6 +137,8 @@ def predict(
         write_json(asdict(result))
     else:
         typer.echo(str(result))
+    if result.rows and result.errors == result.rows:  # such as a column of another type
+        raise typer.Exit(1)
 
 
 def _find_option_faults(

@@ -125,7 +125,9 @@ def resolve_target(
     if not is_below_root:
         raise RequestError([Fault("url", repr(redact_url(text)), f"{allowed}, not a whole store")])
     if "*" in path or ".." in PurePosixPath(path).parts:
-        raise RequestError([Fault("url", repr(redact_url(text)), f"{allowed}, without * and ..")])
+        advice = f"write it as {os.path.realpath(path)}" if store.local and "*" not in path else ""
+        fault = Fault("url", repr(redact_url(text)), f"{allowed}, without * and ..", advice)
+        raise RequestError([fault])
     return Target(store, path)
 
 

@@ -14,10 +14,11 @@ from dask.system import CPU_COUNT
 from hyperplane import config
 from hyperplane.cluster import initialize_cluster
 from hyperplane.clusters.dask.local.engine import LocalEngine
+from hyperplane.clusters.start_lines import BRAND
 from hyperplane.core.argument_checks import find_count_faults
 from hyperplane.core.errors import EngineUnavailable, Fault, UnknownArgument, check
 from hyperplane.core.public_calls import check_call, check_names, warn_caller
-from hyperplane.core.units import bytes_to_gb, parse_bytes
+from hyperplane.core.units import bytes_to_gb, format_bytes, parse_bytes, plural
 from hyperplane.ml.shards import tasks
 from hyperplane.ml.shards.readers import NUMBERED_COLUMNS
 
@@ -48,7 +49,8 @@ _SPARK_ONLY = frozenset(
         "extra_memory_for_ray",
     }
 )  # fmt: skip
-_CLUSTERS: list[tuple[Any, Any]] = []
+#: Client, cluster, and the sizes that were requested: cores, memory and number of nodes.
+_CLUSTERS: list[tuple[Any, Any, tuple[Any, ...]]] = []
 _STORES = re.compile(r"DRAM|PMEM|DISK_\d+")
 
 
@@ -101,6 +103,8 @@ def init_orca_context(
     """
     client = OrcaContext.get_client()
     if client is not None:
+        if (cores, memory, num_nodes) != _CLUSTERS[-1][2]:
+            _note("a cluster is running and is returned; stop_orca_context() ends it")
         return client
     mode = "local" if cluster_mode is None else cluster_mode
     mode = mode.lower() if isinstance(mode, str) else mode
@@ -131,8 +135,12 @@ def init_orca_context(
     sys.stdout.write("Initializing orca context\n")
     if engine == "local" and arguments.get("local_fit") != "exact":
         # With fewer processes or less memory than requested, they share all of it.
-        count = min(count, CPU_COUNT)
-        size = min(size, _find_usable_memory())
+        wanted = count, size
+        count, size = min(count, CPU_COUNT), min(size, _find_usable_memory())
+        if (count, size) != wanted and not is_all:
+            asked = f"{plural(wanted[0], 'core')} and {format_bytes(wanted[1])}"
+            given = f"{plural(count, 'core')} and {format_bytes(size)}"
+            _note(f"asked for {asked}; this machine gives {given}")
     defaults = {
         "num_workers": num_nodes,
         "engine": engine,
@@ -147,9 +155,13 @@ def init_orca_context(
     except UnknownArgument as error:
         _refuse_names(error, kwargs)
         raise
-    _CLUSTERS.append(started)
+    _CLUSTERS.append((*started, (cores, memory, num_nodes)))
     atexit.register(stop_orca_context)
     return started[0]
+
+
+def _note(text: str) -> None:
+    sys.stderr.write(f"{BRAND} {text}\n")
 
 
 def _find_usable_memory() -> int:
@@ -203,7 +215,7 @@ def stop_orca_context() -> None:
         return
     sys.stdout.write("Stopping orca context\n")
     while _CLUSTERS:
-        client, cluster = _CLUSTERS.pop()
+        client, cluster, _ = _CLUSTERS.pop()
         client.close()
         cluster.close()
 

@@ -53,6 +53,14 @@ def test_files_are_predicted_in_this_process(folder: Path, run: Run) -> None:
     assert "differs in batch_size" in changed.err
 
 
+def test_the_exit_code_is_1_if_every_row_is_refused(folder: Path, run: Run) -> None:
+    for number in range(3):
+        (folder / f"in-{number}.csv").write_text("a,b\nx,y\n")
+    answer = run(*command(folder, "--max-workers", "1"))
+    assert answer.code == 1
+    assert "all of these; see prediction.errors_stats-*" in answer.out
+
+
 @pytest.mark.skipif(not FULL, reason="starts a cluster for one file: at full scale")
 @pytest.mark.process
 @pytest.mark.slow

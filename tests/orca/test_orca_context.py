@@ -83,7 +83,10 @@ def test_arguments_of_init_orca_context(monkeypatch, capsys, mode, engine):
         client = hyperplane.orca.init_orca_context(
             mode, 4, "10g", nodes, driver_memory="2g", conf={"spark.ui": "false"}, timeout=60
         )
+    assert hyperplane.orca.init_orca_context(mode, 4, "10g", nodes) is client
+    assert capsys.readouterr().err == ""
     assert hyperplane.orca.init_orca_context() is client
+    assert "a cluster is running and is returned" in capsys.readouterr().err
     hyperplane.orca.stop_orca_context()
     hyperplane.orca.stop_orca_context()
     assert client.status == "closed"
@@ -102,8 +105,7 @@ def test_arguments_of_init_orca_context(monkeypatch, capsys, mode, engine):
     ]
     plan = hyperplane.plan_cluster(**{**calls[0], "engine": "local"})
     assert plan.request.num_workers == nodes
-    printed = capsys.readouterr().out
-    assert printed == "Initializing orca context\nStopping orca context\n"
+    assert capsys.readouterr().out == "Stopping orca context\n"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,7 @@ def test_arguments_of_init_orca_context(monkeypatch, capsys, mode, engine):
         (8, "900g", (4, 2.0)),
     ],
 )
-def test_a_local_context_fits_this_machine(monkeypatch, cores, memory, expected):
+def test_a_local_context_fits_this_machine(monkeypatch, capsys, cores, memory, expected):
     calls = []
 
     class Started:
@@ -134,6 +136,9 @@ def test_a_local_context_fits_this_machine(monkeypatch, cores, memory, expected)
     for options in ({}, {"local_fit": "exact"}):
         hyperplane.orca.init_orca_context("LOCAL", cores, memory, **options)
         hyperplane.orca.stop_orca_context()
+    notes = capsys.readouterr().err
+    is_larger = isinstance(cores, int) and (cores > 4 or memory == "900g")
+    assert ("; this machine gives 4 cores and" in notes) == is_larger
     fitted, exact = calls
     assert (fitted["nprocs"], fitted["ram_gb_per_proc"]) == expected
     assert exact["nprocs"] == (cores if isinstance(cores, int) else 4)

@@ -89,6 +89,7 @@ class KerasEstimator(TrainedKerasModel):
         super().__init__(definition, model, ranks, workers_per_node)
         self._model_dir, self._max_retries, self._verbose = model_dir, max_retries, verbose
 
+    @check_call
     def fit(
         self,
         data: Any,
@@ -218,6 +219,7 @@ class KerasEstimator(TrainedKerasModel):
             if not name.startswith("_")
         }
 
+    @check_call
     def evaluate(
         self,
         data: Any,
@@ -273,6 +275,7 @@ class KerasEstimator(TrainedKerasModel):
         )
         return results[0]
 
+    @check_call
     def predict(
         self,
         data: Any,

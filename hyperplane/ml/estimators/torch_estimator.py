@@ -83,6 +83,7 @@ class TorchEstimator(NetworkEstimator):
         warn_unused(unused)
         return cls(settings, arguments["ranks"], arguments["workers_per_node"])
 
+    @check_call
     def fit(
         self,
         data: Any,
@@ -198,6 +199,7 @@ class TorchEstimator(NetworkEstimator):
         self._record(steps, history)
         return list(history)
 
+    @check_call
     def evaluate(
         self,
         data: Any,
@@ -244,6 +246,7 @@ class TorchEstimator(NetworkEstimator):
             del found["val_loss"]
         return found
 
+    @check_call
     def predict(
         self,
         data: Any,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -26,6 +27,7 @@ from hyperplane.ml.estimators.torch_batches import (
     is_loader,
     warn_loader_options,
 )
+from hyperplane.ml.estimators.torch_losses import takes
 from hyperplane.ml.estimators.torch_optimizers import Optimizer, Plateau
 from hyperplane.ml.estimators.training_data import find_training_data_faults
 from hyperplane.ml.estimators.triggers import EveryEpoch, SeveralIteration
@@ -129,9 +131,14 @@ def _find_faults(**arguments: Any) -> list[Fault]:
             faults.append(Fault(name, describe_value(value), allowed))
         elif value is not None:
             faults += find_pickle_faults(name, value)
-    config = arguments["config"]
+    config, model = arguments["config"], arguments["model"]
     if config is not None and not isinstance(config, Mapping):
         faults.append(Fault("config", describe_value(config), "a mapping of names to values"))
+    elif config and (unused := _find_unused(model, config)):
+        call = ", ".join(f"{name}=config[{name!r}]" for name in unused)
+        advice = f"pass model=lambda config: {model.__name__}({call})"
+        allowed = f"no parameter of {model.__name__}, which is created without config"
+        faults.append(Fault("config", ", ".join(map(repr, unused)), allowed, advice))
     elif config is not None and "batch_size" in config:
         faults.append(Fault("config['batch_size']", "", "give batch_size to fit instead"))
     choices = (("scheduler_step_freq", ("epoch", "batch")), ("backend", (*_BACKENDS, None)))
@@ -154,6 +161,17 @@ def make_checkpoint_folder(parent: str) -> str:
     folder = Path(parent) / datetime.now(UTC).strftime("%Y-%m-%d_%H-%M-%S.%f")
     folder.mkdir(parents=True)
     return str(folder.resolve())
+
+
+def _find_unused(model: Any, config: Mapping[str, Any]) -> list[str]:
+    """Return the items of ``config`` for parameters of a class that is created without it."""
+    if not isinstance(model, type) or takes(model, 1):
+        return []
+    try:
+        known = inspect.signature(model).parameters
+    except (TypeError, ValueError):  # classes of C++ have no signature
+        return []
+    return [name for name in config if name in known]
 
 
 def find_data_faults(where: str, data: Any, feature_cols: Any, label_cols: Any) -> list[Fault]:

@@ -77,7 +77,8 @@ class PredictionResult:
             before = f"{plural(self.finished_before, 'file')} of {self.files}, by an earlier call"
             lines.append(("finished", before))
         if self.errors:
-            lines.append(("errors", f"{plural(self.errors, 'row')}; see {ERRORS}-*"))
+            refused = "all of these" if self.errors == self.rows else plural(self.errors, "row")
+            lines.append(("errors", f"{refused}; see {ERRORS}-*"))
         return lines
 
     def __str__(self) -> str:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: Attribute of a study: its space.
 _SPACE = "space"
+#: Attribute of a study: what the trials of an estimator have in common, as JSON.
+_OBJECTIVE = "objective"
 #: A search ends if this many trials have failed and none has succeeded.
 _MAX_FAILED_AT_FIRST = 5
 
@@ -248,6 +250,7 @@ def join_search(plan: SearchPlan, name: str, folder: Path) -> Search:
 
 def _begin(plan: SearchPlan, study: Any, folder: Path | None, previous: str | None) -> Search:
     study.set_user_attr(_SPACE, describe(plan.parameters))
+    study.set_user_attr(_OBJECTIVE, json.dumps(dict(plan.objective)))
     if previous is not None:
         _copy_trials(study, plan, previous)
     study.sampler = create_sampler(plan.method, plan.seed, len(study.trials))
@@ -295,6 +298,11 @@ def _check_same_search(study: Any, plan: SearchPlan, name: str, argument: str) -
         changed = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
         allowed = "the parameters of the search of this name"
         faults.append(Fault("space", f"other values of {', '.join(changed)}", allowed, advice))
+    known = json.loads(study.user_attrs.get(_OBJECTIVE, "{}"))
+    for key, value in plan.objective.items():
+        if known.get(key, value) != value:
+            allowed = "the one of the search of this name"
+            faults.append(Fault(key, "another value than before", allowed, advice))
     if faults:
         raise RequestError(faults)
 

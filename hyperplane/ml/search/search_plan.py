@@ -46,6 +46,9 @@ class SearchPlan:
         Whether trials with bad intermediate values end early.
     seed : int or None
         Seed of the drawn values.
+    objective : mapping of str to str
+        What the trials of an estimator have in common, by argument, as text or hash: values of
+        other estimators, rows or scores cannot be compared. Empty for a function.
     """
 
     parameters: Mapping[str, Parameter]
@@ -55,6 +58,7 @@ class SearchPlan:
     max_failed: int | None
     early_stopping: bool
     seed: int | None
+    objective: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def prunes(self) -> bool:
@@ -99,7 +103,7 @@ def find_option_faults(
             faults.append(Fault(argument, describe_value(value), f"one of {', '.join(known)}"))
     for argument, value in counts.items():
         if value is not None:
-            faults += find_count_faults(argument, value, least=argument != "max_failed")
+            faults += find_count_faults(argument, value, least=int(argument != "max_failed"))
     if seed is not None and whole_number(seed) is None:
         faults.append(Fault("seed", describe_value(seed), "a whole number or None"))
     return faults

@@ -174,7 +174,11 @@ def tune(
     if runner_options is not None and not isinstance(runner_options, Mapping):
         faults.append(Fault("runner_options", type(runner_options).__name__, "a mapping, or None"))
     check(faults)
+    common = {}
+    if is_estimator and name is not None:
+        common = estimator_objective.describe_objective(objective, X, y, cv, scoring)
     plan = SearchPlan(
+        objective=common,
         parameters=parameters,
         method=search,
         direction=direction,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 BODY_SECONDS = 30.0
 #: Maximum bytes of the bodies of all requests that are not answered yet.
 MAX_BODIES = 256_000_000
+_OTHER_METHOD = "this path has another method; predictions are requested with POST"
 _NOT_LOADED = "the model cannot be loaded; see the log of the server"
 #: Paths without a token, for probes.
 _PUBLIC = ("/healthz", "/ready")
@@ -233,6 +234,8 @@ class _Handlers:
     async def show_model(self, request: Request) -> Response:
         """Answer with the versions of a model, as TensorFlow Serving does."""
         name, version = request.path_params["name"], request.path_params.get("version")
+        if (version or name).endswith(":predict"):
+            return _respond(405, {"error": _OTHER_METHOD}, {"allow": "POST"})
         try:
             versions = await self._models.list_versions(name)
         except ModelNotFound as error:
@@ -269,7 +272,7 @@ class _Handlers:
         del request
         text = {
             404: "expected /v1/models/NAME:predict, /v1/models/NAME, /healthz, /ready or /metrics",
-            405: "this path has another method; predictions are requested with POST",
+            405: _OTHER_METHOD,
         }
         return _respond(
             error.status_code, {"error": text.get(error.status_code, error.detail)}, error.headers

@@ -27,7 +27,7 @@ from torch_training import (
 )
 
 import hyperplane
-from hyperplane.errors import RequestError
+from hyperplane.errors import RequestError, UnknownArgument
 from hyperplane.ml import Estimator, XShards
 from hyperplane.orca.learn.metrics import MAE, Accuracy
 from hyperplane.orca.learn.pytorch.callbacks import Callback
@@ -183,6 +183,15 @@ def test_all_faults_are_listed_at_once(client):
         "model", "optimizer", "metrics", "config['batch_size']", "backend", "ranks",
         "scheduler_step_freq",
     }  # fmt: skip
+    with pytest.raises(UnknownArgument, match="did you mean epochs"):
+        create().fit((X, Y), epoch=1)
+
+    class Net(torch.nn.Module):
+        def __init__(self, hidden=8):
+            super().__init__()
+
+    with pytest.raises(RequestError, match=r"lambda config: Net\(hidden=config\['hidden'\]\)"):
+        create({"hidden": 16, "lr": 0.1}, model=Net)
     with pytest.raises(RequestError, match="parameters of model"):
         create(model=make_model({}), optimizer=make_optimizer(make_model({}), {}))
     with pytest.warns(UserWarning, match="no effect: use_tqdm"):

@@ -158,6 +158,8 @@ def test_a_body_without_a_length_is_refused_when_it_becomes_too_large(server: Se
         ("/other", None, 404),
         ("/healthz/", None, 404),  # no redirect to the host that the client names
         ("/healthz", {"a": 1}, 405),
+        ("/v1/models/named:predict", None, 405),
+        ("/v1/models/named/versions/v1:predict", None, 405),
     ],
 )
 def test_unknown_models_and_paths_are_reported(
@@ -204,7 +206,7 @@ def request_with_id(server: Server, path: str, value: str, **options: Any) -> An
 
 def test_all_responses_have_the_id_of_the_request(server: Server) -> None:
     path = "/v1/models/named:predict"
-    for options, code in (({}, 200), ({"token": "x"}, 401), ({"method": "GET"}, 404)):
+    for options, code in (({}, 200), ({"token": "x"}, 401), ({"method": "GET"}, 405)):
         answer = request_with_id(server, path, "Root=1-67/8+9_a.b:c", **options)
         assert (answer.code, answer.headers["x-request-id"]) == (code, "Root=1-67/8+9_a.b:c")
     assert request_with_id(server, "/no", "order-7").headers["x-request-id"] == "order-7"

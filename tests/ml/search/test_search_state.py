@@ -14,7 +14,7 @@ from hyperplane.errors import JobStoreError, RequestError, SearchFailed
 from hyperplane.ml import Range, read_search
 from hyperplane.ml.search import cluster_trials, search_storage
 from hyperplane.ml.search.search import create_search, open_search
-from hyperplane.ml.search.search_plan import SearchPlan
+from hyperplane.ml.search.search_plan import SearchPlan, find_option_faults
 from hyperplane.ml.search.search_result import make_result
 from hyperplane.ml.search.search_storage import result_file
 from hyperplane.ml.search.space import Choice
@@ -142,6 +142,23 @@ def test_a_name_belongs_to_one_search(options, where):
     with pytest.raises(RequestError) as caught:
         _open("state-same", **options)
     assert [fault.where for fault in caught.value.faults] == where
+
+
+def test_a_name_belongs_to_one_estimator_and_its_rows():
+    common = {"objective": "a", "X": "b", "scoring": "accuracy"}
+    _open("state-before")  # of a version that did not keep them
+    _open("state-before", objective=common)
+    _open("state-before", objective=common)
+    with pytest.raises(RequestError) as caught:
+        _open("state-before", objective={**common, "X": "c", "scoring": ""})
+    assert [fault.where for fault in caught.value.faults] == ["X", "scoring"]
+
+
+def test_limits_of_counts_are_numbers():
+    faults = find_option_faults(name=None, seed=None, max_trials=0, max_failed=-1)
+    assert [fault.allowed for fault in faults] == [
+        "a whole number, 1 or more", "a whole number, 0 or more",
+    ]  # fmt: skip
 
 
 def test_a_search_that_runs_is_locked():

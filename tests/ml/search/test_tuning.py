@@ -9,6 +9,7 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
 from hyperplane.errors import RequestError, SearchFailed
 from hyperplane.ml import Range, read_search, tune
@@ -101,6 +102,24 @@ def test_a_named_search_runs_the_remaining_trials_only(client, tmp_path):
     result = tune(objective, space, name="tuning-named", max_trials=8, seed=1)
     assert len(result.history) == len(list(tmp_path.iterdir())) == 8
     assert result.best_value == read_search("tuning-named").best_value
+
+
+def test_a_name_is_refused_for_other_rows_estimators_and_scores(client):
+    table, y = np.arange(40.0).reshape(20, 2), np.arange(20) % 2
+    options = {"space": {"max_depth": [1, 2]}, "search": "grid", "name": "tuning-same", "cv": 2}
+    first = tune(DecisionTreeClassifier(random_state=0), X=table, y=y, **options)
+    again = tune(DecisionTreeClassifier(random_state=0), X=table.copy(), y=y, **options)
+    assert again.best_value == first.best_value
+    for estimator, rows, more, where in (
+        (ExtraTreeClassifier(random_state=0), table, {}, "objective"),
+        (DecisionTreeClassifier(random_state=1), table, {}, "objective"),
+        (DecisionTreeClassifier(random_state=0), table + 1, {}, "X"),
+        (DecisionTreeClassifier(random_state=0), table, {"scoring": "neg_log_loss"}, "scoring"),
+        (DecisionTreeClassifier(random_state=0), table, {"cv": 3}, "cv"),
+    ):
+        with pytest.raises(RequestError) as caught:
+            tune(estimator, X=rows, y=y, **{**options, **more})
+        assert [fault.where for fault in caught.value.faults] == [where]
 
 
 def test_a_killed_worker_costs_only_its_trials(client, tmp_path):
