@@ -224,7 +224,8 @@ class JobWatcher:
 
 def _check_indexed(job: Mapping[str, Any], created: Mapping[str, Any]) -> None:
     """Raise RequestRefused if an older API server has dropped the indexes of a Job's pods."""
-    if "completionMode" in job["spec"] and "completionMode" not in created["spec"]:
+    wanted, found = job.get("spec", {}), created.get("spec", {})
+    if "completionMode" in wanted and "completionMode" not in found:
         raise RequestRefused(
             "this version of Kubernetes has no Indexed Jobs, which n processes that start together "
             "need. Use Kubernetes 1.24 or later, or another runner"
