@@ -340,11 +340,12 @@ def _check_threads(request: ClusterRequest) -> list[Fault]:
     pool_completes = request.pool is not None and not is_complete
     if request.ngpus or pool_completes or threads <= request.cores_per_worker:
         return []
+    default = "" if "cores_per_worker" in request.model_fields_set else " (the default)"
     return [
         Fault(
             "nprocs x nthreads",
             f"{request.nprocs} x {request.nthreads} = {threads}",
-            f"at most cores_per_worker = {format_number(request.cores_per_worker)}",
+            f"at most cores_per_worker = {format_number(request.cores_per_worker)}{default}",
             f"raise cores_per_worker to {threads} or ask for fewer processes or threads",
         )
     ]

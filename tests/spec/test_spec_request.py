@@ -363,6 +363,8 @@ class TestThreadsAgainstCores:
         assert fault.asked == "5 x 4 = 20"
         assert fault.allowed == "at most cores_per_worker = 15"
         assert "raise cores_per_worker to 20" in fault.advice
+        [fault] = _faults(nprocs=200, nthreads=1)
+        assert fault.allowed == "at most cores_per_worker = 15 (the default)"
 
     @pytest.mark.parametrize(
         "arguments",
