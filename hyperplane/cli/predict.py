@@ -137,7 +137,8 @@ def predict(
         write_json(asdict(result))
     else:
         typer.echo(str(result))
-    if result.rows and result.errors == result.rows:  # such as a column of another type
+    refuses_all = result.rows and result.errors == result.rows  # such as a column of another type
+    if refuses_all and not result.finished_before:
         raise typer.Exit(1)
 
 

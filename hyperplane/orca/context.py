@@ -51,6 +51,8 @@ _SPARK_ONLY = frozenset(
 )  # fmt: skip
 #: Client, cluster, and the sizes that were requested: cores, memory and number of nodes.
 _CLUSTERS: list[tuple[Any, Any, tuple[Any, ...]]] = []
+#: Default values of cores, memory and num_nodes.
+_DEFAULTS = (2, "2g", 1)
 _STORES = re.compile(r"DRAM|PMEM|DISK_\d+")
 
 
@@ -103,8 +105,10 @@ def init_orca_context(
     """
     client = OrcaContext.get_client()
     if client is not None:
-        if (cores, memory, num_nodes) != _CLUSTERS[-1][2]:
-            _note("a cluster is running and is returned; stop_orca_context() ends it")
+        requested, running = (cores, memory, num_nodes), _CLUSTERS[-1][2]
+        if requested not in (_DEFAULTS, running):
+            sizes = "cores={!r}, memory={!r}, num_nodes={!r}".format(*running)
+            _note(f"returns the running cluster ({sizes}); stop_orca_context() ends it")
         return client
     mode = "local" if cluster_mode is None else cluster_mode
     mode = mode.lower() if isinstance(mode, str) else mode
@@ -137,7 +141,7 @@ def init_orca_context(
         # With fewer processes or less memory than requested, they share all of it.
         wanted = count, size
         count, size = min(count, CPU_COUNT), min(size, _find_usable_memory())
-        if (count, size) != wanted and not is_all:
+        if size < wanted[1] or (count < wanted[0] and not is_all):
             asked = f"{plural(wanted[0], 'core')} and {format_bytes(wanted[1])}"
             given = f"{plural(count, 'core')} and {format_bytes(size)}"
             _note(f"asked for {asked}; this machine gives {given}")

@@ -86,7 +86,9 @@ def test_arguments_of_init_orca_context(monkeypatch, capsys, mode, engine):
     assert hyperplane.orca.init_orca_context(mode, 4, "10g", nodes) is client
     assert capsys.readouterr().err == ""
     assert hyperplane.orca.init_orca_context() is client
-    assert "a cluster is running and is returned" in capsys.readouterr().err
+    assert capsys.readouterr().err == ""
+    assert hyperplane.orca.init_orca_context(mode, 1, "10g", nodes) is client
+    assert "returns the running cluster (cores=4, memory='10g'" in capsys.readouterr().err
     hyperplane.orca.stop_orca_context()
     hyperplane.orca.stop_orca_context()
     assert client.status == "closed"
@@ -137,7 +139,7 @@ def test_a_local_context_fits_this_machine(monkeypatch, capsys, cores, memory, e
         hyperplane.orca.init_orca_context("LOCAL", cores, memory, **options)
         hyperplane.orca.stop_orca_context()
     notes = capsys.readouterr().err
-    is_larger = isinstance(cores, int) and (cores > 4 or memory == "900g")
+    is_larger = (isinstance(cores, int) and cores > 4) or memory in ("9g", "900g")
     assert ("; this machine gives 4 cores and" in notes) == is_larger
     fitted, exact = calls
     assert (fitted["nprocs"], fitted["ram_gb_per_proc"]) == expected

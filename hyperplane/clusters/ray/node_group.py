@@ -8,6 +8,7 @@ replaces a loopback address by that of a network interface. Its events are ``hea
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 import socket
@@ -341,9 +342,12 @@ def _find_free_ports(host: str, count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
         while len(ports) < count:
             opened = stack.enter_context(socket.socket())
-            with suppress(OSError):  # it is in use
+            try:
                 opened.bind((host, random.choice(_AGENT_PORTS)))  # noqa: S311 - no secret
                 ports.append(opened.getsockname()[1])
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
     return ports
 
 

@@ -87,6 +87,7 @@ def read_settings(arguments: Mapping[str, Any]) -> TorchSettings:
         given = f"reduction={arguments['loss'].reduction!r}"
         faults.append(Fault("loss", given, "a loss with reduction='mean' or 'sum'"))
     check(faults)
+    _warn_of_unused(model, arguments["config"] or {})
     scheduler, step_freq = arguments["scheduler_creator"], arguments["scheduler_step_freq"]
     if isinstance(optimizer, Optimizer) and optimizer.schedule is not None:
         if scheduler is not None:
@@ -131,14 +132,9 @@ def _find_faults(**arguments: Any) -> list[Fault]:
             faults.append(Fault(name, describe_value(value), allowed))
         elif value is not None:
             faults += find_pickle_faults(name, value)
-    config, model = arguments["config"], arguments["model"]
+    config = arguments["config"]
     if config is not None and not isinstance(config, Mapping):
         faults.append(Fault("config", describe_value(config), "a mapping of names to values"))
-    elif config and (unused := _find_unused(model, config)):
-        call = ", ".join(f"{name}=config[{name!r}]" for name in unused)
-        advice = f"pass model=lambda config: {model.__name__}({call})"
-        allowed = f"no parameter of {model.__name__}, which is created without config"
-        faults.append(Fault("config", ", ".join(map(repr, unused)), allowed, advice))
     elif config is not None and "batch_size" in config:
         faults.append(Fault("config['batch_size']", "", "give batch_size to fit instead"))
     choices = (("scheduler_step_freq", ("epoch", "batch")), ("backend", (*_BACKENDS, None)))
@@ -163,15 +159,20 @@ def make_checkpoint_folder(parent: str) -> str:
     return str(folder.resolve())
 
 
-def _find_unused(model: Any, config: Mapping[str, Any]) -> list[str]:
-    """Return the items of ``config`` for parameters of a class that is created without it."""
+def _warn_of_unused(model: Any, config: Mapping[str, Any]) -> None:
+    """Warn of items of ``config`` for parameters of a class that is created without it."""
     if not isinstance(model, type) or takes(model, 1):
-        return []
+        return
     try:
         known = inspect.signature(model).parameters
     except (TypeError, ValueError):  # classes of C++ have no signature
-        return []
-    return [name for name in config if name in known]
+        return
+    if unused := [name for name in config if name in known]:
+        call = ", ".join(f"{name}=config[{name!r}]" for name in unused)
+        warn_caller(
+            f"{model.__name__} is created without config, so that it does not get "
+            f"{', '.join(unused)}; pass model=lambda config: {model.__name__}({call})"
+        )
 
 
 def find_data_faults(where: str, data: Any, feature_cols: Any, label_cols: Any) -> list[Fault]:

@@ -154,34 +154,6 @@ def make_objective(
     return EstimatorObjective(estimator, splits, scorer, halving)
 
 
-def describe_objective(
-    estimator: Any,
-    X: Any,  # noqa: N803
-    y: Any,
-    cv: Any,
-    scoring: Any,
-) -> dict[str, str]:
-    """Return what the values of all trials depend on, by argument: hashes, or texts.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import Ridge
-    >>> one, two = (describe_objective(Ridge(a), [[1]], [1], 5, None) for a in (1, 2))
-    >>> [name for name in one if one[name] != two[name]]
-    ['objective']
-    """
-    import joblib
-
-    kind = type(estimator)
-    return {
-        "objective": joblib.hash((kind.__module__, kind.__qualname__, estimator.get_params())),
-        "X": joblib.hash(X),
-        "y": joblib.hash(y),
-        "cv": repr(cv),
-        "scoring": scoring if isinstance(scoring, str) else getattr(scoring, "__name__", ""),
-    }
-
-
 def is_estimator(value: object) -> bool:
     """Return whether a value has the methods of an estimator of scikit-learn."""
     return (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hyperplane.core.errors import Fault, RequestError, SearchFailed
 from hyperplane.core.optional import need
 from hyperplane.ml.search import search_storage
+from hyperplane.ml.search.search_identity import list_differences
 from hyperplane.ml.search.search_plan import SearchPlan, create_pruner, create_sampler
 from hyperplane.ml.search.search_storage import (
     CHUNK,
@@ -298,9 +299,9 @@ def _check_same_search(study: Any, plan: SearchPlan, name: str, argument: str) -
         changed = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
         allowed = "the parameters of the search of this name"
         faults.append(Fault("space", f"other values of {', '.join(changed)}", allowed, advice))
-    known = json.loads(study.user_attrs.get(_OBJECTIVE, "{}"))
-    for key, value in plan.objective.items():
-        if known.get(key, value) != value:
+    stored = study.user_attrs.get(_OBJECTIVE)  # earlier versions did not keep it
+    if stored is not None:
+        for key in list_differences(json.loads(stored), dict(plan.objective)):
             allowed = "the one of the search of this name"
             faults.append(Fault(key, "another value than before", allowed, advice))
     if faults:

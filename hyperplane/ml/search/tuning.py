@@ -13,7 +13,7 @@ from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.optional import need
 from hyperplane.core.pickling import find_pickle_faults
 from hyperplane.core.public_calls import check_call
-from hyperplane.ml.search import estimator_objective, search_storage
+from hyperplane.ml.search import estimator_objective, search_identity, search_storage
 from hyperplane.ml.search.estimator_objective import make_objective
 from hyperplane.ml.search.search_plan import (
     Direction,
@@ -176,7 +176,7 @@ def tune(
     check(faults)
     common = {}
     if is_estimator and name is not None:
-        common = estimator_objective.describe_objective(objective, X, y, cv, scoring)
+        common = search_identity.describe_search(objective, X, y, cv, scoring, parameters)
     plan = SearchPlan(
         objective=common,
         parameters=parameters,

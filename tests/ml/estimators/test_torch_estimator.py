@@ -190,7 +190,7 @@ def test_all_faults_are_listed_at_once(client):
         def __init__(self, hidden=8):
             super().__init__()
 
-    with pytest.raises(RequestError, match=r"lambda config: Net\(hidden=config\['hidden'\]\)"):
+    with pytest.warns(UserWarning, match=r"lambda config: Net\(hidden=config\['hidden'\]\)"):
         create({"hidden": 16, "lr": 0.1}, model=Net)
     with pytest.raises(RequestError, match="parameters of model"):
         create(model=make_model({}), optimizer=make_optimizer(make_model({}), {}))

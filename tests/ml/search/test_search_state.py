@@ -146,12 +146,15 @@ def test_a_name_belongs_to_one_search(options, where):
 
 def test_a_name_belongs_to_one_estimator_and_its_rows():
     common = {"objective": "a", "X": "b", "scoring": "accuracy"}
-    _open("state-before")  # of a version that did not keep them
-    _open("state-before", objective=common)
-    _open("state-before", objective=common)
-    with pytest.raises(RequestError) as caught:
-        _open("state-before", objective={**common, "X": "c", "scoring": ""})
-    assert [fault.where for fault in caught.value.faults] == ["X", "scoring"]
+    _open("state-common", objective=common)
+    _open("state-common", objective=common)
+    for changed, where in (
+        ({**common, "X": "c", "scoring": "r2"}, ["X", "scoring"]),
+        ({}, ["objective"]),  # a function
+    ):
+        with pytest.raises(RequestError) as caught:
+            _open("state-common", objective=changed)
+        assert [fault.where for fault in caught.value.faults] == where
 
 
 def test_limits_of_counts_are_numbers():

@@ -34,6 +34,8 @@ from hyperplane.spec.settings import RaySshSettings
 PROGRAM = "hyperplane.clusters.ray.ssh.host_program"
 #: Worker nodes for each connection to a host: OpenSSH allows ten sessions (MaxSessions).
 _NODES_PER_CONNECTION = 8
+#: Seconds after which a worker node that has not started counts as failed.
+_START_SECONDS = 900.0
 #: Seconds for which an unreachable host of a worker node that has run is tried again, and the
 #: longest pause.
 _UNREACHABLE_SECONDS, _LONGEST_PAUSE = 1800.0, 30.0
@@ -147,7 +149,10 @@ class SshRayNodeGroup(RayNodeGroup):
         )
         try:
             await process.start(configuration)
-            reply = await process.read_reply()
+            reply = await asyncio.wait_for(process.read_reply(), _START_SECONDS)
+        except TimeoutError as error:
+            await process.end()
+            raise RuntimeError(f"{name}: it did not start in {_START_SECONDS:g} s") from error
         except (asyncssh.Error, OSError) as error:
             await process.end()
             reason = explain_error(error, self._connections.settings)
