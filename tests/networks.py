@@ -22,8 +22,7 @@ _MODULES = {"spark": "pyspark"}
 #: Packages that a run requires, by the value of ``HYPERPLANE_REQUIRE_NETWORKS``, and its command.
 REQUIRED = {"1": ("tensorflow", "torch"), "ray": ("ray",), "spark": ("spark", "torch")}
 _COMMANDS = {"ray": "make ray", "spark": "make spark"}
-#: Settings of Ray Data that it sets itself; sockets to its JVM and thread pools that pyspark does not
-#: close.
+#: Settings that Ray Data sets itself; sockets and thread pools that pyspark does not close.
 _IGNORED = {
     "ray": "ignore:.*deprecated:DeprecationWarning",
     "spark": "ignore:.*unclosed.*(socket|multiprocessing pool):ResourceWarning",

@@ -24,12 +24,7 @@ from hyperplane.errors import RequestError
 ray = pytest.importorskip("ray")
 from ray.data.expressions import col  # noqa: E402 - after the skip without Ray
 
-pytestmark = [
-    pytest.mark.ray,
-    pytest.mark.cluster,
-    # Ray Data sets deprecated settings when it copies its own.
-    pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning"),
-]
+pytestmark = [pytest.mark.ray, pytest.mark.cluster]
 
 
 @pytest.fixture(scope="module")
