@@ -223,7 +223,7 @@ def engine_settings(engine: str, model: type[Settings]) -> Settings:
     if not model.inherited:
         return _read_section(path, model)
     platform = f"{_ENGINES}.{platform_of(engine)}"
-    own, defaults = map(_get_engine_section, (path, platform))
+    own, defaults = (with_underscores(_get_mapping(each), deep=False) for each in (path, platform))
     inherited = {name: defaults[name] for name in model.inherited & defaults.keys() - own.keys()}
     try:
         return _read_section(path, model, inherited)
@@ -231,13 +231,6 @@ def engine_settings(engine: str, model: type[Settings]) -> Settings:
         raise ConfigError(
             [_locate_inherited(fault, path, platform, inherited) for fault in error.faults]
         ) from error
-
-
-def _get_engine_section(path: str) -> Mapping[str, Any]:
-    section = dask.config.get(path, default={})
-    if not isinstance(section, Mapping):
-        raise ConfigError([_make_fault(path, section, "a mapping")])
-    return with_underscores(section, deep=False)
 
 
 def _locate_inherited(
@@ -370,12 +363,17 @@ def _find_unknown_engines(engines: Registry[Any]) -> list[Fault]:
     ]
 
 
-def _read_section(
-    path: str, model: type[Model], defaults: Mapping[str, Any] | None = None
-) -> Model:
+def _get_mapping(path: str) -> Mapping[str, Any]:
     section = dask.config.get(path, default={})
     if not isinstance(section, Mapping):
         raise ConfigError([_make_fault(path, section, "a mapping")])
+    return section
+
+
+def _read_section(
+    path: str, model: type[Model], defaults: Mapping[str, Any] | None = None
+) -> Model:
+    section = _get_mapping(path)
     try:
         # Deeper keys of an engine's section, such as gateway options, belong to other software.
         own = with_underscores(section, deep=not issubclass(model, EngineSettings))
