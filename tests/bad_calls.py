@@ -12,6 +12,7 @@ import dask.array as da
 import dask.bag as db
 import numpy as np
 import pandas as pd
+from bad_estimator_calls import ESTIMATORS
 from bad_values import Call, FreshArgument, table
 from dask import delayed
 from matplotlib import pyplot
@@ -549,4 +550,4 @@ SHARDS: dict[str, Call] = {
     "StandardScaler": Call(transformer.StandardScaler, {"inputCol": "a", "outputCol": "b"}),
 }  # fmt: skip
 
-ALL = {**CLUSTERS, **FILES, **COLLECTIONS, **JOBS, **ML, **SHARDS}
+ALL = {**CLUSTERS, **FILES, **COLLECTIONS, **JOBS, **ML, **ESTIMATORS, **SHARDS}

@@ -70,6 +70,26 @@ if not is_installed("pyspark"):
     EXPECTED_ERRORS["to_spark"] = (hyperplane.MissingPackage, "spark")
 if not is_installed("torch"):
     EXPECTED_ERRORS["Estimator.from_torch"] = (hyperplane.MissingPackage, "torch")
+    EXPECTED_ERRORS |= {
+        f"TorchEstimator.{name}": (hyperplane.MissingPackage, "torch")
+        for name in ("predict", "save", "save_checkpoint")
+    }
+EXPECTED_ERRORS |= {
+    **{
+        f"{each}.{name}": (RequestError, "initialize_cluster")
+        for each in ("TorchEstimator", "KerasEstimator")
+        for name in ("fit", "evaluate")
+    },
+    "KerasEstimator.predict": (RequestError, "initialize_cluster"),
+    **dict.fromkeys(
+        ("TorchEstimator.load", "TorchEstimator.load_checkpoint"), (RequestError, "missing.pt")
+    ),
+    "TorchEstimator.load_orca_checkpoint": (RequestError, "with checkpoints"),
+    **dict.fromkeys(
+        ("KerasEstimator.load", "KerasEstimator.load_keras_weights"), (ReadError, "missing")
+    ),
+    "KerasEstimator.load_orca_checkpoint": (RequestError, "checkpoint"),
+}
 #: Public names that take no arguments from callers.
 WITHOUT_ARGUMENTS = (
     "hyperplane.pools", "hyperplane.utils.is_jhub", "hyperplane.utils.SlackHelper",

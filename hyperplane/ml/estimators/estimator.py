@@ -14,6 +14,7 @@ from hyperplane.core.public_calls import check_call
 from hyperplane.ml.estimators import keras_creation
 from hyperplane.ml.estimators.torch_callbacks import ModelCheckpoint
 from hyperplane.ml.estimators.torch_estimator import TorchEstimator
+from hyperplane.ml.estimators.torch_settings import read_settings, warn_unused
 
 
 class Estimator:
@@ -119,26 +120,31 @@ class Estimator:
         MissingPackage
             If PyTorch is not installed.
         """
-        return TorchEstimator.create(
-            model=model,
-            optimizer=optimizer,
-            loss=loss,
-            metrics=metrics,
-            scheduler_creator=scheduler_creator,
-            initialization_hook=initialization_hook,
-            config=config,
-            scheduler_step_freq=scheduler_step_freq,
-            workers_per_node=workers_per_node,
-            model_dir=model_dir,
-            backend=backend,
-            log_to_driver=log_to_driver,
-            ranks=ranks,
-            seed=seed,
-            max_retries=max_retries,
-            unused={
+        settings = read_settings(
+            {
+                "model": model,
+                "optimizer": optimizer,
+                "loss": loss,
+                "metrics": metrics,
+                "scheduler_creator": scheduler_creator,
+                "initialization_hook": initialization_hook,
+                "config": config,
+                "scheduler_step_freq": scheduler_step_freq,
+                "workers_per_node": workers_per_node,
+                "model_dir": model_dir,
+                "backend": backend,
+                "log_to_driver": log_to_driver,
+                "ranks": ranks,
+                "seed": seed,
+                "max_retries": max_retries,
+            }
+        )
+        warn_unused(
+            {
                 "training_operator_cls": training_operator_cls is not None,
-                "use_tqdm": bool(use_tqdm),
+                "use_tqdm": use_tqdm is not False,
                 "sync_stats": sync_stats is not True,
                 "log_level": log_level != 20,
-            },
+            }
         )
+        return TorchEstimator(settings, ranks, workers_per_node)

@@ -10,17 +10,15 @@ from contextlib import nullcontext
 from typing import Any
 
 import cloudpickle
-import pandas as pd
 from dask.base import is_dask_collection
 
 from hyperplane.core.argument_checks import find_count_faults
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.optional import is_installed, need
 from hyperplane.core.public_calls import check_call
-from hyperplane.ml.estimators import keras_prediction
 from hyperplane.ml.estimators.checkpoint_folders import temporary_checkpoints
-from hyperplane.ml.estimators.keras_graphs import is_dataset, pack_checked
 from hyperplane.ml.estimators.keras_model import KerasModel, find_loss_fault
+from hyperplane.ml.estimators.keras_prediction import KerasPartitionPredictor, predict_data
 from hyperplane.ml.estimators.keras_ranks import (
     ENVIRONMENT,
     EvaluateTask,
@@ -41,11 +39,6 @@ from hyperplane.ml.estimators.keras_requests import (
 )
 from hyperplane.ml.estimators.keras_trained_model import TrainedKerasModel
 from hyperplane.ml.estimators.partition_reader import FeatureReader, find_name_faults
-from hyperplane.ml.estimators.spark_data import (
-    is_spark_frame,
-    read_spark_frame,
-    write_spark_frame,
-)
 from hyperplane.ml.estimators.training_data import join_shares
 from hyperplane.ml.process_gang import gang
 from hyperplane.ml.shards.xshards import XShards
@@ -55,7 +48,7 @@ from hyperplane.ml.shards.xshards import XShards
 class KerasEstimator(TrainedKerasModel):
     """A Keras model that is trained on the workers of a cluster.
 
-    Create it with :func:`from_keras`.
+    Create it with :meth:`Estimator.from_keras`.
 
     Parameters
     ----------
@@ -77,7 +70,7 @@ class KerasEstimator(TrainedKerasModel):
 
     def __init__(
         self,
-        definition: KerasModel,
+        definition: Any,
         model: Any = None,
         *,
         ranks: int | None = None,
@@ -86,6 +79,9 @@ class KerasEstimator(TrainedKerasModel):
         max_retries: int = 3,
         verbose: bool = False,
     ) -> None:
+        if not isinstance(definition, KerasModel):
+            given = f"an object of type {type(definition).__name__}"
+            check([Fault("definition", given, "call Estimator.from_keras")])
         super().__init__(definition, model, ranks, workers_per_node)
         self._model_dir, self._max_retries, self._verbose = model_dir, max_retries, verbose
 
@@ -156,8 +152,9 @@ class KerasEstimator(TrainedKerasModel):
         GangFailed
             If a rank failed and no restarts are left.
         """
-        client, ranks = self._find_client()
+        client, ranks, client_faults = self._find_client()
         faults = [
+            *client_faults,
             *find_fit_faults(
                 ranks,
                 epochs=epochs,
@@ -252,10 +249,11 @@ class KerasEstimator(TrainedKerasModel):
         dict
             Values by name, such as ``loss``.
         """
-        client, ranks = self._find_client()
+        client, ranks, client_faults = self._find_client()
         columns = (feature_cols, label_cols)
         check(
             [
+                *client_faults,
                 *find_batch_faults(batch_size, ranks),
                 *find_verbose_faults(verbose),
                 *find_config_faults(data_config),
@@ -311,9 +309,10 @@ class KerasEstimator(TrainedKerasModel):
             ``prediction``, lazy if it is one of Dask or Spark. For Dask arrays a lazy array,
             otherwise an array. Several outputs are a tuple of arrays, or tuples in the column.
         """
-        client = self._find_client()[0]
+        client, _, client_faults = self._find_client()
         size = 32 if batch_size is None else batch_size
         faults = [
+            *client_faults,
             *find_count_faults("batch_size", size),
             *find_verbose_faults(verbose),
             *find_name_faults("output_cols", output_cols),
@@ -331,30 +330,13 @@ class KerasEstimator(TrainedKerasModel):
         definition = self._refresh().with_columns(feature_cols)
         features = definition.features or None
         names = [output_cols] if isinstance(output_cols, str) else output_cols
-        predictor = keras_prediction.KerasPartitionPredictor(
+        predictor = KerasPartitionPredictor(
             cloudpickle.dumps(definition),
             int(size),
             FeatureReader(features, None, needs_labels=False),
             tuple(names or ()),
         )
-        if is_spark_frame(data):
-            rows = read_spark_frame(data)
-            return write_spark_frame(keras_prediction.predict_table(client, predictor, rows))
-        if is_dataset(data):
-            graph = pack_checked(data, "data")
-            return keras_prediction.predict_dataset(client, predictor, graph)
-        if isinstance(data, XShards):
-            return keras_prediction.predict_shards(predictor, data)
-        if isinstance(data, pd.DataFrame):
-            arrays = predictor.reader(data)[0]
-            values = keras_prediction.predict_rows(client, predictor, arrays)
-            return keras_prediction.add_columns(data, values, predictor.columns)
-        x = data["x"] if isinstance(data, dict) else data[0] if isinstance(data, tuple) else data
-        if is_dask_collection(x[0] if isinstance(x, tuple | list) else x):
-            if is_table:
-                return keras_prediction.predict_table(client, predictor, data)
-            return keras_prediction.predict_blocks(client, predictor, x)
-        return keras_prediction.predict_rows(client, predictor, predictor.reader(data)[0])
+        return predict_data(client, predictor, data)
 
     def _find_loss_faults(self, ranks: int) -> list[Fault]:
         loss = "" if ranks == 1 or self._model is None else find_loss_fault(self._model)

@@ -63,9 +63,7 @@ class KerasModel:
         """
         if self.creator is not None:
             model = self.creator(dict(self.config))
-            for given, allowed, advice in list_type_faults(model):
-                text = f"model_creator returned {given}; expected {allowed}"
-                raise TypeError(f"{text}: {advice}" if advice else text)
+            check([Fault("model_creator", *fault) for fault in list_type_faults(model)])
             if self.compile_arguments is not None:
                 model.compile(**self.compile_arguments(dict(self.config)))
         else:

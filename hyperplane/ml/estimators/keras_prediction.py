@@ -13,13 +13,19 @@ import cloudpickle
 import dask.array as da
 import numpy as np
 import pandas as pd
+from dask.base import is_dask_collection
 from dask.delayed import delayed
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.ml.estimators.keras_batches import read_inputs
-from hyperplane.ml.estimators.keras_graphs import DatasetGraph
+from hyperplane.ml.estimators.keras_graphs import DatasetGraph, is_dataset, pack_checked
 from hyperplane.ml.estimators.keras_model import KerasModel
 from hyperplane.ml.estimators.partition_reader import FeatureReader
+from hyperplane.ml.estimators.spark_data import (
+    is_spark_frame,
+    read_spark_frame,
+    write_spark_frame,
+)
 from hyperplane.ml.shards.xshards import XShards
 
 #: Models that a process keeps.
@@ -86,6 +92,25 @@ def predict_shards(predictor: KerasPartitionPredictor, shards: XShards) -> XShar
     return XShards.lazy([run(shared, part) for part in shards.parts])
 
 
+def predict_data(client: Any, predictor: KerasPartitionPredictor, data: Any) -> Any:
+    """Return the predictions of rows, in the form of the rows."""
+    if is_spark_frame(data):
+        return write_spark_frame(predict_table(client, predictor, read_spark_frame(data)))
+    if is_dataset(data):
+        graph = pack_checked(data, "data")
+        return client.submit(predictor.predict_graph, graph, pure=False).result()
+    if isinstance(data, XShards):
+        return predict_shards(predictor, data)
+    if isinstance(data, pd.DataFrame):
+        values = predict_rows(client, predictor, predictor.reader(data)[0])
+        return add_columns(data, values, predictor.columns)
+    x = data["x"] if isinstance(data, dict) else data[0] if isinstance(data, tuple) else data
+    if is_dask_collection(x[0] if isinstance(x, tuple | list) else x):
+        predict = predict_table if hasattr(data, "columns") else predict_blocks
+        return predict(client, predictor, x)
+    return predict_rows(client, predictor, predictor.reader(data)[0])
+
+
 def predict_table(client: Any, predictor: KerasPartitionPredictor, data: Any) -> Any:
     """Return a lazy dataframe with the predictions as columns.
 
@@ -137,11 +162,6 @@ def _predict_block(predictor: KerasPartitionPredictor, *arrays: Any) -> Any:
 def predict_rows(client: Any, predictor: KerasPartitionPredictor, arrays: Any) -> Any:
     """Return the predictions of arrays in the memory of the client."""
     return client.submit(predictor.predict_arrays, arrays, pure=False).result()
-
-
-def predict_dataset(client: Any, predictor: KerasPartitionPredictor, graph: DatasetGraph) -> Any:
-    """Return the predictions of a dataset, in its order."""
-    return client.submit(predictor.predict_graph, graph, pure=False).result()
 
 
 def _make_row(frame: pd.DataFrame, features: Sequence[str]) -> pd.DataFrame | None:

@@ -94,7 +94,8 @@ class TrainedKerasModel(NetworkEstimator):
     def load_keras_weights(self, filepath: str | os.PathLike[str], by_name: bool = False) -> None:
         """Load weights from a file of Keras; ``by_name`` has no effect in Keras 3."""
         check(keras_files.find_path_faults("filepath", filepath))
-        keras_files.extract_weights(self.get_model(), keras_files.read_file(filepath))
+        data = keras_files.read_file(filepath)
+        keras_files.extract_weights(self.get_model(), data)
         self._keep_weights()
 
     save_weights, load_weights = save_keras_weights, load_keras_weights

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from numbers import Real
@@ -145,16 +146,17 @@ class NetworkEstimator(ABC):
                             if step >= first:
                                 writer.add_scalar(name, value, step, walltime=moment)
 
-    def _find_client(self) -> tuple[Any, int]:
-        """Return the client and the number of ranks; raise RequestError without a cluster."""
+    def _find_client(self) -> tuple[Any, int, list[Fault]]:
+        """Return client, number of ranks, and the faults of the client."""
         client = get_active_client()
-        check(find_client_faults(client))
+        faults = find_client_faults(client)
+        if self._ranks is not None or faults:
+            return client, self._ranks or 1, faults
         workers = client.scheduler_info(n_workers=-1)["workers"]  # type: ignore[union-attr]
-        if self._ranks is not None:
-            return client, self._ranks
         if self._workers_per_node is not None:
-            return client, self._workers_per_node * len({each["host"] for each in workers.values()})
-        return client, max(1, len(workers))
+            hosts = {each["host"] for each in workers.values()}
+            return client, self._workers_per_node * len(hosts), []
+        return client, max(1, len(workers)), []
 
 
 def divide_batch_size(batch_size: int, ranks: int, is_global: bool) -> int:
@@ -174,7 +176,7 @@ def divide_batch_size(batch_size: int, ranks: int, is_global: bool) -> int:
 
 
 def _find_number_faults(where: str, value: Any) -> list[Fault]:
-    is_number = isinstance(value, Real)
-    if is_number and not isinstance(value, bool):
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if is_number and -sys.float_info.max <= value <= sys.float_info.max:
         return []
-    return [Fault(where, describe_value(value), "a number")]
+    return [Fault(where, describe_value(value), "a finite number")]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import cloudpickle
 
@@ -27,11 +26,9 @@ from hyperplane.ml.estimators.spark_data import (
 from hyperplane.ml.estimators.torch_batches import is_loader
 from hyperplane.ml.estimators.torch_callbacks import find_callback_faults
 from hyperplane.ml.estimators.torch_network import (
-    EPOCH_CHECKPOINT,
-    STEP_CHECKPOINT,
     TorchProgram,
     create_network,
-    find_checkpoint,
+    find_checkpoint_file,
 )
 from hyperplane.ml.estimators.torch_prediction import predict_data
 from hyperplane.ml.estimators.torch_program import (
@@ -48,7 +45,6 @@ from hyperplane.ml.estimators.torch_settings import (
     find_trigger_faults,
     is_checkpoint,
     make_checkpoint_folder,
-    read_settings,
     read_weights,
     warn_unused,
     warn_unused_options,
@@ -75,13 +71,6 @@ class TorchEstimator(NetworkEstimator):
         super().__init__(ranks, workers_per_node)
         self._settings = settings
         self._state = settings.state
-
-    @classmethod
-    def create(cls, *, unused: Mapping[str, bool], **arguments: Any) -> Self:
-        """Check the arguments of ``Estimator.from_torch``, and return the estimator."""
-        settings = read_settings(arguments)
-        warn_unused(unused)
-        return cls(settings, arguments["ranks"], arguments["workers_per_node"])
 
     @check_call
     def fit(
@@ -143,7 +132,9 @@ class TorchEstimator(NetworkEstimator):
         GangFailed
             If a rank failed, and no restart is left or the error would occur again.
         """
+        client, ranks, client_faults = self._find_client()
         faults = [
+            *client_faults,
             *find_count_faults("epochs", epochs),
             *find_count_faults("batch_size", batch_size),
             *find_flag_faults(shuffle=shuffle),
@@ -159,7 +150,6 @@ class TorchEstimator(NetworkEstimator):
                 faults.append(Fault(name, "None", "needed by fit: give it to from_torch"))
         check(faults + find_callback_faults(callbacks))
         warn_unused_options(profile, reduce_results, info, data, validation_data)
-        client, ranks = self._find_client()
         columns = (feature_cols, label_cols)
         program, partitions = self._prepare(client, ranks, data, batch_size, *columns)
         program = replace(
@@ -218,7 +208,9 @@ class TorchEstimator(NetworkEstimator):
         steps of each rank; the other arguments are those of :meth:`fit`. ``val_loss`` is left out
         if the estimator has no loss.
         """
+        client, ranks, client_faults = self._find_client()
         faults = [
+            *client_faults,
             *find_count_faults("batch_size", batch_size),
             *find_data_faults("data", data, feature_cols, label_cols),
             *find_callback_faults(callbacks),
@@ -227,7 +219,6 @@ class TorchEstimator(NetworkEstimator):
             faults += find_count_faults("num_steps", num_steps)
         check(faults)
         warn_unused_options(profile, reduce_results, info, data)
-        client, ranks = self._find_client()
         program, partitions = self._prepare(
             client, ranks, data, batch_size, feature_cols, label_cols, is_global=False
         )
@@ -285,7 +276,7 @@ class TorchEstimator(NetworkEstimator):
                 *find_output_faults(data, output_cols),
             ]
         )
-        warn_unused({"profile": profile is not False, "callbacks": bool(callbacks)})
+        warn_unused({"profile": profile is not False, "callbacks": callbacks is not None})
         model, rows = self.get_model(), read_spark_frame(data)
         found = predict_data(model, rows, int(batch_size), feature_cols, output_cols)
         return write_spark_frame(found) if is_spark_frame(data) else found
@@ -354,17 +345,11 @@ class TorchEstimator(NetworkEstimator):
             faults += find_count_faults("version", version)
         check(faults)
         warn_unused({"prefix": prefix is not None})
-        names = ("checkpoint", "step")
-        folders = [Path(path), *sorted(each for each in Path(path).glob("*") if each.is_dir())]
-        for folder in reversed(folders):
-            number = find_checkpoint(folder, *names) if version is None else version
-            for form in (EPOCH_CHECKPOINT, STEP_CHECKPOINT):
-                file = folder / form.format(number)
-                if file.is_file():
-                    self.load_checkpoint(file)
-                    return
-        wanted = "checkpoints" if version is None else f"a checkpoint of step {version}"
-        check([Fault("path", str(path), f"a folder with {wanted}")])
+        file = find_checkpoint_file(path, version)
+        if file is None:
+            wanted = "checkpoints" if version is None else f"a checkpoint of step {version}"
+            check([Fault("path", str(path), f"a folder with {wanted}")])
+        self.load_checkpoint(str(file))
 
     def _check_weights(self, where: str, state: Any) -> None:
         try:

@@ -97,6 +97,21 @@ def find_checkpoint(folder: str | os.PathLike[str], *names: str) -> int:
     return max((int(file.suffixes[-2][1:]) for file in files), default=-1)
 
 
+def find_checkpoint_file(path: str | os.PathLike[str], number: int | None) -> Path | None:
+    """Return a checkpoint in a folder or its folders; by default the last one, None without one."""
+    try:
+        folders = [Path(path), *sorted(each for each in Path(path).glob("*") if each.is_dir())]
+        for folder in reversed(folders):
+            wanted = find_checkpoint(folder, "checkpoint", "step") if number is None else number
+            for form in (EPOCH_CHECKPOINT, STEP_CHECKPOINT):
+                file = folder / form.format(wanted)
+                if file.is_file():
+                    return file
+    except OSError:  # the name is too long, or the folder of another user
+        pass
+    return None
+
+
 def to_cpu(state: Any) -> Any:
     """Return a state with copies of its tensors on the CPU."""
     if hasattr(state, "cpu"):

@@ -125,9 +125,9 @@ def test_models_of_tf_keras() -> None:
     legacy = type("Model", (), {"__module__": "tf_keras.src.engine.training", "fit": None})
     with pytest.raises(RequestError, match="MultiWorkerMirroredStrategy"):
         Estimator.from_keras(legacy())
-    with pytest.raises(TypeError, match="returned a model of tf_keras"):
+    with pytest.raises(RequestError, match="a model of tf_keras"):
         KerasModel(creator=lambda _: legacy()).build()
-    with pytest.raises(TypeError, match="object of type int"):
+    with pytest.raises(RequestError, match="object of type int"):
         KerasModel(creator=lambda _: 3).build()
 
 
