@@ -13,7 +13,7 @@ from cryptography.exceptions import InvalidSignature
 
 import hyperplane
 from hyperplane.clusters.ray import driver_environment
-from hyperplane.clusters.ray.ssh.certificates import CertificateAuthority
+from hyperplane.clusters.ray.certificates import CertificateAuthority
 from hyperplane.clusters.ray.ssh.cluster import SshRayCluster
 from hyperplane.clusters.ray.ssh.node_group import SshRayNodeGroup
 from hyperplane.errors import RequestError

@@ -1,7 +1,7 @@
 """Program that runs the nodes of one cluster on this machine, and ends them when its parent ends.
 
-It is run by its path, with the process ID of its parent and the file and name of a class that
-starts the nodes of one framework, a :class:`NodeGroup`. None of these files imports the package.
+It is run by its path, with the process ID of its parent, the file of the package of its parent, and
+module and name of a class that starts the nodes of one framework, a :class:`NodeGroup`.
 
 Each line of standard input is a JSON object, which the group handles: the cluster, then nodes, then
 ``{"ready": true}``. At the end of the input, and after SIGTERM, all nodes are ended. Each line of
@@ -11,6 +11,7 @@ standard output is a JSON object with an event that the group reports, or ``fail
 from __future__ import annotations
 
 import ctypes
+import importlib
 import importlib.util
 import json
 import os
@@ -52,8 +53,8 @@ def report(**event: Any) -> None:
 
 def main() -> None:
     """Run the nodes until the owner ends, closes the pipe or sends SIGTERM."""
-    parent, file, name = sys.argv[1:]
-    group = _load_class(file, name)(report)
+    parent, package, name = sys.argv[1:]
+    group = _load_class(package, name)(report)
     folders: list[str] = []
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -75,13 +76,22 @@ def main() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _load_class(file: str, name: str) -> Callable[[Callable[..., None]], NodeGroup]:
-    specification = importlib.util.spec_from_file_location("node_group", file)
+def _load_class(package: str, name: str) -> Callable[[Callable[..., None]], NodeGroup]:
+    """Return a class by its module and name, such as ``package.module:Class``.
+
+    The package is loaded from its file, because the folders that the parent searches for modules
+    are not known here.
+    """
+    module, _, attribute = name.partition(":")
+    root = module.partition(".")[0]
+    specification = importlib.util.spec_from_file_location(root, package)
     assert specification is not None  # noqa: S101 - for mypy
     assert specification.loader is not None  # noqa: S101 - for mypy
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    found: Callable[[Callable[..., None]], NodeGroup] = getattr(module, name)
+    sys.modules[root] = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(sys.modules[root])
+    found: Callable[[Callable[..., None]], NodeGroup] = getattr(
+        importlib.import_module(module), attribute
+    )
     return found
 
 

@@ -12,33 +12,20 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import psutil
 
 from hyperplane.clusters import records
 
 _PROGRAM = str(Path(__file__).with_name("node_program.py"))
+#: File of this package, which the program imports.
+_PACKAGE = str(Path(__file__).parents[2] / "__init__.py")
 #: Seconds that closing waits for the program, which itself waits at most five.
 CLOSE_SECONDS = 60.0
 _LOG_LINES = 40
 #: Variable with the name and the folder of the cluster in the environment of all its processes.
 _CLUSTER_VARIABLE = "HYPERPLANE_LOCAL_CLUSTER"
-
-
-class NodeGroupClass(NamedTuple):
-    """A class that starts the nodes of a framework, for ``node_program.py``.
-
-    Parameters
-    ----------
-    file : Path
-        Its file, which imports nothing of this package.
-    name : str
-        Its name.
-    """
-
-    file: Path
-    name: str
 
 
 class EventHandler(Protocol):
@@ -60,8 +47,8 @@ class NodeProgram:
         The reserved record of the cluster.
     folder : Path
         Folder of the cluster, which is removed with it.
-    group : NodeGroupClass
-        The class that starts the nodes.
+    group : str
+        Module and name of the class that starts the nodes, such as ``package.module:Class``.
     environment : mapping of str to str
         Variables of all processes of the cluster; that with its name is added.
     disconnect : callable, optional
@@ -73,14 +60,14 @@ class NodeProgram:
         self,
         record: records.ClusterRecord,
         folder: Path,
-        group: NodeGroupClass,
+        group: str,
         environment: Mapping[str, str],
         disconnect: Callable[[], None] = lambda: None,
     ) -> None:
         self._log: deque[str] = deque(maxlen=_LOG_LINES)
         self._process = subprocess.Popen(  # noqa: S603 - a list of arguments, and no shell
             # -P: the folder of the program is not searched for modules.
-            [sys.executable, "-P", _PROGRAM, str(os.getpid()), str(group.file), group.name],
+            [sys.executable, "-P", _PROGRAM, str(os.getpid()), _PACKAGE, group],
             cwd=record.scratch,
             env={**environment, _CLUSTER_VARIABLE: f"{record.name} {folder}"},
             stdin=subprocess.PIPE,

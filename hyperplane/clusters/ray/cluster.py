@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from hyperplane.clusters import records
 from hyperplane.clusters.interrupts import allow_interrupts
 from hyperplane.clusters.local_nodes.cluster import AttachedNodeCluster, LocalNodeCluster
-from hyperplane.clusters.local_nodes.program_process import NodeGroupClass, NodeProgram
+from hyperplane.clusters.local_nodes.program_process import NodeProgram
 from hyperplane.clusters.ray import driver_environment
 from hyperplane.core.errors import EngineError, StartFailed
 from hyperplane.core.units import plural
@@ -47,8 +47,8 @@ class OwnedRayCluster(LocalNodeCluster):
 
     framework: ClassVar[str] = "Ray"
     head: ClassVar[str] = "head node"
-    #: The class that starts the nodes.
-    node_group: ClassVar[NodeGroupClass]
+    #: Module and name of the class that starts the nodes.
+    node_group: ClassVar[str]
     #: Whether all nodes are at the loopback address.
     loopback: ClassVar[bool]
     #: Variables that all nodes have unless the user has set them.

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from hyperplane.clusters import records
-from hyperplane.clusters.local_nodes.program_process import NodeGroupClass
 from hyperplane.clusters.machine_capacity import read_capacity
-from hyperplane.clusters.ray import cluster as ray_cluster
 from hyperplane.clusters.ray.cluster import OwnedRayCluster
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.units import format_bytes, plural
@@ -28,9 +26,7 @@ class LocalRayCluster(OwnedRayCluster):
     """
 
     engine: ClassVar[str] = ENGINE
-    node_group: ClassVar[NodeGroupClass] = NodeGroupClass(
-        Path(ray_cluster.__file__).with_name("node_group.py"), "RayNodeGroup"
-    )
+    node_group: ClassVar[str] = "hyperplane.clusters.ray.node_group:RayNodeGroup"
     loopback: ClassVar[bool] = True
     starts_together: ClassVar[bool] = False  # they share the cores of this machine
 

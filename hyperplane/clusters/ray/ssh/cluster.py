@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hyperplane.clusters import records
-from hyperplane.clusters.local_nodes.program_process import NodeGroupClass
 from hyperplane.clusters.ray.cluster import OwnedRayCluster
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.units import plural
@@ -28,9 +27,7 @@ class SshRayCluster(OwnedRayCluster):
     """
 
     engine: ClassVar[str] = ENGINE
-    node_group: ClassVar[NodeGroupClass] = NodeGroupClass(
-        Path(__file__).with_name("node_group.py"), "SshRayNodeGroup"
-    )
+    node_group: ClassVar[str] = "hyperplane.clusters.ray.ssh.node_group:SshRayNodeGroup"
     loopback: ClassVar[bool] = False
     #: No pages of metrics, which any machine could read without a certificate or token.
     node_variables: ClassVar[Mapping[str, str]] = {

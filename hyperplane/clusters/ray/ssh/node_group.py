@@ -1,31 +1,21 @@
 """The head of a Ray cluster on this machine, and its worker nodes on hosts reached through ssh.
 
-It is a class for ``local_nodes/node_program.py``. The program has the ssh connections: when it ends
-with the process that owns the cluster, the worker nodes end with their connections.
+The program with this group has the ssh connections: when it ends with the process that owns the
+cluster, the worker nodes end with their connections.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
-import os
 import socket
-import sys
-import threading
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from pathlib import Path
-from typing import Any, TypeVar
-
-# The program that loads this file does not search the folders of the process that started it.
-sys.path.append(str(Path(__file__).parents[4]))
+from collections.abc import Callable
+from typing import Any
 
 import asyncssh
 
-from hyperplane.clusters.ray import driver_environment
-from hyperplane.clusters.ray.node_group import WAIT_VARIABLE, RayNodeGroup
-from hyperplane.clusters.ray.ssh.certificates import CertificateAuthority
+from hyperplane.clusters.ray.remote_node_group import RemoteRayNodeGroup
 from hyperplane.platforms.ssh.hosts import HostConnectionError, SshConnections, explain_error
 from hyperplane.platforms.ssh.processes import HostProcess
 from hyperplane.spec.settings import RaySshSettings
@@ -39,8 +29,6 @@ _START_SECONDS = 900.0
 #: Seconds for which an unreachable host of a worker node that has run is tried again, and the
 #: longest pause.
 _UNREACHABLE_SECONDS, _LONGEST_PAUSE = 1800.0, 30.0
-
-Result = TypeVar("Result")
 
 
 class HostWorkerNode:
@@ -67,7 +55,7 @@ class HostWorkerNode:
         """Do nothing: it has ended, or ends with the connections."""
 
 
-class SshRayNodeGroup(RayNodeGroup):
+class SshRayNodeGroup(RemoteRayNodeGroup):
     """The nodes of a cluster; the worker nodes are on hosts.
 
     Parameters
@@ -78,18 +66,12 @@ class SshRayNodeGroup(RayNodeGroup):
 
     def __init__(self, report: Callable[..., None]) -> None:
         super().__init__(report)
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self._connections: SshConnections | None = None
-        self._authority: CertificateAuthority | None = None
         self._python = ""
         #: Worker nodes whose host cannot be reached, and since when.
         self._unreachable: dict[str, float] = {}
 
-    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _start_head(self, request: dict[str, Any], host: str = "") -> None:
+    def _start_head(self, request: dict[str, Any]) -> None:
         """Connect to all hosts, and start the head at the address that they see."""
         settings = RaySshSettings(**request["ssh"])
         self._python = request["python"]
@@ -97,12 +79,7 @@ class SshRayNodeGroup(RayNodeGroup):
         self._connections = SshConnections(settings, socket.AF_INET)
         self._run(self._connections.open(request["hosts"]))
         host, _ = self._run(self._find_addresses(request["hosts"][0]))
-        if settings.security == "tls":
-            self._authority = CertificateAuthority()
-            driver_environment.write_certificates(
-                Path(request["folder"]), *self._authority.issue(host)
-            )
-        super()._start_head(request, host)
+        self._start_encrypted_head(request, host, settings.security == "tls")
 
     async def _find_addresses(self, name: str) -> tuple[str, str]:
         """Return the addresses of this machine and of a host, in their connection."""
@@ -120,27 +97,12 @@ class SshRayNodeGroup(RayNodeGroup):
             raise HostConnectionError({name: reason}, 1)
         return own, other
 
-    def _start_worker(self, request: dict[str, Any]) -> None:
-        """Begin the start of a worker node; :meth:`check` reports how it ends."""
-        name = request["worker"]
-        self._starting[name] = asyncio.run_coroutine_threadsafe(
-            self._start_on_host(request), self._loop
-        )
-
-    async def _start_on_host(self, request: dict[str, Any]) -> HostWorkerNode:
+    async def _start_remote_worker(self, request: dict[str, Any]) -> HostWorkerNode:
         assert self._connections is not None  # noqa: S101 - for mypy
         name = request["on_host"]
         await self._connections.open([name])  # raises an error with advice
         _, host = await self._find_addresses(name)
-        issued = self._authority.issue(host) if self._authority is not None else ()
-        configuration = {
-            **request,
-            "head": self._head.gcs_address,
-            "host": host,
-            "token": os.environ["RAY_AUTH_TOKEN"],
-            "tls": [text.decode() for text in issued],
-            "variables": _select_variables(),
-        }
+        configuration = self._configure(request, host)
         process = HostProcess(
             self._connections,
             name,
@@ -165,6 +127,7 @@ class SshRayNodeGroup(RayNodeGroup):
             reason = reply.get("fault") or process.explain_failure() or "it did not start"
             tail = "\n".join([*process.log][-5:])
             raise RuntimeError(f"{name}: {reason}\n{tail}")
+        self._unreachable.pop(request["worker"], None)
         return HostWorkerNode(process, host, reply["pid"])
 
     def _handle_failure(self, name: str, error: Exception) -> None:
@@ -182,40 +145,9 @@ class SshRayNodeGroup(RayNodeGroup):
                 return
         super()._handle_failure(name, error)
 
-    def check(self) -> bool:
-        """Report the worker nodes whose start has ended; then as for nodes of this machine."""
-        for name, future in list(self._starting.items()):
-            if not future.done():
-                continue
-            del self._starting[name]
-            try:
-                self._register(name, future.result())
-                self._unreachable.pop(name, None)
-            except Exception as error:  # noqa: BLE001 - of any library; the reason is reported
-                self._handle_failure(name, error)
-        return super().check()
-
-    def end(self) -> None:
-        """End all worker nodes with their connections, and all processes of this machine."""
-        if self._connections is not None:
-            with suppress(Exception):
-                self._run(self._end_workers(self._connections))
-        super().end()
-
-    async def _end_workers(self, connections: SshConnections) -> None:
-        for future in self._starting.values():
-            future.cancel()
+    async def _end_workers(self) -> None:
         nodes = [node for node in self._workers.values() if isinstance(node, HostWorkerNode)]
         ended = (node.process.end() for node in nodes)
         await asyncio.gather(*ended, return_exceptions=True)
-        await connections.close()
-
-
-def _select_variables() -> dict[str, str]:
-    """Return the settings of Ray in the environment, which all nodes of a cluster need."""
-    others = {*driver_environment.VARIABLES, WAIT_VARIABLE}
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith("RAY_") and name not in others
-    }
+        if self._connections is not None:
+            await self._connections.close()

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from hyperplane.clusters import records
 from hyperplane.clusters.local_nodes.cluster import AttachedNodeCluster, LocalNodeCluster
-from hyperplane.clusters.local_nodes.program_process import NodeGroupClass, NodeProgram
+from hyperplane.clusters.local_nodes.program_process import NodeProgram
 from hyperplane.clusters.spark import configuration, driver, installation
 from hyperplane.core.units import plural
 from hyperplane.spec.plan import ClusterPlan
@@ -20,7 +20,7 @@ from hyperplane.spec.settings.spark import PropertyValue, SparkLocalSettings
 from hyperplane.spec.spark_options import MIB, SparkOptions
 
 ENGINE = "spark:local"
-_NODE_GROUP = NodeGroupClass(Path(__file__).with_name("node_group.py"), "SparkNodeGroup")
+_NODE_GROUP = "hyperplane.clusters.spark.local.node_group:SparkNodeGroup"
 #: The heap of the master and of each worker, which only start executors.
 _DAEMON_MEMORY = "-Xmx256m"
 #: Less memory and a shorter start, for processes that have little to do.

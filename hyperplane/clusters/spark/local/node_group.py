@@ -1,6 +1,6 @@
 """The processes of one local Spark cluster, for ``local_nodes/node_program.py``.
 
-It imports nothing of this package. Besides the cluster, workers and ``{"ready": true}`` there is
+Besides the cluster, workers and ``{"ready": true}`` there is
 the request ``{"ready": false}``, which stops the clock of the idle timeout. Its events are
 ``head``, ``worker``, ``lost``, ``idle`` and ``failed``.
 """
