@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 _FRAMEWORK = RayFramework.name
-_ENGINES = ("ray:local", "ray:ssh")
+_ENGINES = ("ray:local", "ray:ssh", "ray:slurm")
 #: Engine if the configuration names no platform of these.
 _DEFAULT_ENGINE = "ray:local"
 #: Arguments of a plan, and their names in the functions of this module.

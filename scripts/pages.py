@@ -50,6 +50,7 @@ _PAGES = {
     "cuda": "use-gpus.md",
     "ray:local": "start-ray.md",
     "ray:ssh": "start-ray.md",
+    "ray:slurm": "start-ray.md",
     "spark:local": "use-spark.md",
 }
 

@@ -37,6 +37,7 @@ import hyperplane.ml
 from hyperplane.clusters import planning
 from hyperplane.clusters.engine import Availability
 from hyperplane.clusters.ray.local.engine import LocalRayEngine
+from hyperplane.clusters.ray.slurm.engine import SlurmRayEngine
 from hyperplane.clusters.ray.ssh.engine import SshRayEngine
 from hyperplane.clusters.spark.local.engine import LocalSparkEngine
 from hyperplane.errors import HyperplaneError
@@ -256,7 +257,7 @@ def nothing_starts(
         return engine
 
     monkeypatch.setattr(planning.registry, "load", loaded)
-    for engine in (LocalRayEngine, SshRayEngine, LocalSparkEngine):
+    for engine in (LocalRayEngine, SshRayEngine, SlurmRayEngine, LocalSparkEngine):
         monkeypatch.setattr(engine, "available", lambda _: Availability(True, "for tests"))
         monkeypatch.setattr(engine, "start_with_lines", stopped)
     monkeypatch.setattr(supervisor_client, "notify_supervisor", lambda *_: None)

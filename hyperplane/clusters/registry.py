@@ -27,6 +27,7 @@ ENGINES: Registry[Engine] = Registry(
         "cuda": "hyperplane.clusters.dask.cuda.engine:CudaEngine",
         "ray:local": "hyperplane.clusters.ray.local.engine:LocalRayEngine",
         "ray:ssh": "hyperplane.clusters.ray.ssh.engine:SshRayEngine",
+        "ray:slurm": "hyperplane.clusters.ray.slurm.engine:SlurmRayEngine",
         "spark:local": "hyperplane.clusters.spark.local.engine:LocalSparkEngine",
     },
     other_values=("auto",),

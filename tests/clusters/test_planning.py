@@ -291,7 +291,7 @@ class TestEngine:
         ("arguments", "where", "allowed"),
         [
             ({"framework": "rayy"}, "framework", "one of dask, ray"),
-            ({"framework": "ray", "engine": "slurm"}, "engine", "auto, ray:local"),
+            ({"framework": "ray", "engine": "gateway"}, "engine", "auto, ray:local"),
             ({"framework": "dask", "engine": "ray:local"}, "engine", "framework dask: auto, local"),
         ],
     )

@@ -158,4 +158,4 @@ class TestLostHost:
 
         group._connections = Connections()  # type: ignore[assignment]
         with pytest.raises(HostConnectionError, match=reason):
-            group._run(group._find_addresses("one"))
+            group._loop.run(group._find_addresses("one"))

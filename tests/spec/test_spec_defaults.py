@@ -21,6 +21,7 @@ from hyperplane.spec.settings import (
     KubernetesSettings,
     LocalSettings,
     RayLocalSettings,
+    RaySlurmSettings,
     RaySshSettings,
     SlurmSettings,
     SparkLocalSettings,
@@ -37,6 +38,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "cuda": CudaSettings,
     "ray_local": RayLocalSettings,
     "ray_ssh": RaySshSettings,
+    "ray_slurm": RaySlurmSettings,
     "spark_local": SparkLocalSettings,
 }
 #: Settings whose defaults differ: without the configuration, a model preloads nothing.

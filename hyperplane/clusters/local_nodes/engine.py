@@ -102,10 +102,15 @@ class LocalNodeEngine(ABC, Generic[OwnClient, OwnCluster]):
             cluster.close()
             raise
 
+    def scratch_parent(self, plan: ClusterPlan) -> str | None:
+        """Return the parent of the record's scratch folder; None for the temporary directory."""
+        del plan
+        return None
+
     def _create(self, plan: ClusterPlan) -> OwnCluster:
         """Return the object of a new cluster; a failure leaves no record and no folder."""
         try:
-            record = records.reserve(self.create_record(plan), None)
+            record = records.reserve(self.create_record(plan), self.scratch_parent(plan))
         except OSError as error:
             raise StartFailed(self.name, str(error)) from error
         folder = None

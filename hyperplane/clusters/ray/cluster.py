@@ -68,6 +68,8 @@ class OwnedRayCluster(LocalNodeCluster):
         RayOptions.of(plan.options)  # raises an error before anything is started
         #: Requested worker nodes that a running cluster could not add, and why.
         self._not_added: dict[str, str] = {}
+        #: Why worker nodes are missing, as far as the program knows.
+        self._start_status = ""
         #: Addresses of the machines of the worker nodes.
         self._hosts: dict[str, str] = {}
         self._tls_folder = str(folder) if tls else ""
@@ -125,7 +127,8 @@ class OwnedRayCluster(LocalNodeCluster):
 
         def describe() -> str:
             started = len({*every} & {*self.workers})
-            return f"{started} of {plural(len(every), 'worker node')} have started"
+            text = f"{started} of {plural(len(every), 'worker node')} have started"
+            return f"{text} ({self._start_status})" if self._start_status else text
 
         def is_complete() -> bool:
             return {*names} <= {*self.workers, *self._not_added}
@@ -165,6 +168,9 @@ class OwnedRayCluster(LocalNodeCluster):
     def handle(self, event: dict[str, Any]) -> None:
         """Update the cluster after an event that the program reports."""
         with self._changed:
+            if event["event"] == "status":
+                self._start_status = event["text"]
+                return
             if event["event"] in {"not_added", "abandoned"}:
                 self._not_added[event["name"]] = event["message"]
                 self._changed.notify_all()
@@ -173,6 +179,18 @@ class OwnedRayCluster(LocalNodeCluster):
             if event["event"] == "worker":
                 self._hosts[event["name"]] = event["host"]
             super().handle(event)
+
+
+class RemoteRayCluster(OwnedRayCluster):
+    """A Ray cluster whose head is on this machine and whose worker nodes are on others."""
+
+    loopback: ClassVar[bool] = False
+    #: No pages of metrics, which any machine could read without a certificate or token.
+    node_variables: ClassVar[Mapping[str, str]] = {
+        "RAY_enable_metrics_collection": "0",
+        "DASHBOARD_METRIC_PORT": "-1",
+    }
+    starts_together: ClassVar[bool] = True
 
 
 class AttachedRayCluster(AttachedNodeCluster):

@@ -6,16 +6,17 @@ import os
 import secrets
 from abc import abstractmethod
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from hyperplane.clusters import records
-from hyperplane.clusters.engine import StartedCluster
+from hyperplane.clusters.engine import StartedCluster, SupportedDeployMode
 from hyperplane.clusters.local_nodes.engine import LocalNodeEngine
 from hyperplane.clusters.ray import driver_environment
 from hyperplane.clusters.ray.client import RayClient
 from hyperplane.clusters.ray.cluster import AttachedRayCluster, OwnedRayCluster
 from hyperplane.core.errors import StartFailed
 from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import EngineSettings
 
 #: Maximum bytes of the path of a cluster's folder with which the paths of Ray's sockets are valid.
 _LONGEST_PATH = 75
@@ -65,3 +66,17 @@ class BaseRayEngine(LocalNodeEngine[RayClient, OwnedRayCluster]):
         cluster = own or AttachedRayCluster(record)
         client = RayClient(self.name, record.scheduler, variables, own is None, cluster.find_end)
         return StartedCluster(client, cluster)
+
+
+class RemoteRayEngine(BaseRayEngine):
+    """Starts a head of Ray on this machine, and worker nodes on others."""
+
+    ignored: ClassVar[frozenset[str]] = BaseRayEngine.ignored | {"local_fit"}
+    supported_deploy_mode: ClassVar[SupportedDeployMode] = SupportedDeployMode(
+        "local", "a program has to be on a node of the Ray cluster that it uses"
+    )
+    loopback = False
+
+    def capacity(self, settings: EngineSettings) -> None:  # type: ignore[override]
+        """Return None: the engine is not bound to one machine."""
+        del settings

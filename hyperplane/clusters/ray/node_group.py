@@ -172,7 +172,7 @@ class RayNodeGroup:
     def _is_idle(self) -> bool:
         """Return whether no task ran and no object was stored during the idle timeout."""
         timeout, now = self._settings["idle_timeout"], time.monotonic()
-        if self._starting or self._due:
+        if self._is_starting() or self._due:
             return False
         if timeout is None or self._ready_at is None or now - self._ready_at < timeout:
             return False
@@ -197,6 +197,10 @@ class RayNodeGroup:
             return False
         self._report(event="idle", seconds=min(idle) / 1000)
         return True
+
+    def _is_starting(self) -> bool:
+        """Return whether a worker node is about to start."""
+        return bool(self._starting)
 
     def end(self) -> None:
         """End all processes of all nodes."""

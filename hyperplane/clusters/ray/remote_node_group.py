@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import threading
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from hyperplane.clusters.ray import driver_environment
 from hyperplane.clusters.ray.certificates import CertificateAuthority
 from hyperplane.clusters.ray.node_group import RayNodeGroup, WorkerNode
 from hyperplane.clusters.ray.node_processes import WAIT_VARIABLE
-
-Result = TypeVar("Result")
+from hyperplane.core.event_loop_thread import EventLoopThread
 
 
 class RemoteRayNodeGroup(RayNodeGroup):
@@ -33,12 +30,8 @@ class RemoteRayNodeGroup(RayNodeGroup):
 
     def __init__(self, report: Callable[..., None]) -> None:
         super().__init__(report)
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._loop = EventLoopThread()
         self._authority: CertificateAuthority | None = None
-
-    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _start_encrypted_head(self, request: dict[str, Any], host: str, tls: bool) -> None:
         """Start the head at an address that the other machines reach."""
@@ -62,9 +55,7 @@ class RemoteRayNodeGroup(RayNodeGroup):
         }
 
     def _start_worker(self, request: dict[str, Any]) -> None:
-        self._starting[request["worker"]] = asyncio.run_coroutine_threadsafe(
-            self._start_remote_worker(request), self._loop
-        )
+        self._starting[request["worker"]] = self._loop.start(self._start_remote_worker(request))
 
     @abstractmethod
     async def _start_remote_worker(self, request: dict[str, Any]) -> WorkerNode:
@@ -87,7 +78,7 @@ class RemoteRayNodeGroup(RayNodeGroup):
         for future in self._starting.values():
             future.cancel()
         with suppress(Exception):
-            self._run(self._end_workers())
+            self._loop.run(self._end_workers())
         super().end()
 
     @abstractmethod

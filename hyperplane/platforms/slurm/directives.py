@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from hyperplane.spec.settings import SlurmSettings
+from hyperplane.spec.settings import BatchSettings
 from hyperplane.spec.settings.slurm import parse_walltime
 
 _MEBIBYTE = 1 << 20
@@ -112,13 +112,13 @@ def format_directives(words: Iterable[str]) -> list[str]:
 
 
 def node_directives(
-    settings: SlurmSettings, name: str, log: str, resources: BatchResources
+    settings: BatchSettings, name: str, log: str, resources: BatchResources
 ) -> list[str]:
     """Return the directives of a job on one node, with the settings of the user.
 
     Parameters
     ----------
-    settings : SlurmSettings
+    settings : BatchSettings
         Partition, account, walltime and other options of the user.
     name : str
         Name of the job.

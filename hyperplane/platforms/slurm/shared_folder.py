@@ -9,22 +9,22 @@ from contextlib import suppress
 from pathlib import Path
 
 from hyperplane.platforms.local.private_folders import default_private_folder
-from hyperplane.spec.settings import SlurmSettings
+from hyperplane.spec.settings import BatchSettings
 
 
-def shared_folder(settings: SlurmSettings) -> Path:
+def shared_folder(settings: BatchSettings) -> Path:
     """Return the folder for files of this machine, on a file system that all nodes share."""
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     folder = Path(settings.shared_folder or Path(state, "hyperplane")).expanduser()
     return folder.absolute() / socket.gethostname()
 
 
-def private_folder(settings: SlurmSettings, name: str) -> Path:
+def private_folder(settings: BatchSettings, name: str) -> Path:
     """Return the path of a shared folder that only this user can enter."""
     return default_private_folder(shared_folder(settings)) / name
 
 
-def log_folder(settings: SlurmSettings, default: Path) -> Path:
+def log_folder(settings: BatchSettings, default: Path) -> Path:
     """Return the folder for the output of jobs: ``settings.log_folder``, or else ``default``."""
     if settings.log_folder is None:
         return default

@@ -51,15 +51,25 @@ def submit_script(
     return _read_job_id(result)
 
 
-async def submit_script_async(script: str, options: Sequence[str] = ()) -> str:
-    """Do the same as :func:`submit_script` in the environment of this process.
+async def submit_script_async(
+    script: str, options: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> str:
+    """Do the same as :func:`submit_script`, by default in the environment of this process.
 
     There is no time limit, because a submission without a response may have been accepted, and its
     job cannot be cancelled without an id.
     """
-    words, variables, path = _command(options, None, None)
+    words, variables, path = _command(options, environment, None)
     result = await run_command_async(words, variables, stdin=script, path=path, timeout=None)
     return _read_job_id(result)
+
+
+def describe_submit_error(error: OSError) -> str:
+    """Return why a script could not be submitted."""
+    # sbatch is searched on PATH before it is started.
+    if isinstance(error, FileNotFoundError):
+        return "sbatch is not on PATH; use a machine from which jobs can be submitted"
+    return f"sbatch refused the job: {error.strerror}"
 
 
 def is_array_refusal(error: OSError) -> bool:

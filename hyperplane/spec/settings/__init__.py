@@ -8,12 +8,13 @@ from hyperplane.spec.settings.gateway import GatewaySettings
 from hyperplane.spec.settings.jobs import JobSettings
 from hyperplane.spec.settings.kubernetes import KubernetesJobSettings, KubernetesSettings
 from hyperplane.spec.settings.local import LocalSettings, MachineSettings
-from hyperplane.spec.settings.ray import RayLocalSettings, RaySshSettings
-from hyperplane.spec.settings.slurm import SlurmSettings
+from hyperplane.spec.settings.ray import RayLocalSettings, RaySlurmSettings, RaySshSettings
+from hyperplane.spec.settings.slurm import BatchSettings, SlurmSettings
 from hyperplane.spec.settings.spark import SparkLocalSettings
 from hyperplane.spec.settings.ssh import HostSettings, SshSettings
 
 __all__ = [
+    "BatchSettings",
     "CudaSettings",
     "EngineSettings",
     "GatewaySettings",
@@ -24,6 +25,7 @@ __all__ = [
     "LocalSettings",
     "MachineSettings",
     "RayLocalSettings",
+    "RaySlurmSettings",
     "RaySshSettings",
     "RemoteSettings",
     "SlurmSettings",

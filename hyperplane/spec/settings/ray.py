@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from hyperplane.spec.settings.base import Duration
+from hyperplane.spec.settings.base import Duration, NotNegative
 from hyperplane.spec.settings.local import MachineSettings
+from hyperplane.spec.settings.slurm import BatchSettings
 from hyperplane.spec.settings.ssh import HostSettings
 
 
@@ -21,4 +22,17 @@ class RaySshSettings(HostSettings):
     inherited: ClassVar[frozenset[str]] = frozenset(HostSettings.model_fields) - {"idle_timeout"}
 
     dashboard: bool = True
+    idle_timeout: Duration | None = "30 minutes"
+
+
+class RaySlurmSettings(BatchSettings):
+    """Settings of the engine ``ray:slurm``; ``config/engines.yaml`` explains each."""
+
+    inherited: ClassVar[frozenset[str]] = frozenset(BatchSettings.model_fields) - {
+        "idle_timeout",
+        "memory_margin_gb",
+    }
+
+    dashboard: bool = True
+    memory_margin_gb: NotNegative = 0.5
     idle_timeout: Duration | None = "30 minutes"

@@ -1,4 +1,4 @@
-"""Settings of the slurm engine."""
+"""Settings of jobs of Slurm, and of the slurm engine of Dask."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from hyperplane.core.units import parse_seconds
-from hyperplane.spec.settings.base import Duration, NotNegative, RemoteSettings
+from hyperplane.spec.settings.base import (
+    Duration,
+    EngineSettings,
+    NotNegative,
+    RemoteSettings,
+)
 
 #: Options of sbatch that the plan sets. sbatch also accepts unambiguous prefixes of long options.
 _PLAN_OPTIONS = (
@@ -94,15 +99,14 @@ Directive = Annotated[str, AfterValidator(_check_directive)]
 Walltime = Annotated[str | float, AfterValidator(_check_walltime)]
 
 
-class SlurmSettings(RemoteSettings):
-    """Settings of the slurm engine; ``config/engines.yaml`` explains each."""
+class BatchSettings(EngineSettings):
+    """Options of jobs, and how they run; ``config/engines.yaml`` explains each."""
 
     partition: Name | None = None
     account: Name | None = None
     qos: Name | None = None
     constraint: Features | None = None
     walltime: Walltime | None = None
-    leave_before: Duration = "2 minutes"
     memory_margin_gb: NotNegative = 0.25
     extra_directives: tuple[Directive, ...] = ()
     prologue: tuple[Line, ...] = ()
@@ -112,3 +116,9 @@ class SlurmSettings(RemoteSettings):
     log_folder: Folder | None = None
     local_directory: Folder | None = None
     security: Literal["tls", "none"] = "tls"
+
+
+class SlurmSettings(RemoteSettings, BatchSettings):
+    """Settings of the slurm engine; ``config/engines.yaml`` explains each."""
+
+    leave_before: Duration = "2 minutes"

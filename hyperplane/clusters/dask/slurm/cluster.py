@@ -21,7 +21,7 @@ from hyperplane.core.errors import StartFailed
 from hyperplane.platforms.slurm.commands import cancel_jobs
 from hyperplane.platforms.slurm.job_state import SlurmJobStatus, describe_blocked
 from hyperplane.platforms.slurm.queue import query_jobs_async
-from hyperplane.platforms.slurm.submit import submit_script_async
+from hyperplane.platforms.slurm.submit import describe_submit_error, submit_script_async
 
 #: Seconds between checks of jobs with missing workers.
 POLL_SECONDS = 15.0
@@ -76,7 +76,7 @@ class PlannedJob(SLURMJob):
             try:
                 return await submit_script_async(self.job_script())
             except OSError as error:
-                raise StartFailed("slurm", _describe_submit_error(error)) from error
+                raise StartFailed("slurm", describe_submit_error(error)) from error
 
     async def close(self) -> None:
         """Cancel the job; if the cluster runs, move its results to other workers first."""
@@ -95,13 +95,6 @@ class PlannedJob(SLURMJob):
             async with self._command_slots:
                 with suppress(OSError):  # _wait_until_gone reports jobs that remain
                     await cancel_jobs([self.job_id])
-
-
-def _describe_submit_error(error: OSError) -> str:
-    # sbatch is searched on PATH before it is started.
-    if isinstance(error, FileNotFoundError):
-        return "sbatch is not on PATH; use a machine from which jobs can be submitted"
-    return f"sbatch refused the job: {error.strerror}"
 
 
 class _WatchedCluster(SLURMCluster):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from hyperplane.clusters import records
-from hyperplane.clusters.ray.cluster import OwnedRayCluster
+from hyperplane.clusters.ray.cluster import RemoteRayCluster
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.units import plural
 from hyperplane.spec.plan import ClusterPlan
@@ -17,7 +16,7 @@ from hyperplane.spec.settings import HostSettings, RaySshSettings
 ENGINE = "ray:ssh"
 
 
-class SshRayCluster(OwnedRayCluster):
+class SshRayCluster(RemoteRayCluster):
     """A head of Ray on this machine and worker nodes on hosts, which this process owns.
 
     Parameters
@@ -28,13 +27,6 @@ class SshRayCluster(OwnedRayCluster):
 
     engine: ClassVar[str] = ENGINE
     node_group: ClassVar[str] = "hyperplane.clusters.ray.ssh.node_group:SshRayNodeGroup"
-    loopback: ClassVar[bool] = False
-    #: No pages of metrics, which any machine could read without a certificate or token.
-    node_variables: ClassVar[Mapping[str, str]] = {
-        "RAY_enable_metrics_collection": "0",
-        "DASHBOARD_METRIC_PORT": "-1",
-    }
-    starts_together: ClassVar[bool] = True
 
     def __init__(self, plan: ClusterPlan, record: records.ClusterRecord, folder: Path) -> None:
         settings = plan.settings

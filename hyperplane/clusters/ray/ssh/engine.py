@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import ClassVar, cast
 
 from hyperplane.clusters import records
-from hyperplane.clusters.engine import Availability, SupportedDeployMode
+from hyperplane.clusters.engine import Availability
 from hyperplane.clusters.host_faults import find_host_faults
-from hyperplane.clusters.ray.engine import INSTALL_RAY, BaseRayEngine
+from hyperplane.clusters.ray.engine import INSTALL_RAY, RemoteRayEngine
 from hyperplane.clusters.ray.ssh.cluster import ENGINE, SshRayCluster
 from hyperplane.core.errors import Fault
 from hyperplane.core.optional import is_installed
@@ -18,16 +18,11 @@ from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, HostSettings, RaySshSettings
 
 
-class SshRayEngine(BaseRayEngine):
+class SshRayEngine(RemoteRayEngine):
     """Starts a head of Ray on this machine and worker nodes on hosts, owned by this process."""
 
     name: ClassVar[str] = ENGINE
     settings: ClassVar[type[EngineSettings]] = RaySshSettings
-    ignored: ClassVar[frozenset[str]] = BaseRayEngine.ignored | {"local_fit"}
-    supported_deploy_mode: ClassVar[SupportedDeployMode] = SupportedDeployMode(
-        "local", "a program has to be on a node of the Ray cluster that it uses"
-    )
-    loopback = False
 
     def available(self) -> Availability:
         """Return whether Ray, asyncssh and cryptography are installed; hosts are not contacted."""
@@ -38,10 +33,6 @@ class SshRayEngine(BaseRayEngine):
             needs = " and ".join(missing)
             return Availability(False, f"it needs {needs}: pip install 'hyperplane[ssh]'")
         return Availability(True, "Ray and asyncssh are installed; hosts are not contacted")
-
-    def capacity(self, settings: EngineSettings) -> None:  # type: ignore[override]
-        """Return None: hosts are not contacted; each checks its memory when a cluster starts."""
-        del settings
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
         """Return a fault if no hosts are set or if there are fewer hosts than nodes."""

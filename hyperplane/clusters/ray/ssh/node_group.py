@@ -77,8 +77,8 @@ class SshRayNodeGroup(RemoteRayNodeGroup):
         self._python = request["python"]
         # Addresses of nodes are those of the connections, and Ray's are of version 4.
         self._connections = SshConnections(settings, socket.AF_INET)
-        self._run(self._connections.open(request["hosts"]))
-        host, _ = self._run(self._find_addresses(request["hosts"][0]))
+        self._loop.run(self._connections.open(request["hosts"]))
+        host, _ = self._loop.run(self._find_addresses(request["hosts"][0]))
         self._start_encrypted_head(request, host, settings.security == "tls")
 
     async def _find_addresses(self, name: str) -> tuple[str, str]:

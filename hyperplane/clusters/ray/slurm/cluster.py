@@ -1,0 +1,58 @@
+"""The cluster object of the engine ``ray:slurm``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hyperplane.clusters import records
+from hyperplane.clusters.ray.cluster import RemoteRayCluster
+from hyperplane.clusters.ray.slurm.script import render_job_script
+from hyperplane.platforms.local.addresses import find_address
+from hyperplane.platforms.slurm.shared_folder import log_folder, remove_empty, shared_folder
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import RaySlurmSettings
+
+ENGINE = "ray:slurm"
+
+
+class SlurmRayCluster(RemoteRayCluster):
+    """A head of Ray on this machine and worker nodes in jobs, which this process owns.
+
+    Parameters
+    ----------
+    plan, record, folder
+        As those of OwnedRayCluster.
+    """
+
+    engine: ClassVar[str] = ENGINE
+    node_group: ClassVar[str] = "hyperplane.clusters.ray.slurm.node_group:SlurmRayNodeGroup"
+
+    def __init__(self, plan: ClusterPlan, record: records.ClusterRecord, folder: Path) -> None:
+        settings = plan.settings
+        assert isinstance(settings, RaySlurmSettings)  # noqa: S101 - of this engine
+        self._settings = settings
+        request = {
+            "dashboard": settings.dashboard,
+            "host": find_address(settings.interface),
+            "tls": settings.security == "tls",
+            "logs": str(log_folder(settings, Path(record.scratch))),
+            "user_tmpdir": os.environ.get("TMPDIR", ""),
+        }
+        super().__init__(plan, record, folder, settings.security == "tls", request)
+
+    def place_worker(self, name: str) -> dict[str, Any]:
+        """Return the script of the job with a new worker node."""
+        folder = Path(self.record.scratch)
+        script = render_job_script(self.plan, self._settings, folder, name)
+        return {"script": script, "local_directory": self._settings.local_directory}
+
+    def check_room(self, count: int) -> None:
+        """Do nothing: Slurm decides when a job starts, and refuses those that never can."""
+        del count
+
+    def close(self) -> None:
+        """End all nodes and remove the record and the shared folder; safe to call repeatedly."""
+        super().close()
+        remove_empty([shared_folder(self._settings)])

@@ -1,0 +1,106 @@
+"""Program in jobs of the engine ``ray:slurm``: one worker node of Ray.
+
+Its arguments are the file with what it needs to connect to the process that submitted the job, and
+the name of the worker node. It ends with the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from hyperplane.clusters.ray.slurm.job_server import enable_keepalive
+from hyperplane.clusters.ray.worker_program import run_worker_node
+from hyperplane.core.event_loop_thread import EventLoopThread
+
+#: Maximum bytes of the configuration.
+_LIMIT = 1 << 24
+
+
+class ServerConnection:
+    """The connection to the server of the process that submitted the job.
+
+    Parameters
+    ----------
+    file : str
+        File with the address of the server, its certificate, and the token.
+    name : str
+        Name of the worker node.
+    """
+
+    def __init__(self, file: str, name: str) -> None:
+        self._loop = EventLoopThread()
+        server = json.loads(Path(file).read_text())
+        try:
+            self._reader, self._writer = self._loop.run(self._open(server))
+        except BaseException:
+            self._loop.close()
+            raise
+        self._send(worker=name, token=server["token"])
+
+    async def _open(
+        self, server: dict[str, Any]
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        context = ssl.create_default_context(cadata=server["authority"])
+        reader, writer = await asyncio.open_connection(
+            server["host"], server["port"], ssl=context, limit=_LIMIT
+        )
+        enable_keepalive(writer.get_extra_info("socket"))
+        return reader, writer
+
+    def _send(self, **fields: Any) -> None:
+        async def write() -> None:
+            self._writer.write((json.dumps(fields) + "\n").encode())
+            await self._writer.drain()
+
+        self._loop.run(write())
+
+    def read_configuration(self) -> dict[str, Any]:
+        """Return the configuration, whose item ``variables`` is in the environment."""
+        line = self._loop.run(self._reader.readline())
+        if not line:
+            raise SystemExit("the cluster does not expect this job: it has ended, or another does")
+        configuration: dict[str, Any] = json.loads(line)
+        os.environ.update(configuration["variables"])
+        return configuration
+
+    def send_reply(self, **fields: Any) -> None:
+        """Send the process ID of the raylet as ``pid``, or a ``fault``."""
+        if "fault" in fields:
+            sys.stderr.write(f"{fields['fault']}\n")  # for the log of the job
+        with suppress(OSError):  # the connection has ended, which ends this program
+            self._send(**fields)
+
+    def end_with_connection(self, stop: Callable[[], object], grace: float) -> None:
+        """Call ``stop`` when the connection is closed; kill the process ``grace`` seconds later."""
+
+        def wait() -> None:
+            with suppress(OSError):
+                self._loop.run(self._reader.read())
+            stop()
+            threading.Event().wait(grace)
+            os._exit(1)
+
+        threading.Thread(target=wait, name="hyperplane-connection", daemon=True).start()
+
+
+def main() -> None:
+    """Run the worker node of the arguments."""
+    file, name = sys.argv[1:]
+    try:
+        connection = ServerConnection(file, name)
+    except OSError as error:
+        raise SystemExit(f"the cluster of this job has ended: {error}") from error
+    run_worker_node(connection)
+
+
+if __name__ == "__main__":
+    main()
