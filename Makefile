@@ -114,7 +114,7 @@ $(RAY)/installed: pyproject.toml $(STAMPS)/test
 
 ray: TESTERS = 2# a cluster has about ten processes
 ray: $(RAY)/installed
-	scripts/engines/install ssh
+	scripts/engines/install ssh slurm
 	HYPERPLANE_REQUIRE_NETWORKS=ray HYPERPLANE_REQUIRE_SERVICES=1 PYTHONDONTWRITEBYTECODE= $(RAY)/bin/python $(PYTEST_OPTIONS) --quiet --timeout 900 -m ray $(if $(ONLY),-k '$(ONLY)') \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.ray' --include 'test_*.py' tests) \
 	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: ray' --include '*.md' docs)

@@ -154,6 +154,61 @@ class TestNodeGroup:
         "worker": "ray-worker-1", "cpus": 1, "memory": 1, "object_store": 1,
     }  # fmt: skip
 
+    def add_ended(self, group: node_group.RayNodeGroup, starts: int) -> None:
+        """Add a worker node that has run and ended."""
+        ended: Any = SimpleNamespace(
+            pid=3, host="127.0.0.1", is_running=lambda: False, end=lambda: None
+        )
+        group._requests = {"ray-worker-1": self.request}
+        group._starts = {"ray-worker-1": starts}
+        group._register("ray-worker-1", ended)
+
+    def test_starts_are_counted_anew_after_a_long_run(
+        self,
+        group: node_group.RayNodeGroup,
+        events: list[dict[str, Any]],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        group.handle({"ready": True})
+        for seconds, last in ((600.0, "failed"), (0.0, "warning")):
+            monkeypatch.setattr(node_group, "_STABLE_SECONDS", seconds)
+            self.add_ended(group, starts=10)
+            group.check()
+            assert events[-1]["event"] == last
+
+    def test_a_withdrawn_worker_node_is_not_started_again(
+        self, group: node_group.RayNodeGroup, events: list[dict[str, Any]]
+    ) -> None:
+        group.handle({"ready": True})
+        self.add_ended(group, starts=1)
+        group.handle({"withdraw": ["ray-worker-1"]})
+        assert events[-1]["event"] == "worker", "one that has started remains"
+        group.check()
+        group.handle({"withdraw": ["ray-worker-1", "unknown"]})
+        assert events[-1] == {"event": "withdrawn", "name": "ray-worker-1"}
+        time.sleep(0.02)
+        group.check()
+        assert events[-1]["event"] == "withdrawn"
+
+    def test_a_cluster_is_not_idle_while_tasks_wait(
+        self, group: node_group.RayNodeGroup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        usage = SimpleNamespace(resource_usage=SimpleNamespace(idle_time_ms=60_000))
+        demands = SimpleNamespace(ray_task_actor_demand=["CPU"], placement_group_demand=[])
+        status = SimpleNamespace(active_nodes=[], idle_nodes=[usage], resource_demands=demands)
+        for name in ("ray", "ray.autoscaler", "ray.autoscaler.v2"):
+            monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        sdk = SimpleNamespace(get_cluster_status=lambda address: status)
+        monkeypatch.setitem(sys.modules, "ray.autoscaler.v2.sdk", sdk)
+        group._settings["idle_timeout"] = 0.01
+        group.handle({"ready": True})
+        for _ in range(3):
+            time.sleep(0.02)
+            assert not group._is_idle()
+        demands.ray_task_actor_demand = []
+        time.sleep(0.02)
+        assert group._is_idle()
+
     def test_a_start_of_a_cluster_fails_at_once(
         self, group: node_group.RayNodeGroup, events: list[dict[str, Any]]
     ) -> None:
@@ -167,11 +222,9 @@ class TestNodeGroup:
     def test_a_replacement_is_repeated_up_to_a_limit_and_the_reason_is_reported(
         self, group: node_group.RayNodeGroup, events: list[dict[str, Any]]
     ) -> None:
-        ended = SimpleNamespace(pid=3, is_running=lambda: False, end=lambda: None)
         group.handle({"ready": True})
-        group._workers = {"ray-worker-1": ended}
-        group._requests = {"ray-worker-1": self.request}
-        group._starts = {"ray-worker-1": 1}
+        self.add_ended(group, starts=1)
+        events.clear()
         deadline = time.monotonic() + 60
         while group.check():
             assert time.monotonic() < deadline

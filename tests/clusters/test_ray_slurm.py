@@ -138,11 +138,10 @@ def test_each_worker_node_is_a_job_with_the_resources_of_the_plan(
 
 def test_secrets_are_only_in_files_of_this_user(running: Any, shared: Path) -> None:
     cluster = running.cluster
-    files = [file for file in shared.rglob("*") if file.is_file()]
-    assert "connection.json" in {file.name for file in files}
-    secret = json.loads(next(f for f in files if f.name == "connection.json").read_text())["token"]
-    private = next(parent for parent in files[0].parents if parent.parent == shared).rglob("*")
-    assert any(each.is_dir() and not each.stat().st_mode & 0o77 for each in private)
+    [file] = shared.rglob("connection.json")
+    assert file.stat().st_mode & 0o77 == 0
+    assert file.parent.parent.stat().st_mode & 0o77 == 0
+    secret = json.loads(file.read_text())["token"]
     for process in psutil.process_iter(["cmdline"]):
         words = " ".join(process.info["cmdline"] or [])
         assert secret not in words
@@ -178,8 +177,7 @@ def test_a_cancelled_job_is_submitted_again_and_costs_no_task(
         subprocess.run(["scancel", victim], check=True)
         assert ray.get(results, timeout=250) == [number**2 for number in range(8)]
         until(lambda: f"job {victim} (worker node ray-worker-" in caplog.text)
-        assert "was cancelled" in caplog.text
-        assert "it is submitted again" in caplog.text
+        assert "was cancelled; it is submitted again" in caplog.text
     until(lambda: sorted(cluster.workers) == before and len(queue("RUNNING")) == 2, 250)
     assert kept in queue("RUNNING")
     until(lambda: ray.cluster_resources()["CPU"] == 2)
@@ -211,11 +209,14 @@ def test_jobs_that_never_start_are_named(running: Any) -> None:
     assert len(records.read_all(starting=True)) == known
 
 
+@pytest.mark.skipif(not FULL, reason="waits for a timeout: at full scale")
 def test_the_state_of_waiting_jobs_is_in_the_message(running: Any) -> None:
     plan = hyperplane.plan_cluster(
         **{**SMALL, "timeout": 30}, engine_options={"extra_directives": ["--begin=now+3600"]}
     )
-    with pytest.raises(hyperplane.StartTimeout, match=r"0 of 2 worker nodes have started \(squeue"):
+    with pytest.raises(
+        hyperplane.StartTimeout, match=r"squeue reports: .*0 of 2 worker nodes have"
+    ):
         hyperplane.start(plan)
     until(lambda: job_names() == {running.cluster.name})
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shlex
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dask.config
@@ -20,7 +23,9 @@ from services import until
 import hyperplane
 from hyperplane import config
 from hyperplane.clusters.engine import Availability
+from hyperplane.clusters.ray import node_group as rules
 from hyperplane.clusters.ray.slurm import node_group
+from hyperplane.clusters.ray.slurm import script as script_module
 from hyperplane.clusters.ray.slurm.engine import SlurmRayEngine
 from hyperplane.clusters.ray.slurm.job_program import ServerConnection
 from hyperplane.clusters.ray.slurm.job_server import JobServer
@@ -57,7 +62,8 @@ class TestScript:
         assert (program, option) == ("/opt/my python", "-m")
         assert module == "hyperplane.clusters.ray.slurm.job_program"
         assert file.startswith(str(tmp_path))
-        assert name.startswith("ray-worker-")
+        assert name == script_module.NAME_PLACEHOLDER
+        assert "#SBATCH --no-requeue" in lines
 
     def test_settings_are_those_of_slurm_unless_the_engine_has_its_own(self) -> None:
         slurm = {"partition": "short", "memory_margin_gb": 7, "leave_before": "1m"}
@@ -195,10 +201,10 @@ class TestConnections:
         with (
             socket.create_connection((known["host"], known["port"]), 60) as plain,
             context.wrap_socket(plain, server_hostname=known["host"]) as encrypted,
+            suppress(ConnectionError),  # it was closed with data that had not been read
         ):
             encrypted.sendall(f"{line}\n".encode())
-            with suppress(ConnectionError):  # it was closed with data that had not been read
-                assert encrypted.recv(1) == b""
+            assert encrypted.recv(1) == b""
         assert server.server.is_expected("one")
 
     def test_a_server_with_another_certificate_is_refused(
@@ -212,6 +218,17 @@ class TestConnections:
             connect("one")
         other.close()
 
+    def test_the_certificates_are_accepted_by_strict_checks(self, server: Server) -> None:
+        """Those that Python 3.13 has by default."""
+        known = json.loads(server.file.read_text())
+        context = ssl.create_default_context(cadata=known["authority"])
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        with (
+            socket.create_connection((known["host"], known["port"]), 60) as plain,
+            context.wrap_socket(plain, server_hostname=known["host"]) as encrypted,
+        ):
+            assert encrypted.version() == "TLSv1.3"
+
     def test_the_wait_for_a_job_ends_with_its_error(self, server: Server) -> None:
         future = server.call(server.server.expect, "one")
         server.call(server.server.fail, "one", RuntimeError("it has ended"))
@@ -220,9 +237,198 @@ class TestConnections:
         server.call(server.server.fail, "one", RuntimeError("again"))  # of a job that has failed
 
 
+#: Commands of Slurm: jobs are files with their state, in the folder of the commands.
+COMMANDS = {
+    "sbatch": """
+cd "$(dirname "$0")"
+[ -e refuses ] && { echo "sbatch: error: Unable to contact slurm controller" >&2; exit 1; }
+cat > /dev/null
+sleep "$(cat delay)"
+echo PENDING > "jobs/$$"
+echo $$
+""",
+    "squeue": """
+cd "$(dirname "$0")/jobs"
+for job in *; do [ -e "$job" ] && echo "$job|$(cat "$job")|1:00|None|name"; done
+""",
+    "scancel": """
+cd "$(dirname "$0")"
+[ -e refuses ] && { echo "scancel: error: Unable to contact slurm controller" >&2; exit 1; }
+for job; do echo CANCELLED > "jobs/$job"; done
+""",
+}
+
+
+class FakeSlurm:
+    """Commands that behave as those of Slurm, with jobs that never run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "jobs").mkdir()
+        (folder / "delay").write_text("0")
+        for name, text in COMMANDS.items():
+            (folder / name).write_text(f"#!/bin/sh{text}")
+            (folder / name).chmod(0o755)
+
+    def states(self) -> list[str]:
+        return [file.read_text().strip() for file in (self.folder / "jobs").iterdir()]
+
+    def set(self, state: str) -> None:
+        for file in (self.folder / "jobs").iterdir():
+            file.write_text(state)
+
+    def refuse(self, refuses: bool = True) -> None:
+        if refuses:
+            (self.folder / "refuses").touch()
+        else:
+            (self.folder / "refuses").unlink()
+
+
+@pytest.mark.process
+class TestJobs:
+    """The jobs of a cluster, with commands that behave as those of Slurm."""
+
+    @pytest.fixture
+    def slurm(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+        return FakeSlurm(folder)
+
+    @pytest.fixture
+    def events(self) -> list[dict[str, Any]]:
+        return []
+
+    @pytest.fixture
+    def group(
+        self,
+        slurm: FakeSlurm,
+        events: list[dict[str, Any]],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> Iterator[node_group.SlurmRayNodeGroup]:
+        """A running cluster whose head is not there, which the tests do not need."""
+        monkeypatch.setenv("RAY_raylet_start_wait_time_s", "30")  # the group sets another value
+        for name in ("_FIRST_INTERVAL", "_LONGEST_INTERVAL"):
+            monkeypatch.setattr(node_group, name, 0.05)
+        monkeypatch.setattr(node_group, "_END_SECONDS", 1.0)
+        monkeypatch.setattr(rules, "end_processes", lambda head: None)  # of this process
+        made = node_group.SlurmRayNodeGroup(lambda **event: events.append(event))
+        head = {"address": "127.0.0.1:1", "dashboard": ""}
+        monkeypatch.setattr(made, "_start_encrypted_head", lambda *_: made._report(**head))
+        monkeypatch.setattr(node_group.SlurmRayNodeGroup, "_is_idle", lambda self: False)
+        processes = [("raylet", SimpleNamespace(pid=1)), ("gcs_server", SimpleNamespace(pid=2))]
+        made._head = SimpleNamespace(
+            gcs_address="127.0.0.1:1",
+            live_processes=lambda: processes,
+            kill_all_processes=lambda **_: None,
+        )
+        made.handle(
+            {
+                "folder": str(tmp_path), "scratch": str(tmp_path), "logs": str(tmp_path / "logs"),
+                "script": "#!/bin/sh\nexec program WORKER_NODE\n", "local_directory": None,
+                "host": "127.0.0.1", "tls": False, "user_tmpdir": "",
+            }
+        )  # fmt: skip
+        made.handle({"ready": True})
+        yield made
+        made.end()
+        made._loop.close()
+
+    def add(self, group: node_group.SlurmRayNodeGroup, count: int) -> None:
+        for number in range(count):
+            group.handle(
+                {"worker": f"ray-worker-{number}", "cpus": 1, "memory": 1, "object_store": 1}
+            )
+
+    def test_the_end_submits_no_more_jobs_and_cancels_those_there_are(
+        self, group: node_group.SlurmRayNodeGroup, slurm: FakeSlurm
+    ) -> None:
+        (slurm.folder / "delay").write_text("0.3")
+        self.add(group, 40)
+        until(lambda: len(slurm.states()) > 2, 60)
+        group.end()
+        ended = slurm.states()
+        assert {*ended} == {"CANCELLED"}
+        assert len(ended) < 40
+        assert not group._submissions
+
+    def test_jobs_that_slurm_does_not_cancel_are_named(
+        self,
+        group: node_group.SlurmRayNodeGroup,
+        slurm: FakeSlurm,
+        events: list[dict[str, Any]],
+    ) -> None:
+        self.add(group, 2)
+        until(lambda: len(group._jobs) == 2, 60)
+        slurm.refuse()
+        group.end()
+        assert re.search(r"run: scancel \d+ \d+ \(.*Unable to contact", events[-1]["message"])
+        assert slurm.states() == ["PENDING"] * 2
+
+    def test_a_job_is_submitted_when_slurm_answers_again(
+        self,
+        group: node_group.SlurmRayNodeGroup,
+        slurm: FakeSlurm,
+        events: list[dict[str, Any]],
+    ) -> None:
+        slurm.refuse()
+        self.add(group, 1)
+        until(lambda: any("Unable to contact" in event.get("text", "") for event in events), 60)
+        assert group.check()
+        slurm.refuse(refuses=False)
+        until(lambda: slurm.states() == ["PENDING"], 60)
+        assert not [event for event in events if event.get("event") in ("not_added", "warning")]
+
+    def test_the_jobs_of_withdrawn_worker_nodes_are_cancelled(
+        self, group: node_group.SlurmRayNodeGroup, slurm: FakeSlurm
+    ) -> None:
+        self.add(group, 2)
+        until(lambda: len(slurm.states()) == 2, 60)
+        group.handle({"withdraw": ["ray-worker-0"]})
+        until(lambda: sorted(slurm.states()) == ["CANCELLED", "PENDING"], 60)
+        assert list(group._starting) == ["ray-worker-1"]
+
+    @pytest.mark.parametrize(
+        ("states", "reason"),
+        [
+            (["RUNNING", "COMPLETING", "TIMEOUT"], "was ended by Slurm at its time limit of 1:00"),
+            (["OUT_OF_MEMORY"], "raise ram_gb_per_proc"),
+            (["RUNNING"], "does not answer any more, and was cancelled"),
+        ],
+    )
+    def test_the_reason_of_an_end_is_the_final_state_of_the_job(
+        self,
+        group: node_group.SlurmRayNodeGroup,
+        slurm: FakeSlurm,
+        events: list[dict[str, Any]],
+        monkeypatch: pytest.MonkeyPatch,
+        states: list[str],
+        reason: str,
+    ) -> None:
+        monkeypatch.setattr(node_group, "_NOTICE_SECONDS", 60.0 if len(states) > 1 else 0.2)
+        self.add(group, 1)
+        until(lambda: len(group._jobs) == 1, 60)
+        [job_id] = group._jobs
+        slurm.set(states[0])
+        group._server._expected.clear()  # as if its program had connected
+        group._handle_end("ray-worker-0", job_id)
+        for state in states[1:]:
+            time.sleep(0.3)
+            slurm.set(state)
+        until(lambda: any(reason in event.get("message", "") for event in events), 60)
+        until(lambda: slurm.states() == ["CANCELLED"], 60)
+        [warning] = [event for event in events if event.get("event") == "warning"]
+        assert warning["message"].endswith("; it is submitted again")
+
+
 class TestStates:
-    def test_jobs_that_never_connect(self, tmp_path: Path) -> None:
+    def test_jobs_that_never_connect(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    ) -> None:
+        monkeypatch.setenv("RAY_raylet_start_wait_time_s", "30")  # the group sets another value
         group = node_group.SlurmRayNodeGroup(lambda **event: None)
+        request.addfinalizer(group._loop.close)
         group._logs = tmp_path
         (tmp_path / "cluster-7.log").write_text("no module\n")
         assert group._find_fault("7", SlurmJobStatus("RUNNING", "None", "1:00")) == ""

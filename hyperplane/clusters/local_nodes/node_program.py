@@ -1,7 +1,7 @@
 """Program that runs the nodes of one cluster on this machine, and ends them when its parent ends.
 
-It is run by its path, with the process ID of its parent, the file of the package of its parent, and
-module and name of a class that starts the nodes of one framework, a :class:`NodeGroup`.
+It is run by its path, with the process ID of its parent, the folder of this package, and module and
+name of a class that starts the nodes of one framework, a :class:`NodeGroup`.
 
 Each line of standard input is a JSON object, which the group handles: the cluster, then nodes, then
 ``{"ready": true}``. At the end of the input, and after SIGTERM, all nodes are ended. Each line of
@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import importlib.util
 import json
 import os
 import select
 import shutil
 import signal
 import sys
+import types
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Protocol
@@ -79,16 +79,13 @@ def main() -> None:
 def _load_class(package: str, name: str) -> Callable[[Callable[..., None]], NodeGroup]:
     """Return a class by its module and name, such as ``package.module:Class``.
 
-    The package is loaded from its file, because the folders that the parent searches for modules
-    are not known here.
+    The package is that of a folder, because the folders that the parent searches for modules are
+    not known here. What its ``__init__`` does for users, which loads Dask, is left out.
     """
     module, _, attribute = name.partition(":")
-    root = module.partition(".")[0]
-    specification = importlib.util.spec_from_file_location(root, package)
-    assert specification is not None  # noqa: S101 - for mypy
-    assert specification.loader is not None  # noqa: S101 - for mypy
-    sys.modules[root] = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(sys.modules[root])
+    root = types.ModuleType(module.partition(".")[0])
+    root.__path__ = [package]
+    sys.modules[root.__name__] = root
     found: Callable[[Callable[..., None]], NodeGroup] = getattr(
         importlib.import_module(module), attribute
     )

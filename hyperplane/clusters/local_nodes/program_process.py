@@ -19,9 +19,9 @@ import psutil
 from hyperplane.clusters import records
 
 _PROGRAM = str(Path(__file__).with_name("node_program.py"))
-#: File of this package, which the program imports.
-_PACKAGE = str(Path(__file__).parents[2] / "__init__.py")
-#: Seconds that closing waits for the program, which itself waits at most five.
+#: Folder of this package, from which the program imports modules.
+_PACKAGE = str(Path(__file__).parents[2])
+#: Seconds that closing waits for the program, which itself waits at most half a minute.
 CLOSE_SECONDS = 60.0
 _LOG_LINES = 40
 #: Variable with the name and the folder of the cluster in the environment of all its processes.

@@ -17,6 +17,20 @@ _LOOPBACK = "127.0.0.1"
 _DAYS_BEFORE, _DAYS_AFTER = 2, 365
 
 
+#: Python 3.13 and newer refuse an authority without it.
+_AUTHORITY_USAGE = x509.KeyUsage(
+    key_cert_sign=True,
+    crl_sign=True,
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 class Certificate(NamedTuple):
     """A certificate, its private key, and the certificate of the authority, as PEM.
 
@@ -42,6 +56,7 @@ class CertificateAuthority:
         self._authority = (
             self._draft(self._name, public)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_AUTHORITY_USAGE, critical=True)
             .add_extension(identifier, critical=False)
             .sign(self._key, SHA256())
         )

@@ -106,8 +106,18 @@ class OwnedRayCluster(LocalNodeCluster):
         self, count: int, deadline: float, announce: Callable[[str], None] = lambda name: None
     ) -> None:
         """Start worker nodes, call a function with the name of each, and wait for all of them."""
-        options = RayOptions.of(self.plan.options)
+        self._start_status = ""
         names = [f"ray-worker-{uuid.uuid4()}" for _ in range(count)]
+        try:
+            self._start_and_wait(names, deadline, announce)
+        except BaseException:
+            self._program.send(withdraw=names)
+            raise
+
+    def _start_and_wait(
+        self, names: list[str], deadline: float, announce: Callable[[str], None]
+    ) -> None:
+        options = RayOptions.of(self.plan.options)
         for name in names:
             self._program.send(
                 worker=name,
@@ -128,7 +138,7 @@ class OwnedRayCluster(LocalNodeCluster):
         def describe() -> str:
             started = len({*every} & {*self.workers})
             text = f"{started} of {plural(len(every), 'worker node')} have started"
-            return f"{text} ({self._start_status})" if self._start_status else text
+            return f"{self._start_status}; {text}" if self._start_status else text
 
         def is_complete() -> bool:
             return {*names} <= {*self.workers, *self._not_added}
@@ -174,7 +184,7 @@ class OwnedRayCluster(LocalNodeCluster):
             if event["event"] in {"not_added", "abandoned"}:
                 self._not_added[event["name"]] = event["message"]
                 self._changed.notify_all()
-            if event["event"] == "not_added":
+            if event["event"] in {"not_added", "withdrawn"}:
                 return
             if event["event"] == "worker":
                 self._hosts[event["name"]] = event["host"]

@@ -14,12 +14,11 @@ from hyperplane.clusters.local_nodes.engine import LocalNodeEngine
 from hyperplane.clusters.ray import driver_environment
 from hyperplane.clusters.ray.client import RayClient
 from hyperplane.clusters.ray.cluster import AttachedRayCluster, OwnedRayCluster
+from hyperplane.clusters.ray.node_processes import LONGEST_FOLDER
 from hyperplane.core.errors import StartFailed
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import EngineSettings
 
-#: Maximum bytes of the path of a cluster's folder with which the paths of Ray's sockets are valid.
-_LONGEST_PATH = 75
 #: Advice if Ray is missing.
 INSTALL_RAY = 'Ray is not installed: pip install "hyperplane[ray]"'
 
@@ -44,11 +43,11 @@ class BaseRayEngine(LocalNodeEngine[RayClient, OwnedRayCluster]):
         self, plan: ClusterPlan, record: records.ClusterRecord, folder: Path
     ) -> OwnedRayCluster:
         """Return the object of a new cluster, whose program has been started."""
-        if len(os.fsencode(folder)) > _LONGEST_PATH:
+        if len(os.fsencode(folder)) > LONGEST_FOLDER:
             raise StartFailed(
                 self.name,
                 f"the path of the temporary directory is too long for the sockets of Ray: "
-                f"{folder} has more than {_LONGEST_PATH} bytes; set TMPDIR to a shorter path",
+                f"{folder} has more than {LONGEST_FOLDER} bytes; set TMPDIR to a shorter path",
             )
         return self.build_cluster(plan, record, folder)
 

@@ -25,6 +25,8 @@ LOOPBACK = "127.0.0.1"
 #: Maximum starts of a worker node, and maximum failed ones in succession; after that it is not
 #: replaced. The pause before the next one doubles with each.
 _MAX_STARTS, _MAX_FAILURES, _RETRY_SECONDS = 10, 3, 1.0
+#: Seconds after which the starts of a worker node that has run are counted from one again.
+_STABLE_SECONDS = 600.0
 #: Failed queries of the idle time in succession after which the owner is warned.
 _MAX_FAILED_QUERIES = 3
 
@@ -65,6 +67,7 @@ class RayNodeGroup:
         self._requests: dict[str, dict[str, Any]] = {}
         self._starts: dict[str, int] = {}
         self._failures: dict[str, int] = {}
+        self._registered_at: dict[str, float] = {}
         #: Worker nodes to replace, and when.
         self._due: dict[str, float] = {}
         self._failed_queries, self._abandoned = 0, ""
@@ -78,6 +81,8 @@ class RayNodeGroup:
         elif "worker" in request:
             self._requests[request["worker"]] = request
             self._add_worker(request)
+        elif "withdraw" in request:
+            self._withdraw(request["withdraw"])
         else:
             self._ready_at = time.monotonic()
 
@@ -112,6 +117,16 @@ class RayNodeGroup:
         except Exception as error:  # noqa: BLE001 - Ray raises any; the reason is reported
             self._handle_failure(name, error)
 
+    def _withdraw(self, names: list[str]) -> None:
+        """Forget requested worker nodes that have not started; those that have remain."""
+        for name in names:
+            if name in self._requests and name not in self._workers:
+                for known in (self._requests, self._starts, self._failures, self._due):
+                    known.pop(name, None)
+                if name in self._starting:
+                    self._starting.pop(name).cancel()
+                self._report(event="withdrawn", name=name)
+
     def _start_worker(self, request: dict[str, Any]) -> None:
         raylets = {node.pid for node in self._workers.values()}
         parameters = build_parameters(request, self._head.gcs_address, self._settings["folder"])
@@ -121,6 +136,7 @@ class RayNodeGroup:
     def _register(self, name: str, node: WorkerNode) -> None:
         """Keep and report a worker node that has started."""
         self._workers[name], self._failures[name] = node, 0
+        self._registered_at[name] = time.monotonic()
         self._report(event="worker", name=name, pid=node.pid, host=node.host)
 
     def _handle_failure(self, name: str, error: Exception) -> None:
@@ -152,6 +168,8 @@ class RayNodeGroup:
             node.end()
             del self._workers[name]
             self._report(event="lost", name=name)
+            if time.monotonic() - self._registered_at[name] > _STABLE_SECONDS:
+                self._starts[name] = 1
             if self._starts[name] < _MAX_STARTS:
                 self._due[name] = time.monotonic()
             else:
@@ -191,6 +209,9 @@ class RayNodeGroup:
                 self._report(event="warning", message=message)
             return False
         self._failed_queries = 0
+        demands = status.resource_demands
+        if demands.ray_task_actor_demand or demands.placement_group_demand:
+            return False  # tasks wait for worker nodes
         nodes = [*status.active_nodes, *status.idle_nodes]
         idle = [node.resource_usage.idle_time_ms for node in nodes if node.resource_usage]
         if not idle or len(idle) < len(nodes) or min(idle) < timeout * 1000:

@@ -21,6 +21,8 @@ import psutil
 
 #: Name of the folder of the session, which is short because paths of sockets contain it.
 SESSION = "s"
+#: Maximum bytes of the path of a folder with which the paths of Ray's sockets are valid.
+LONGEST_FOLDER = 75
 #: Variable with the seconds that one query for a node waits, 30 in Ray. It is shorter here, because
 #: the end of a raylet is only seen between queries. Raylets and their workers keep the default.
 WAIT_VARIABLE = "RAY_raylet_start_wait_time_s"

@@ -15,6 +15,8 @@ from hyperplane.clusters.local_nodes.node_program import adopt_descendants
 from hyperplane.clusters.ray import driver_environment
 from hyperplane.clusters.ray.certificates import Certificate
 from hyperplane.clusters.ray.node_processes import (
+    LONGEST_FOLDER,
+    WAIT_VARIABLE,
     LocalWorkerNode,
     build_parameters,
     end_processes,
@@ -48,11 +50,13 @@ def run_worker_node(connection: OwnerConnection) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, frame: stop.set())
     adopt_descendants()
-    folder = Path(tempfile.mkdtemp(prefix="hyperplane-", dir=config.get("local_directory")))
+    os.environ[WAIT_VARIABLE] = "1"  # Ray reads it when it is imported
+    folders: list[Path] = []
 
     def clean() -> None:
         end_processes()
-        shutil.rmtree(folder, ignore_errors=True)
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def end() -> None:
         stop.set()
@@ -64,7 +68,8 @@ def run_worker_node(connection: OwnerConnection) -> None:
         if "ram" in config and (fault := find_memory_fault(config["ram"])):
             connection.send_reply(fault=fault)
             return
-        node = _start_node(config, folder)
+        folders.append(_create_folder(config.get("local_directory")))
+        node = _start_node(config, folders[0])
         connection.send_reply(pid=node.pid)
         while node.is_running() and not stop.wait(_POLL_SECONDS):
             pass
@@ -73,6 +78,20 @@ def run_worker_node(connection: OwnerConnection) -> None:
     finally:
         clean()
         ended.set()
+
+
+def _create_folder(parent: str | None) -> Path:
+    """Return a new folder for Ray's session, by default in the temporary directory."""
+    if parent is not None:
+        Path(parent).mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="hyperplane-", dir=parent))
+    if len(os.fsencode(folder)) > LONGEST_FOLDER:
+        folder.rmdir()
+        raise OSError(
+            f"the path {folder} is too long for the sockets of Ray; set local_directory, or TMPDIR "
+            f"on the node, to a path of at most {LONGEST_FOLDER - len(folder.name) - 1} bytes"
+        )
+    return folder
 
 
 def _start_node(config: dict[str, Any], folder: Path) -> LocalWorkerNode:

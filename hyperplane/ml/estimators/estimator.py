@@ -142,7 +142,7 @@ class Estimator:
         warn_unused(
             {
                 "training_operator_cls": training_operator_cls is not None,
-                "use_tqdm": use_tqdm is not False,
+                "use_tqdm": not (use_tqdm is None or use_tqdm is False),
                 "sync_stats": sync_stats is not True,
                 "log_level": log_level != 20,
             }

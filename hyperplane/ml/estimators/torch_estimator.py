@@ -276,7 +276,8 @@ class TorchEstimator(NetworkEstimator):
                 *find_output_faults(data, output_cols),
             ]
         )
-        warn_unused({"profile": profile is not False, "callbacks": callbacks is not None})
+        has_none = callbacks is None or (isinstance(callbacks, list | tuple) and not callbacks)
+        warn_unused({"profile": profile is not False, "callbacks": not has_none})
         model, rows = self.get_model(), read_spark_frame(data)
         found = predict_data(model, rows, int(batch_size), feature_cols, output_cols)
         return write_spark_frame(found) if is_spark_frame(data) else found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 
 import psutil
 
@@ -16,7 +17,8 @@ def find_address(interface: str | None) -> str:
     Raises
     ------
     ValueError
-        If there is no interface of that name with an IPv4 address.
+        If there is no interface of that name with an IPv4 address, or without a name none to the
+        outside; the text says what is expected.
 
     Examples
     --------
@@ -24,12 +26,13 @@ def find_address(interface: str | None) -> str:
     '127.0.0.1'
     """
     if interface is None:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.connect(_OUTSIDE)
-                return str(probe.getsockname()[0])
-            except OSError:  # no network
-                return socket.gethostbyname(socket.gethostname())
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+            probe.connect(_OUTSIDE)
+            return str(probe.getsockname()[0])
+        try:
+            return socket.gethostbyname(socket.gethostname())
+        except OSError:
+            raise ValueError("the name of a network interface: none leads outside") from None
     addresses = {
         name: entry.address
         for name, entries in psutil.net_if_addrs().items()

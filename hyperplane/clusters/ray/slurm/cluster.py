@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from hyperplane.clusters import records
 from hyperplane.clusters.ray.cluster import RemoteRayCluster
@@ -38,15 +38,11 @@ class SlurmRayCluster(RemoteRayCluster):
             "host": find_address(settings.interface),
             "tls": settings.security == "tls",
             "logs": str(log_folder(settings, Path(record.scratch))),
+            "script": render_job_script(plan, settings, Path(record.scratch)),
+            "local_directory": settings.local_directory,
             "user_tmpdir": os.environ.get("TMPDIR", ""),
         }
         super().__init__(plan, record, folder, settings.security == "tls", request)
-
-    def place_worker(self, name: str) -> dict[str, Any]:
-        """Return the script of the job with a new worker node."""
-        folder = Path(self.record.scratch)
-        script = render_job_script(self.plan, self._settings, folder, name)
-        return {"script": script, "local_directory": self._settings.local_directory}
 
     def check_room(self, count: int) -> None:
         """Do nothing: Slurm decides when a job starts, and refuses those that never can."""

@@ -11,7 +11,7 @@ from hyperplane.clusters.engine import Availability
 from hyperplane.clusters.ray.engine import INSTALL_RAY, RemoteRayEngine
 from hyperplane.clusters.ray.slurm.cluster import ENGINE, SlurmRayCluster
 from hyperplane.clusters.ray.slurm.script import render_job_script
-from hyperplane.core.errors import Fault
+from hyperplane.core.errors import Fault, StartFailed
 from hyperplane.core.optional import is_installed
 from hyperplane.core.units import plural
 from hyperplane.platforms.local.addresses import find_address
@@ -20,6 +20,8 @@ from hyperplane.platforms.slurm.shared_folder import private_folder, shared_fold
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, RaySlurmSettings
+
+_INTERFACE = "hyperplane.engines.slurm.interface"
 
 
 class SlurmRayEngine(RemoteRayEngine):
@@ -47,14 +49,13 @@ class SlurmRayEngine(RemoteRayEngine):
         """
         del request
         interface = cast(RaySlurmSettings, settings).interface
-        where = "hyperplane.engines.slurm.interface"
         try:
             address = find_address(interface)
         except ValueError as error:
-            return [Fault(where, repr(interface), str(error))]
+            return [Fault(_INTERFACE, repr(interface), str(error))]
         if address.startswith("127."):
             given = f"{interface!r}, the address {address}"
-            return [Fault(where, given, "an interface of this machine that the nodes reach")]
+            return [Fault(_INTERFACE, given, "an interface of this machine that the nodes reach")]
         return []
 
     def start_line(self, plan: ClusterPlan) -> str:
@@ -66,7 +67,7 @@ class SlurmRayEngine(RemoteRayEngine):
         """Return the sbatch script of a worker node, without contacting Slurm."""
         settings = cast(RaySlurmSettings, plan.settings)
         folder = private_folder(settings, plan.name)
-        return render_job_script(plan, settings, folder, "ray-worker-UUID")
+        return render_job_script(plan, settings, folder)
 
     def scratch_parent(self, plan: ClusterPlan) -> str:
         """Return the folder that this machine shares with the nodes."""
@@ -78,4 +79,7 @@ class SlurmRayEngine(RemoteRayEngine):
         self, plan: ClusterPlan, record: records.ClusterRecord, folder: Path
     ) -> SlurmRayCluster:
         """Return the object of a new cluster whose folder is valid."""
-        return SlurmRayCluster(plan, record, folder)
+        try:
+            return SlurmRayCluster(plan, record, folder)
+        except ValueError as error:  # the interface, which was there when the plan was made
+            raise StartFailed(self.name, f"{_INTERFACE}: expected {error}") from error

@@ -67,7 +67,9 @@ class ServerConnection:
         """Return the configuration, whose item ``variables`` is in the environment."""
         line = self._loop.run(self._reader.readline())
         if not line:
-            raise SystemExit("the cluster does not expect this job: it has ended, or another does")
+            raise SystemExit(
+                "the cluster does not expect this job: it was withdrawn, or another has connected"
+            )
         configuration: dict[str, Any] = json.loads(line)
         os.environ.update(configuration["variables"])
         return configuration
@@ -97,8 +99,16 @@ def main() -> None:
     file, name = sys.argv[1:]
     try:
         connection = ServerConnection(file, name)
+    except FileNotFoundError as error:
+        raise SystemExit(
+            f"{file} is not on this node: the cluster of this job has ended, or the setting "
+            "shared_folder is no folder that the nodes share"
+        ) from error
     except OSError as error:
-        raise SystemExit(f"the cluster of this job has ended: {error}") from error
+        raise SystemExit(
+            f"{error}: the cluster of this job has ended, or this node does not reach it by the "
+            "setting interface"
+        ) from error
     run_worker_node(connection)
 
 

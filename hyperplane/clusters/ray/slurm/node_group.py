@@ -6,15 +6,18 @@ An event ``status`` has the states of the jobs whose worker nodes are missing.
 from __future__ import annotations
 
 import asyncio
+import errno
+import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hyperplane.clusters.ray.remote_node_group import RemoteRayNodeGroup
 from hyperplane.clusters.ray.slurm.job_server import JobConnection, JobServer
-from hyperplane.clusters.ray.slurm.script import CONNECTION_FILE
+from hyperplane.clusters.ray.slurm.script import CONNECTION_FILE, NAME_PLACEHOLDER
 from hyperplane.platforms.slurm.commands import cancel_jobs
 from hyperplane.platforms.slurm.job_state import (
     OUT_OF_MEMORY,
@@ -29,16 +32,18 @@ from hyperplane.platforms.slurm.queue import query_jobs_async
 from hyperplane.platforms.slurm.shared_folder import write_private_files
 from hyperplane.platforms.slurm.submit import describe_submit_error, submit_script_async
 
-#: Number of Slurm commands that run at the same time.
-_MAX_COMMANDS = 16
-#: Seconds between two queries of squeue: the first and the longest interval.
+#: Number of sbatch commands that run at the same time.
+_MAX_SUBMISSIONS = 16
+#: Seconds between two queries of squeue, and between two attempts to submit a job while Slurm does
+#: not answer: the first and the longest interval.
 _FIRST_INTERVAL, _LONGEST_INTERVAL = 2.0, 20.0
 #: Seconds after which a job that has connected counts as failed without a worker node.
 _START_SECONDS = 900.0
-#: Seconds to wait for the final state of a job that is ending.
-_COMPLETION_SECONDS = 60.0
-#: Seconds for which the end waits until Slurm has no job of the cluster.
-_END_SECONDS = 8.0
+#: Seconds after the end of a connection until Slurm knows that the job has ended, and until the job
+#: is in its final state.
+_NOTICE_SECONDS, _COMPLETION_SECONDS = 15.0, 60.0
+#: Seconds for which the end waits for submissions, and then until Slurm has no job of the cluster.
+_SUBMIT_SECONDS, _END_SECONDS = 20.0, 8.0
 _LOG_LINES = 20
 #: Variables of this process that the jobs do not get, and the beginning of others.
 _OWN_VARIABLES, _RAY_PREFIX = ("HYPERPLANE_LOCAL_CLUSTER", "TMPDIR"), "RAY_"
@@ -66,12 +71,20 @@ class JobWorkerNode:
         return not self._connection.ended.is_set()
 
     def end(self) -> None:
-        """Cancel its job, which may still run if the connection was lost."""
+        """Report why it has ended, and cancel its job, which runs if the connection was lost."""
         self._after_end()
 
     def disconnect(self) -> None:
         """End its program."""
         self._connection.close()
+
+
+@dataclass(frozen=True)
+class _EndedJob:
+    """A job whose connection has ended: its worker node, and when it ended."""
+
+    name: str
+    moment: float
 
 
 class SlurmRayNodeGroup(RemoteRayNodeGroup):
@@ -86,17 +99,25 @@ class SlurmRayNodeGroup(RemoteRayNodeGroup):
     def __init__(self, report: Callable[..., None]) -> None:
         super().__init__(report)
         self._server = JobServer()
-        self._command_slots = asyncio.Semaphore(_MAX_COMMANDS)
-        #: Ids of the jobs by the names of their worker nodes, and of all jobs until they end.
-        self._jobs: dict[str, str] = {}
-        self._submitted: set[str] = set()
+        self._submission_slots = asyncio.Semaphore(_MAX_SUBMISSIONS)
         self._submissions: set[asyncio.Task[str]] = set()
-        self._logs, self._environment = Path(), dict[str, str]()
+        self._numbers = itertools.count(1)
+        #: Keys of the last jobs of worker nodes for the server: their names and a number.
+        self._keys: dict[str, str] = {}
+        #: Ids of the jobs that may be in the queue, and their keys; keys of those not needed.
+        self._jobs: dict[str, str] = {}
+        self._withdrawn: set[str] = set()
+        self._ended_jobs: dict[str, _EndedJob] = {}
+        self._is_closing = False
+        self._script, self._logs = "", Path()
+        self._local_directory: str | None = None
+        self._environment: dict[str, str] = {}
         self._checks: Any = None
 
     def _start_head(self, request: dict[str, Any]) -> None:
         """Start the server for the jobs, and the head at the address that they see."""
-        self._logs = Path(request["logs"])
+        self._script, self._logs = request["script"], Path(request["logs"])
+        self._local_directory = request["local_directory"]
         self._logs.mkdir(parents=True, exist_ok=True)
         self._environment = {
             name: value
@@ -108,102 +129,158 @@ class SlurmRayNodeGroup(RemoteRayNodeGroup):
         text = self._loop.run(self._server.start(request["host"], Path(request["folder"])))
         write_private_files(Path(request["scratch"]), {CONNECTION_FILE: text})
         self._start_encrypted_head(request, request["host"], request["tls"])
-        self._checks = self._loop.start(self._check_jobs())
+        self._checks = self._loop.start(self._watch_jobs())
 
     async def _start_remote_worker(self, request: dict[str, Any]) -> JobWorkerNode:
         name = request["worker"]
-        connected = self._server.expect(name)
-        submission = asyncio.create_task(self._submit(name, request["script"]))
+        self._keys[name] = key = f"{name}-{next(self._numbers)}"
+        connected = self._server.expect(key)
+        submission = asyncio.create_task(self._submit(key))
         self._submissions.add(submission)
-        submission.add_done_callback(self._submissions.discard)
+        submission.add_done_callback(self._finish_submission)
+        connection = None
         try:
-            # After a cancellation, too, the job is in self._submitted when sbatch has ended.
+            # A cancellation does not end sbatch, whose job would then not be known.
             job_id = await asyncio.shield(submission)
             connection = await connected
-            configuration = self._configure(request, connection.host)
-            reply = await asyncio.wait_for(connection.exchange(configuration), _START_SECONDS)
+            configuration = {
+                **self._configure(request, connection.host),
+                "local_directory": self._local_directory,
+            }
+            try:
+                reply = await asyncio.wait_for(connection.exchange(configuration), _START_SECONDS)
+            except TimeoutError as error:
+                raise RuntimeError(
+                    f"job {job_id} did not start its worker node in {_START_SECONDS:g} s"
+                ) from error
             if "pid" not in reply:
-                connection.close()
                 reason = reply.get("fault") or "it has ended before its worker node has started"
                 raise RuntimeError(self._with_log(f"job {job_id}: {reason}", job_id))
         except BaseException:
-            self._server.forget(name)
-            await self._cancel(self._jobs.pop(name, ""))
+            self._withdrawn.add(key)
+            self._server.forget(key)
+            if connection is not None:
+                connection.close()
+            if not self._is_closing:  # otherwise the end cancels all jobs
+                await self._cancel([job for job, its in self._jobs.items() if its == key])
             raise
-        return JobWorkerNode(connection, reply["pid"], lambda: self._replace_job(name, job_id))
+        return JobWorkerNode(connection, reply["pid"], lambda: self._handle_end(name, job_id))
 
-    async def _submit(self, name: str, script: str) -> str:
-        async with self._command_slots:
-            try:
-                job_id = await submit_script_async(script, environment=self._environment)
-            except OSError as error:
-                raise RuntimeError(describe_submit_error(error)) from error
-        self._jobs[name] = job_id
-        self._submitted.add(job_id)
-        return job_id
-
-    async def _cancel(self, job_id: str) -> None:
-        if job_id:
-            async with self._command_slots:
-                try:
-                    await cancel_jobs([job_id], self._environment)
-                except OSError as error:
-                    message = f"job {job_id} was not cancelled, run scancel {job_id}: {error}"
-                    self._report(event="warning", message=message)
-
-    def _replace_job(self, name: str, job_id: str) -> None:
-        """Report why a job has ended, and cancel it, so that Slurm does not start it again."""
-        self._jobs.pop(name, None)
-        self._loop.start(self._explain_end(name, job_id))
-
-    async def _explain_end(self, name: str, job_id: str) -> None:
-        status = await self._find_last_status(job_id)
-        await self._cancel(job_id)
-        reason = "has ended"
-        if status is not None and status.state == RUNNING:
-            reason = "does not answer any more"
-        elif status is not None and is_out_of_memory(
-            status.state, read_log_tail(self._logs, job_id, _LOG_LINES)
-        ):
-            advice = "raise ram_gb_per_proc, or memory_margin_gb of the engine"
-            reason = f"ended with the state {OUT_OF_MEMORY}: {advice}"
-        elif status is not None:
-            reason = status.end_reason
-        message = f"job {job_id} (worker node {name}) {reason}; it is submitted again"
-        self._report(event="warning", message=message)
-
-    async def _find_last_status(self, job_id: str) -> SlurmJobStatus | None:
-        """Return the status of a job without connection, which may be ending."""
-        deadline = time.monotonic() + _COMPLETION_SECONDS
+    async def _submit(self, key: str) -> str:
+        """Submit the job of a key, as soon as Slurm answers."""
+        interval = _FIRST_INTERVAL
+        script = self._script.replace(NAME_PLACEHOLDER, key)
         while True:
-            statuses = await query_jobs_async([job_id], self._environment) or {}
-            status = statuses.get(job_id)
-            is_ending = status is not None and status.is_leaving_queue and not status.is_ended
-            if not is_ending or time.monotonic() > deadline:
-                return status
-            await asyncio.sleep(_FIRST_INTERVAL)
+            async with self._submission_slots:
+                if self._is_closing or key in self._withdrawn:
+                    raise RuntimeError("it was closed before this job was submitted")
+                try:
+                    job_id = await submit_script_async(script, environment=self._environment)
+                except OSError as error:
+                    if error.errno != errno.EAGAIN:
+                        raise RuntimeError(describe_submit_error(error)) from error
+                    self._report(event="status", text=describe_submit_error(error))
+                else:
+                    self._jobs[job_id] = key
+                    if key in self._withdrawn:
+                        await self._cancel([job_id])
+                    return job_id
+            await asyncio.sleep(interval)
+            interval = min(interval * 1.5, _LONGEST_INTERVAL)
 
-    async def _check_jobs(self) -> None:
+    def _finish_submission(self, submission: asyncio.Task[str]) -> None:
+        self._submissions.discard(submission)
+        if not submission.cancelled():
+            submission.exception()  # of a withdrawn job it is not awaited
+
+    async def _cancel(self, job_ids: list[str]) -> None:
+        """Cancel jobs; a warning names those for which Slurm has refused it."""
+        if not job_ids:
+            return
+        try:
+            result = await cancel_jobs(job_ids, self._environment)
+            reason = result.message if result.exit_code else ""
+        except OSError as error:
+            reason = str(error)
+        # For a job that has ended, too, scancel may have an exit code.
+        if reason and "Invalid job id" not in reason and "already" not in reason:
+            jobs = " ".join(job_ids)
+            message = f"Slurm did not cancel jobs, run: scancel {jobs} ({reason})"
+            self._report(event="warning", message=message)
+        for job_id in job_ids:
+            self._jobs.pop(job_id, None)
+
+    def _handle_end(self, name: str, job_id: str) -> None:
+        async def note() -> None:
+            self._ended_jobs[job_id] = _EndedJob(name, time.monotonic())
+
+        self._loop.start(note())
+
+    async def _watch_jobs(self) -> None:
         """Report why worker nodes are missing, and end the wait for those that never start."""
         interval = _FIRST_INTERVAL
         while True:
-            await asyncio.sleep(interval)
-            waiting = {
-                name: job for name, job in self._jobs.items() if self._server.is_expected(name)
-            }
-            if not waiting:
-                interval = _FIRST_INTERVAL
+            await asyncio.sleep(_FIRST_INTERVAL if self._ended_jobs else interval)
+            try:
+                is_waiting = await self._check_jobs()
+            except Exception as error:  # noqa: BLE001 - the next round may succeed
+                self._report(event="warning", message=f"the jobs were not checked: {error}")
+                is_waiting = True
+            interval = min(interval * 1.5, _LONGEST_INTERVAL) if is_waiting else _FIRST_INTERVAL
+
+    async def _check_jobs(self) -> bool:
+        """Check all jobs without a worker node; return whether there are any that may start."""
+        waiting = {job: key for job, key in self._jobs.items() if self._server.is_expected(key)}
+        ended = dict(self._ended_jobs)
+        if not waiting and not ended:
+            self._report_status("")
+            return False
+        statuses = await query_jobs_async([*waiting, *ended], self._environment)
+        if statuses is None:
+            self._report_status("squeue does not answer; run it in a terminal to see the reason")
+            return True
+        for job_id, key in waiting.items():
+            if fault := self._find_fault(job_id, statuses.get(job_id)):
+                self._server.fail(key, RuntimeError(fault))
+        await self._report_ended(ended, statuses)
+        states = {job: statuses[job] for job in waiting if job in statuses}
+        self._report_status(_describe_waiting(states, len(waiting)) if waiting else "")
+        return bool(waiting)
+
+    def _report_status(self, text: str) -> None:
+        self._report(event="status", text=text)
+
+    async def _report_ended(
+        self, ended: Mapping[str, _EndedJob], statuses: Mapping[str, SlurmJobStatus]
+    ) -> None:
+        """Report why jobs have ended, and cancel them, so that Slurm does not start them again."""
+        known = []
+        for job_id, job in ended.items():
+            status, elapsed = statuses.get(job_id), time.monotonic() - job.moment
+            # Slurm notices the end of a job later than the end of its connection is seen here.
+            if status is not None and status.state == RUNNING and elapsed < _NOTICE_SECONDS:
                 continue
-            interval = min(interval * 1.5, _LONGEST_INTERVAL)
-            statuses = await query_jobs_async(waiting.values(), self._environment)
-            if statuses is None:
-                text = "squeue does not answer; run it in a terminal to see the reason"
-                self._report(event="status", text=text)
+            is_ending = status is not None and status.is_leaving_queue and not status.is_ended
+            if is_ending and elapsed < _COMPLETION_SECONDS:
                 continue
-            for name, job_id in waiting.items():
-                if fault := self._find_fault(job_id, statuses.get(job_id)):
-                    self._server.fail(name, RuntimeError(fault))
-            self._report(event="status", text=_describe_waiting(statuses, len(waiting)))
+            known.append(job_id)
+            del self._ended_jobs[job_id]
+            is_replaced = job.name in {*self._starting, *self._workers, *self._due}
+            message = f"job {job_id} (worker node {job.name}) {self._explain_end(job_id, status)}"
+            message += "; it is submitted again" if is_replaced else ""
+            self._report(event="warning", message=message)
+        await self._cancel(known)
+
+    def _explain_end(self, job_id: str, status: SlurmJobStatus | None) -> str:
+        """Return why a job has ended, as the predicate of a sentence."""
+        if status is None:
+            return "has ended"
+        if status.state == RUNNING:
+            return "does not answer any more, and was cancelled"
+        if is_out_of_memory(status.state, read_log_tail(self._logs, job_id, _LOG_LINES)):
+            advice = "raise ram_gb_per_proc, or memory_margin_gb of the engine"
+            return f"ended with the state {OUT_OF_MEMORY}: {advice}"
+        return status.end_reason
 
     def _find_fault(self, job_id: str, status: SlurmJobStatus | None) -> str:
         """Return why a job whose program has not connected never will; "" if it may."""
@@ -218,28 +295,43 @@ class SlurmRayNodeGroup(RemoteRayNodeGroup):
         return f"{text}; last lines of its output:\n{tail}" if tail else text
 
     def _is_starting(self) -> bool:
-        # Jobs may wait for days, which does not prevent the idle timeout.
-        return any(not self._server.is_expected(name) for name in self._starting)
+        # Jobs that replace others may wait for days, which does not prevent the idle timeout.
+        return any(
+            self._starts[name] == 1 or not self._server.is_expected(self._keys.get(name, ""))
+            for name in self._starting
+        )
 
     async def _end_workers(self) -> None:
+        self._is_closing = True
         if self._checks is not None:
             self._checks.cancel()
         await self._server.close()
         for node in self._workers.values():
             if isinstance(node, JobWorkerNode):
                 node.disconnect()
-        await asyncio.gather(*self._submissions, return_exceptions=True)
+        if self._submissions:
+            await asyncio.wait(self._submissions, timeout=_SUBMIT_SECONDS)
+        left = list(self._jobs)
         deadline = time.monotonic() + _END_SECONDS
-        if self._submitted:
-            await cancel_jobs(sorted(self._submitted), self._environment)
-        while self._submitted and time.monotonic() < deadline:
-            statuses = await query_jobs_async(sorted(self._submitted), self._environment)
-            if statuses is not None and all(each.is_leaving_queue for each in statuses.values()):
+        while left:
+            statuses = None
+            try:
+                result = await cancel_jobs(left, self._environment)
+                statuses = await query_jobs_async(left, self._environment)
+                reason = result.message
+            except OSError as error:
+                reason = str(error)
+            if statuses is not None:
+                left = [job for job in left if job in statuses]
+                left = [job for job in left if not statuses[job].is_leaving_queue]
+            if left and time.monotonic() > deadline:
+                message = f"Slurm did not end all jobs, run: scancel {' '.join(left)} ({reason})"
+                self._report(event="warning", message=message)
                 return
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.2 if left else 0)
 
 
-def _describe_waiting(statuses: dict[str, SlurmJobStatus], total: int) -> str:
+def _describe_waiting(statuses: Mapping[str, SlurmJobStatus], total: int) -> str:
     text = f"squeue reports: {count_states(statuses, total)}"
     if any(status.state == RUNNING for status in statuses.values()):
         text += (

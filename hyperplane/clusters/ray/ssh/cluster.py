@@ -55,7 +55,7 @@ class SshRayCluster(RemoteRayCluster):
 
     def handle(self, event: dict[str, Any]) -> None:
         """Update the cluster after an event that the program reports."""
-        if event["event"] in {"not_added", "abandoned"}:
+        if event["event"] in {"not_added", "abandoned", "withdrawn"}:
             self._placed.pop(event["name"], None)
         super().handle(event)
 
