@@ -1,17 +1,11 @@
-"""Scripts of jobs of the engine ``ray:slurm``, and their connections, without Slurm and Ray."""
+"""Jobs of the engine ``ray:slurm``: scripts, states and ends, without Slurm and Ray."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import re
 import shlex
-import socket
-import ssl
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,14 +21,9 @@ from hyperplane.clusters.ray import node_group as rules
 from hyperplane.clusters.ray.slurm import node_group
 from hyperplane.clusters.ray.slurm import script as script_module
 from hyperplane.clusters.ray.slurm.engine import SlurmRayEngine
-from hyperplane.clusters.ray.slurm.job_program import ServerConnection
-from hyperplane.clusters.ray.slurm.job_server import JobServer
-from hyperplane.core.event_loop_thread import EventLoopThread
 from hyperplane.platforms.local.addresses import find_address
 from hyperplane.platforms.slurm.job_state import SlurmJobStatus
 from hyperplane.spec.settings import RaySlurmSettings
-
-Connect = Callable[[str], ServerConnection]
 
 
 @pytest.fixture(autouse=True)
@@ -82,159 +71,6 @@ def test_addresses_of_interfaces() -> None:
     assert len(find_address(None).split(".")) == 4
     with pytest.raises(ValueError, match=r"with an IPv4 address: .*lo"):
         find_address("nope0")
-
-
-class Server:
-    """A server for jobs in a thread, and what a job needs to connect."""
-
-    def __init__(self, folder: Path) -> None:
-        self.loop = EventLoopThread()
-        self.server = JobServer()
-        self.file = folder / "connection.json"
-        self.file.write_text(self.run(self.server.start("127.0.0.1", folder)))
-
-    def run(self, work: Any) -> Any:
-        return self.loop.start(work).result(60)
-
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        async def call() -> Any:
-            return function(*arguments)
-
-        return self.run(call())
-
-    def close(self) -> None:
-        self.run(self.server.close())
-        self.loop.close()
-
-    def wait(self, future: Any) -> Any:
-        async def wait() -> Any:
-            return await asyncio.wait_for(future, 60)
-
-        return self.run(wait())
-
-
-@pytest.fixture
-def connect(server: Server) -> Iterator[Connect]:
-    """A function that connects the job with a worker node."""
-    connected = []
-
-    def connect(name: str) -> ServerConnection:
-        connected.append(ServerConnection(str(server.file), name))
-        return connected[-1]
-
-    yield connect
-    for connection in connected:
-        connection._loop.run(close(connection))
-        connection._loop.close()
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    made = Server(tmp_path)
-    yield made
-    made.close()
-
-
-async def close(job: ServerConnection) -> None:
-    job._writer.close()
-
-
-class TestConnections:
-    def test_a_job_gets_its_configuration_and_replies(
-        self, server: Server, connect: Connect
-    ) -> None:
-        future = server.call(server.server.expect, "one")
-        job = connect("one")
-        connection = server.wait(future)
-        assert connection.host == "127.0.0.1"
-        assert not server.server.is_expected("one")
-        received: list[Any] = []
-
-        def answer() -> None:
-            received.append(job.read_configuration())
-            job.send_reply(pid=7)
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        sent = {"variables": {"HYPERPLANE_TEST": "set"}, "text": "é" * 100_000}
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("HYPERPLANE_TEST", "")  # so that it is restored
-            assert server.run(connection.exchange(sent)) == {"pid": 7}
-            thread.join(60)
-        assert received == [sent]
-        ended = threading.Event()
-        job.end_with_connection(ended.set, 1000)
-        assert not connection.ended.is_set()
-        server.call(connection.close)
-        assert ended.wait(60), "the job ends with the connection"
-
-    def test_the_end_of_a_job_is_seen(self, server: Server, connect: Connect) -> None:
-        future = server.call(server.server.expect, "one")
-        job = connect("one")
-        connection = server.wait(future)
-        job._loop.run(close(job))
-        assert server.run(connection.exchange({})) == {}
-        until(connection.ended.is_set, 60)
-
-    @pytest.mark.parametrize("name", ["two", "forgotten", "one"])
-    def test_jobs_that_are_not_expected_are_refused(
-        self, server: Server, connect: Connect, name: str
-    ) -> None:
-        """Among them a second job with the name of one that has connected."""
-        for each in ("one", "forgotten"):
-            server.call(server.server.expect, each)
-        server.call(server.server.forget, "forgotten")
-        if name == "one":
-            connect("one")
-            until(lambda: not server.server.is_expected("one"), 60)
-        job = connect(name)
-        with pytest.raises(SystemExit, match="does not expect this job"):
-            job.read_configuration()
-
-    @pytest.mark.parametrize("line", ["wrong token", "[]", "{", '{"worker": "one"}', "x" * 200_000])
-    def test_without_the_token_nothing_is_sent(self, server: Server, line: str) -> None:
-        server.call(server.server.expect, "one")
-        known = json.loads(server.file.read_text())
-        if line == "wrong token":
-            line = json.dumps({"worker": "one", "token": "f" * len(known["token"])})
-        context = ssl.create_default_context(cadata=known["authority"])
-        with (
-            socket.create_connection((known["host"], known["port"]), 60) as plain,
-            context.wrap_socket(plain, server_hostname=known["host"]) as encrypted,
-            suppress(ConnectionError),  # it was closed with data that had not been read
-        ):
-            encrypted.sendall(f"{line}\n".encode())
-            assert encrypted.recv(1) == b""
-        assert server.server.is_expected("one")
-
-    def test_a_server_with_another_certificate_is_refused(
-        self, server: Server, connect: Connect, tmp_path_factory: pytest.TempPathFactory
-    ) -> None:
-        other = Server(tmp_path_factory.mktemp("other"))
-        known = json.loads(server.file.read_text())
-        known["authority"] = json.loads(other.file.read_text())["authority"]
-        server.file.write_text(json.dumps(known))
-        with pytest.raises(ssl.SSLCertVerificationError):
-            connect("one")
-        other.close()
-
-    def test_the_certificates_are_accepted_by_strict_checks(self, server: Server) -> None:
-        """Those that Python 3.13 has by default."""
-        known = json.loads(server.file.read_text())
-        context = ssl.create_default_context(cadata=known["authority"])
-        context.verify_flags |= ssl.VERIFY_X509_STRICT
-        with (
-            socket.create_connection((known["host"], known["port"]), 60) as plain,
-            context.wrap_socket(plain, server_hostname=known["host"]) as encrypted,
-        ):
-            assert encrypted.version() == "TLSv1.3"
-
-    def test_the_wait_for_a_job_ends_with_its_error(self, server: Server) -> None:
-        future = server.call(server.server.expect, "one")
-        server.call(server.server.fail, "one", RuntimeError("it has ended"))
-        with pytest.raises(RuntimeError, match="it has ended"):
-            server.wait(future)
-        server.call(server.server.fail, "one", RuntimeError("again"))  # of a job that has failed
 
 
 #: Commands of Slurm: jobs are files with their state, in the folder of the commands.

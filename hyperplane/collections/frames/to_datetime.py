@@ -354,7 +354,8 @@ def _set_unit(times: Any, unit: str) -> Any:
     if factor > 1:  # pandas 3.0 raises OutOfBoundsDatetime for all of them
         ticks = times.astype("int64")
         times = times.where(ticks.abs() <= np.iinfo("int64").max // factor)
-    return times.dt.as_unit(unit)
+    # A copy, because pandas 2 warns of changes of the result of a method of .dt.
+    return times.dt.as_unit(unit).copy()
 
 
 def _parse_text(
@@ -384,7 +385,7 @@ def _parse_text(
         _has_swapped_day_and_month(unparsed_text, dayfirst) | _has_month_above_12(unparsed_text)
     ] = pd.NaT
     # In nanoseconds the range of years would be too small for some values.
-    times = times.dt.as_unit("us")
+    times = _set_unit(times, "us")
     times[unparsed] = others.dt.as_unit("us")
     return times
 
