@@ -89,7 +89,8 @@ def initialize_ray_cluster(
 ) -> RayCluster:
     """Start a Ray cluster, and wait until all its worker nodes are registered.
 
-    It runs on this machine, or on hosts if ``hyperplane.engines.auto`` names the platform ``ssh``.
+    Its head node is on this machine. So are its worker nodes, unless ``hyperplane.engines.auto``
+    names ``ssh`` or ``slurm`` first: then they are on hosts, or in jobs, which may wait 20 minutes.
     Afterwards, ``ray.init()`` without an address, or any function of ``ray``, uses the cluster.
 
     Parameters
