@@ -1,4 +1,4 @@
-"""The same scan, group-by, join and sort with six frameworks.
+"""The same scan, group-by, join, sort and linear regression with six frameworks.
 
     python -m benchmarks.frameworks [--rows 5000000] [--rounds 3] [--jobs scan ...] [--json FILE]
 
@@ -30,7 +30,7 @@ from benchmarks.event_log import write_event_log
 from benchmarks.measure import cpu_seconds, measure
 
 ROOT = Path(__file__).parents[2]
-JOBS = ("scan", "group", "join", "sort")
+JOBS = ("scan", "group", "join", "sort", "train")
 
 
 class Framework(NamedTuple):

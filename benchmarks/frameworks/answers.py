@@ -14,6 +14,11 @@ def rounded(*numbers: Any) -> Answer:
     return [float(f"{float(number):.9g}") for number in numbers]
 
 
+def fitted(coefficients: Any) -> Answer:
+    """Round the coefficients of a linear regression to the digits that all solvers agree on."""
+    return [round(float(each), 5) for each in coefficients]
+
+
 def list_files(events: str) -> list[str]:
     """Return the files of a glob, which Ray Data does not expand."""
     pattern = Path(events)

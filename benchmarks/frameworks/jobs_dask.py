@@ -7,6 +7,7 @@ from pathlib import Path
 from benchmarks.event_log_jobs import ENGINES
 from benchmarks.frameworks.answers import (
     Answer,
+    fitted,
     read_sorted,
     rounded,
 )
@@ -85,3 +86,28 @@ def sort_hyperplane(events: str, folder: Path) -> Answer:
     df = hyperplane.dataframe.sort_values(events, "value")
     hyperplane.save(df, folder / "sorted" / "all.parquet")
     return read_sorted(folder / "sorted")
+
+
+def train_dask(events: str, folder: Path) -> Answer:
+    import dask
+    import dask.array as da
+    import dask.dataframe as dd
+
+    df = dd.read_parquet(events, columns=["items", "time", "value"])
+    df = df.assign(one=1.0, hour=df["time"].dt.hour)[["one", "items", "hour", "value"]]
+    rows = df.astype("float64").to_dask_array().compute_chunk_sizes()
+    coefficients, *_ = dask.compute(da.linalg.lstsq(rows[:, :3], rows[:, 3])[0])
+    return fitted(coefficients)
+
+
+def train_hyperplane(events: str, folder: Path) -> Answer:
+    import dask
+    import dask.array as da
+
+    import hyperplane
+
+    df = hyperplane.dataframe.read(events, columns=["items", "time", "value"])
+    df = df.assign(one=1.0, hour=df["time"].dt.hour)[["one", "items", "hour", "value"]]
+    rows = df.astype("float64").to_dask_array().compute_chunk_sizes()
+    coefficients, *_ = dask.compute(da.linalg.lstsq(rows[:, :3], rows[:, 3])[0])
+    return fitted(coefficients)

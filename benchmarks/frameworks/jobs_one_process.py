@@ -6,6 +6,7 @@ from pathlib import Path
 
 from benchmarks.frameworks.answers import (
     Answer,
+    fitted,
     read_sorted,
     rounded,
 )
@@ -81,3 +82,26 @@ def sort_duckdb(events: str, folder: Path) -> Answer:
     query = f"copy (from '{events}' order by value) to '{folder}/sorted/all.parquet'"
     duckdb.sql(query)
     return read_sorted(folder / "sorted")
+
+
+def train_polars(events: str, folder: Path) -> Answer:
+    import polars as pl
+    from sklearn.linear_model import LinearRegression
+
+    columns = [pl.col("items"), pl.col("time").dt.hour(), pl.col("value")]
+    rows = pl.scan_parquet(events).select(columns).collect(engine="streaming")
+    model = LinearRegression().fit(
+        rows.select("items", "time").to_numpy(), rows["value"].to_numpy()
+    )
+    return fitted([model.intercept_, *model.coef_])
+
+
+def train_duckdb(events: str, folder: Path) -> Answer:
+    import duckdb
+    import numpy as np
+    from sklearn.linear_model import LinearRegression
+
+    query = f"select items, hour(time) as hour, value from '{events}'"
+    rows = duckdb.sql(query).fetchnumpy()
+    model = LinearRegression().fit(np.column_stack([rows["items"], rows["hour"]]), rows["value"])
+    return fitted([model.intercept_, *model.coef_])

@@ -7,9 +7,11 @@ import importlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from benchmarks.frameworks.answers import (
     Answer,
+    fitted,
     list_files,
     read_sorted,
     rounded,
@@ -63,3 +65,19 @@ def sort_ray(events: str, folder: Path) -> Answer:
     DataContext.get_current().execution_options.preserve_order = True
     read_parquet(list_files(events)).sort("value").write_parquet(str(folder / "sorted"))
     return read_sorted(folder / "sorted")
+
+
+def train_ray(events: str, folder: Path) -> Answer:
+    import numpy as np
+    from ray.data import read_parquet
+
+    def sum_products(rows: dict[str, Any]) -> dict[str, Any]:
+        hour = rows["time"].astype("datetime64[h]").astype("int64") % 24
+        columns = [np.ones(len(hour)), rows["items"], hour, rows["value"]]
+        table = np.column_stack(columns).astype("float64")
+        return {"products": (table.T @ table)[np.newaxis]}
+
+    rows = read_parquet(list_files(events), columns=["items", "time", "value"])
+    parts = rows.map_batches(sum_products, batch_format="numpy").take_all()
+    products = sum(part["products"] for part in parts)
+    return fitted(np.linalg.solve(products[:3, :3], products[:3, 3]))

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.frameworks.answers import (
     Answer,
+    fitted,
     read_sorted,
     rounded,
 )
@@ -19,7 +20,9 @@ from benchmarks.frameworks.answers import (
 def start_spark() -> Iterator[None]:
     from hyperplane.spark import init_spark, stop_spark
 
-    configs = {"spark.ui.showConsoleProgress": False, "spark.sql.shuffle.partitions": 8}
+    # Times in the files have no zone.
+    configs = {"spark.sql.session.timeZone": "UTC"}
+    configs |= {"spark.ui.showConsoleProgress": False, "spark.sql.shuffle.partitions": 8}
     with contextlib.redirect_stdout(None):
         session = init_spark("frameworks", 1, os.cpu_count() or 1, "7g", configs)
     session.sparkContext.setLogLevel("ERROR")
@@ -54,3 +57,13 @@ def join_spark(events: str, folder: Path) -> Answer:
 def sort_spark(events: str, folder: Path) -> Answer:
     _session().read.parquet(events).orderBy("value").write.parquet(str(folder / "sorted"))
     return read_sorted(folder / "sorted")
+
+
+def train_spark(events: str, folder: Path) -> Answer:
+    from pyspark.ml.feature import VectorAssembler
+    from pyspark.ml.regression import LinearRegression
+
+    rows = _session().read.parquet(events).selectExpr("items", "hour(time) as hour", "value")
+    table = VectorAssembler(inputCols=["items", "hour"], outputCol="x").transform(rows)
+    model = LinearRegression(featuresCol="x", labelCol="value", solver="normal").fit(table)
+    return fitted([model.intercept, *model.coefficients])
