@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import ssl
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,6 +16,8 @@ from typing import Any
 import pytest
 from services import until
 
+from hyperplane.clusters.ray import worker_program
+from hyperplane.clusters.ray.slurm import job_program
 from hyperplane.clusters.ray.slurm.job_program import ServerConnection
 from hyperplane.clusters.ray.slurm.job_server import JobServer
 from hyperplane.core.event_loop_thread import EventLoopThread
@@ -173,3 +176,33 @@ class TestConnections:
         with pytest.raises(RuntimeError, match="it has ended"):
             server.wait(future)
         server.call(server.server.fail, "one", RuntimeError("again"))  # of a job that has failed
+
+
+def test_the_folder_of_a_node_is_created_and_short_enough_for_sockets(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        made = worker_program._create_folder(f"{short}/new")
+        assert made.parent == Path(short, "new")
+        long = Path(short, "x" * 60)
+        with pytest.raises(OSError, match="too long for the sockets of Ray"):
+            worker_program._create_folder(str(long))
+        assert not any(long.iterdir())
+
+
+def with_port(text: str, port: int) -> str:
+    return json.dumps({**json.loads(text), "port": port})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (Path.unlink, "is no folder that the nodes share"),
+        (lambda file: file.write_text(with_port(file.read_text(), 9)), "does not reach it"),
+    ],
+)
+def test_a_job_that_cannot_connect_says_why(
+    server: Server, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], Any], message: str
+) -> None:
+    change(server.file)
+    monkeypatch.setattr("sys.argv", ["job_program", str(server.file), "one"])
+    with pytest.raises(SystemExit, match=message):
+        job_program.main()
