@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, cast
 
@@ -43,19 +44,18 @@ class SlurmRayEngine(RemoteRayEngine):
         return Availability(True, f"Ray is installed, and {shutil.which('sbatch')}; {contact}")
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """Return a fault if the nodes cannot reach this machine by the interface of the settings.
+        """Return a fault if the interface of the settings is one that no other machine reaches.
 
-        Slurm refuses other invalid requests when a job is submitted.
+        A plan may be made on a machine without that interface. Slurm refuses other invalid requests
+        when a job is submitted.
         """
         del request
         interface = cast(RaySlurmSettings, settings).interface
-        try:
+        with suppress(ValueError):
             address = find_address(interface)
-        except ValueError as error:
-            return [Fault(_INTERFACE, repr(interface), str(error))]
-        if address.startswith("127."):
-            given = f"{interface!r}, the address {address}"
-            return [Fault(_INTERFACE, given, "an interface of this machine that the nodes reach")]
+            if address.startswith("127."):
+                given = f"{interface!r}, the address {address}"
+                return [Fault(_INTERFACE, given, "an interface of this machine that nodes reach")]
         return []
 
     def start_line(self, plan: ClusterPlan) -> str:
@@ -81,5 +81,6 @@ class SlurmRayEngine(RemoteRayEngine):
         """Return the object of a new cluster whose folder is valid."""
         try:
             return SlurmRayCluster(plan, record, folder)
-        except ValueError as error:  # the interface, which was there when the plan was made
-            raise StartFailed(self.name, f"{_INTERFACE}: expected {error}") from error
+        except ValueError as error:
+            given = f"{_INTERFACE} = {plan.settings.interface!r}"  # type: ignore[attr-defined]
+            raise StartFailed(self.name, f"{given}: expected {error}") from error
