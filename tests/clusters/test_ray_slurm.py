@@ -183,10 +183,14 @@ def test_a_cancelled_job_is_submitted_again_and_costs_no_task(
     until(lambda: ray.cluster_resources()["CPU"] == 2)
 
 
-def test_a_killed_raylet_ends_its_job_which_is_submitted_again(running: Any) -> None:
+def test_a_killed_raylet_ends_its_job_which_is_submitted_again(
+    running: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     _, cluster = running
     before, jobs = sorted(cluster.workers), set(queue("RUNNING"))
-    raylet_of(programs()[0]).kill()
+    with caplog.at_level("WARNING"):
+        raylet_of(programs()[0]).kill()
+        until(lambda: "the raylet of this worker node has ended" in caplog.text, 250)
     until(lambda: len(set(queue("RUNNING")) - jobs) == 1, 250)
     until(lambda: sorted(cluster.workers) == before, 250)
 

@@ -90,7 +90,8 @@ for job in *; do [ -e "$job" ] && echo "$job|$(cat "$job")|1:00|None|name"; done
     "scancel": """
 cd "$(dirname "$0")"
 [ -e refuses ] && { echo "scancel: error: Unable to contact slurm controller" >&2; exit 1; }
-for job; do echo CANCELLED > "jobs/$job"; done
+for job; do [ -e "jobs/$job" ] && echo CANCELLED > "jobs/$job"; done
+exit 0
 """,
 }
 
@@ -111,7 +112,8 @@ class FakeSlurm:
 
     def set(self, state: str) -> None:
         for file in (self.folder / "jobs").iterdir():
-            file.write_text(state)
+            (self.folder / "new").write_text(state)
+            (self.folder / "new").replace(file)  # squeue reads the old or the new state
 
     def refuse(self, refuses: bool = True) -> None:
         if refuses:
@@ -161,7 +163,8 @@ class TestJobs:
         )
         made.handle(
             {
-                "folder": str(tmp_path), "scratch": str(tmp_path), "logs": str(tmp_path / "logs"),
+                "name": "cluster", "folder": str(tmp_path), "scratch": str(tmp_path),
+                "logs": str(tmp_path / "logs"),
                 "script": "#!/bin/sh\nexec program WORKER_NODE\n", "local_directory": None,
                 "host": "127.0.0.1", "tls": False, "user_tmpdir": "",
             }
@@ -180,13 +183,13 @@ class TestJobs:
     def test_the_end_submits_no_more_jobs_and_cancels_those_there_are(
         self, group: node_group.SlurmRayNodeGroup, slurm: FakeSlurm
     ) -> None:
-        (slurm.folder / "delay").write_text("0.3")
-        self.add(group, 40)
+        (slurm.folder / "delay").write_text("1")
+        self.add(group, 80)
         until(lambda: len(slurm.states()) > 2, 60)
         group.end()
         ended = slurm.states()
         assert {*ended} == {"CANCELLED"}
-        assert len(ended) < 40
+        assert len(ended) < 80
         assert not group._submissions
 
     def test_jobs_that_slurm_does_not_cancel_are_named(
@@ -210,10 +213,18 @@ class TestJobs:
     ) -> None:
         slurm.refuse()
         self.add(group, 1)
-        until(lambda: any("Unable to contact" in event.get("text", "") for event in events), 60)
+
+        def last_status() -> str:
+            texts = [event["text"] for event in events if event.get("event") == "status"]
+            return texts[-1] if texts else ""
+
+        until(lambda: "Unable to contact" in last_status(), 60)
+        time.sleep(0.3)
+        assert "Unable to contact" in last_status()
         assert group.check()
         slurm.refuse(refuses=False)
         until(lambda: slurm.states() == ["PENDING"], 60)
+        until(lambda: last_status() == "squeue reports: 1 job PENDING", 60)
         assert not [event for event in events if event.get("event") in ("not_added", "warning")]
 
     def test_the_jobs_of_withdrawn_worker_nodes_are_cancelled(

@@ -141,7 +141,7 @@ class OwnedRayCluster(LocalNodeCluster):
             return f"{self._start_status}; {text}" if self._start_status else text
 
         def is_complete() -> bool:
-            return {*names} <= {*self.workers, *self._not_added}
+            return bool({*names} & {*self._not_added}) or {*names} <= {*self.workers}
 
         self._wait_until(is_complete, deadline, describe)
         reasons = [self._not_added.pop(name, "") for name in names]

@@ -120,12 +120,15 @@ class RayNodeGroup:
     def _withdraw(self, names: list[str]) -> None:
         """Forget requested worker nodes that have not started; those that have remain."""
         for name in names:
-            if name in self._requests and name not in self._workers:
-                for known in (self._requests, self._starts, self._failures, self._due):
-                    known.pop(name, None)
-                if name in self._starting:
-                    self._starting.pop(name).cancel()
-                self._report(event="withdrawn", name=name)
+            if name not in self._requests or name in self._workers:
+                continue
+            if name in self._starting:
+                if not self._starting[name].cancel():
+                    continue  # it has just started, or failed
+                del self._starting[name]
+            for known in (self._requests, self._starts, self._failures, self._due):
+                known.pop(name, None)
+            self._report(event="withdrawn", name=name)
 
     def _start_worker(self, request: dict[str, Any]) -> None:
         raylets = {node.pid for node in self._workers.values()}
@@ -151,7 +154,7 @@ class RayNodeGroup:
         if failures >= _MAX_FAILURES or self._starts[name] >= _MAX_STARTS:
             self._abandon(name, f"it failed to start {failures} times: {_describe(error)}")
             return
-        self._due[name] = time.monotonic() + _RETRY_SECONDS * 2 ** (failures - 1)
+        self._due[name] = time.monotonic() + self._retry_pause() * 2 ** (failures - 1)
         message = f"worker node {name} failed to start, which is repeated: {_describe(error)}"
         self._report(event="warning", message=message)
 
@@ -218,6 +221,10 @@ class RayNodeGroup:
             return False
         self._report(event="idle", seconds=min(idle) / 1000)
         return True
+
+    def _retry_pause(self) -> float:
+        """Return the seconds after the first of several failed starts."""
+        return _RETRY_SECONDS
 
     def _is_starting(self) -> bool:
         """Return whether a worker node is about to start."""

@@ -67,14 +67,17 @@ def run_worker_node(connection: OwnerConnection) -> None:
     try:
         if "ram" in config and (fault := find_memory_fault(config["ram"])):
             connection.send_reply(fault=fault)
-            return
+            raise SystemExit(1)
         folders.append(_create_folder(config.get("local_directory")))
         node = _start_node(config, folders[0])
         connection.send_reply(pid=node.pid)
         while node.is_running() and not stop.wait(_POLL_SECONDS):
             pass
-    except Exception as error:  # noqa: BLE001 - Ray raises any; the reply has the reason
+        if not stop.is_set():
+            raise SystemExit("the raylet of this worker node has ended")
+    except Exception as error:
         connection.send_reply(fault=f"{type(error).__name__}: {error}")
+        raise SystemExit(1) from error
     finally:
         clean()
         ended.set()

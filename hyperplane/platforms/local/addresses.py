@@ -29,10 +29,11 @@ def find_address(interface: str | None) -> str:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
             probe.connect(_OUTSIDE)
             return str(probe.getsockname()[0])
-        try:
-            return socket.gethostbyname(socket.gethostname())
-        except OSError:
-            raise ValueError("the name of a network interface: none leads outside") from None
+        with suppress(OSError):
+            address = socket.gethostbyname(socket.gethostname())
+            if not address.startswith("127."):
+                return address
+        raise ValueError("the name of a network interface: none leads outside")
     addresses = {
         name: entry.address
         for name, entries in psutil.net_if_addrs().items()

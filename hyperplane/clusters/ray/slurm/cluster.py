@@ -9,7 +9,6 @@ from typing import ClassVar
 from hyperplane.clusters import records
 from hyperplane.clusters.ray.cluster import RemoteRayCluster
 from hyperplane.clusters.ray.slurm.script import render_job_script
-from hyperplane.platforms.local.addresses import find_address
 from hyperplane.platforms.slurm.shared_folder import log_folder, remove_empty, shared_folder
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import RaySlurmSettings
@@ -24,18 +23,23 @@ class SlurmRayCluster(RemoteRayCluster):
     ----------
     plan, record, folder
         As those of OwnedRayCluster.
+    host : str
+        Address of this machine by which the nodes reach it.
     """
 
     engine: ClassVar[str] = ENGINE
     node_group: ClassVar[str] = "hyperplane.clusters.ray.slurm.node_group:SlurmRayNodeGroup"
 
-    def __init__(self, plan: ClusterPlan, record: records.ClusterRecord, folder: Path) -> None:
+    def __init__(
+        self, plan: ClusterPlan, record: records.ClusterRecord, folder: Path, host: str
+    ) -> None:
         settings = plan.settings
         assert isinstance(settings, RaySlurmSettings)  # noqa: S101 - of this engine
         self._settings = settings
         request = {
             "dashboard": settings.dashboard,
-            "host": find_address(settings.interface),
+            "host": host,
+            "name": plan.name,
             "tls": settings.security == "tls",
             "logs": str(log_folder(settings, Path(record.scratch))),
             "script": render_job_script(plan, settings, Path(record.scratch)),

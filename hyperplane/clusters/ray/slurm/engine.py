@@ -79,8 +79,10 @@ class SlurmRayEngine(RemoteRayEngine):
         self, plan: ClusterPlan, record: records.ClusterRecord, folder: Path
     ) -> SlurmRayCluster:
         """Return the object of a new cluster whose folder is valid."""
+        interface = cast(RaySlurmSettings, plan.settings).interface
         try:
-            return SlurmRayCluster(plan, record, folder)
+            host = find_address(interface)
         except ValueError as error:
-            given = f"{_INTERFACE} = {plan.settings.interface!r}"  # type: ignore[attr-defined]
+            given = f"{_INTERFACE} = {interface!r}"
             raise StartFailed(self.name, f"{given}: expected {error}") from error
+        return SlurmRayCluster(plan, record, folder, host)

@@ -65,10 +65,13 @@ class ServerConnection:
 
     def read_configuration(self) -> dict[str, Any]:
         """Return the configuration, whose item ``variables`` is in the environment."""
-        line = self._loop.run(self._reader.readline())
-        if not line:
+        line = b""
+        with suppress(OSError, ValueError):
+            line = self._loop.run(self._reader.readline())
+        if not line.endswith(b"\n"):
             raise SystemExit(
-                "the cluster does not expect this job: it was withdrawn, or another has connected"
+                "the cluster does not expect this job: it was withdrawn, another job has connected "
+                "in its place, or the cluster has ended"
             )
         configuration: dict[str, Any] = json.loads(line)
         os.environ.update(configuration["variables"])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import getpass
 import itertools
 import os
 import time
@@ -20,6 +21,7 @@ from hyperplane.clusters.ray.slurm.job_server import JobConnection, JobServer
 from hyperplane.clusters.ray.slurm.script import CONNECTION_FILE, NAME_PLACEHOLDER
 from hyperplane.platforms.slurm.commands import cancel_jobs
 from hyperplane.platforms.slurm.job_state import (
+    FAILED,
     OUT_OF_MEMORY,
     RUNNING,
     SlurmJobStatus,
@@ -43,8 +45,10 @@ _START_SECONDS = 900.0
 #: is in its final state.
 _NOTICE_SECONDS, _COMPLETION_SECONDS = 15.0, 60.0
 #: Seconds for which the end waits for submissions, and then until Slurm has no job of the cluster.
-_SUBMIT_SECONDS, _END_SECONDS = 20.0, 8.0
+_SUBMIT_SECONDS, _END_SECONDS = 20.0, 15.0
 _LOG_LINES = 20
+#: Seconds before a job is submitted again after a failure; the pause doubles with each.
+_RETRY_SECONDS = 30.0
 #: Variables of this process that the jobs do not get, and the beginning of others.
 _OWN_VARIABLES, _RAY_PREFIX = ("HYPERPLANE_LOCAL_CLUSTER", "TMPDIR"), "RAY_"
 
@@ -108,7 +112,10 @@ class SlurmRayNodeGroup(RemoteRayNodeGroup):
         self._jobs: dict[str, str] = {}
         self._withdrawn: set[str] = set()
         self._ended_jobs: dict[str, _EndedJob] = {}
-        self._is_closing = False
+        #: Why jobs are not submitted yet, by their keys.
+        self._submit_faults: dict[str, str] = {}
+        self._is_started = self._is_closing = False
+        self._cluster_name = ""
         self._script, self._logs = "", Path()
         self._local_directory: str | None = None
         self._environment: dict[str, str] = {}
@@ -116,6 +123,7 @@ class SlurmRayNodeGroup(RemoteRayNodeGroup):
 
     def _start_head(self, request: dict[str, Any]) -> None:
         """Start the server for the jobs, and the head at the address that they see."""
+        self._cluster_name, self._is_started = request["name"], True
         self._script, self._logs = request["script"], Path(request["logs"])
         self._local_directory = request["local_directory"]
         self._logs.mkdir(parents=True, exist_ok=True)
@@ -158,6 +166,7 @@ class SlurmRayNodeGroup(RemoteRayNodeGroup):
                 raise RuntimeError(self._with_log(f"job {job_id}: {reason}", job_id))
         except BaseException:
             self._withdrawn.add(key)
+            self._submit_faults.pop(key, None)
             self._server.forget(key)
             if connection is not None:
                 connection.close()
@@ -179,14 +188,18 @@ class SlurmRayNodeGroup(RemoteRayNodeGroup):
                 except OSError as error:
                     if error.errno != errno.EAGAIN:
                         raise RuntimeError(describe_submit_error(error)) from error
-                    self._report(event="status", text=describe_submit_error(error))
+                    self._submit_faults[key] = describe_submit_error(error)
                 else:
+                    self._submit_faults.pop(key, None)
                     self._jobs[job_id] = key
                     if key in self._withdrawn:
                         await self._cancel([job_id])
                     return job_id
             await asyncio.sleep(interval)
             interval = min(interval * 1.5, _LONGEST_INTERVAL)
+
+    def _retry_pause(self) -> float:
+        return _RETRY_SECONDS
 
     def _finish_submission(self, submission: asyncio.Task[str]) -> None:
         self._submissions.discard(submission)
@@ -207,6 +220,7 @@ class SlurmRayNodeGroup(RemoteRayNodeGroup):
             jobs = " ".join(job_ids)
             message = f"Slurm did not cancel jobs, run: scancel {jobs} ({reason})"
             self._report(event="warning", message=message)
+            return  # the end tries again
         for job_id in job_ids:
             self._jobs.pop(job_id, None)
 
@@ -248,7 +262,8 @@ class SlurmRayNodeGroup(RemoteRayNodeGroup):
         return bool(waiting)
 
     def _report_status(self, text: str) -> None:
-        self._report(event="status", text=text)
+        faults = [*self._submit_faults.values()][:1]
+        self._report(event="status", text="; ".join(filter(None, [*faults, text])))
 
     async def _report_ended(
         self, ended: Mapping[str, _EndedJob], statuses: Mapping[str, SlurmJobStatus]
@@ -268,6 +283,8 @@ class SlurmRayNodeGroup(RemoteRayNodeGroup):
             is_replaced = job.name in {*self._starting, *self._workers, *self._due}
             message = f"job {job_id} (worker node {job.name}) {self._explain_end(job_id, status)}"
             message += "; it is submitted again" if is_replaced else ""
+            if status is not None and status.state == FAILED:
+                message = self._with_log(message, job_id)
             self._report(event="warning", message=message)
         await self._cancel(known)
 
@@ -301,8 +318,12 @@ class SlurmRayNodeGroup(RemoteRayNodeGroup):
             for name in self._starting
         )
 
-    async def _end_workers(self) -> None:
+    def end(self) -> None:
+        """End all jobs, and all processes of this machine."""
         self._is_closing = True
+        super().end()
+
+    async def _end_workers(self) -> None:
         if self._checks is not None:
             self._checks.cancel()
         await self._server.close()
@@ -311,24 +332,29 @@ class SlurmRayNodeGroup(RemoteRayNodeGroup):
                 node.disconnect()
         if self._submissions:
             await asyncio.wait(self._submissions, timeout=_SUBMIT_SECONDS)
+        # By their name, too: sbatch may have submitted a job and not have answered.
+        options = [f"--name={self._cluster_name}", f"--user={getpass.getuser()}"]
         left = list(self._jobs)
         deadline = time.monotonic() + _END_SECONDS
-        while left:
-            statuses = None
+        reason = ""
+        while self._is_started:
             try:
-                result = await cancel_jobs(left, self._environment)
-                statuses = await query_jobs_async(left, self._environment)
-                reason = result.message
+                async with asyncio.timeout(max(1.0, deadline - time.monotonic())):
+                    result = await cancel_jobs([*options, *left], self._environment)
+                    statuses = await query_jobs_async(left, self._environment)
+                reason = result.message if result.exit_code else "squeue does not answer"
             except OSError as error:
-                reason = str(error)
+                statuses, reason = None, str(error) or "Slurm does not answer"
             if statuses is not None:
                 left = [job for job in left if job in statuses]
                 left = [job for job in left if not statuses[job].is_leaving_queue]
-            if left and time.monotonic() > deadline:
+            if not left:
+                return
+            if time.monotonic() > deadline:
                 message = f"Slurm did not end all jobs, run: scancel {' '.join(left)} ({reason})"
                 self._report(event="warning", message=message)
                 return
-            await asyncio.sleep(0.2 if left else 0)
+            await asyncio.sleep(0.2)
 
 
 def _describe_waiting(statuses: Mapping[str, SlurmJobStatus], total: int) -> str:
