@@ -39,7 +39,7 @@ SHARED: dict[str, tuple[Any, ...]] = {
     "nthreads": (0, None),
     "ram_gb_per_proc": (-1, "much"),
     "ngpus": (1,),
-    "engine": ("slurm", "ray:slurm", "kubernetes", "lokal", 7),
+    "engine": ("gateway", "ray:gateway", "kubernetes", "lokal", 7),
     "engine_options": ({"dashbord": True}, {"dashboard": "maybe"}, {"reserve_fraction": 2}, "x"),
     "pool": ("16_17", 7),
     "timeout": ("soon", 0),
@@ -147,7 +147,7 @@ def _step(**cluster: Any) -> Pipeline:
     ("cluster", "where"),
     [
         ({"framework": "rayy"}, "step 'fit': cluster.framework"),
-        ({"engine": "slurm"}, "step 'fit': cluster.engine"),
+        ({"engine": "gateway"}, "step 'fit': cluster.engine"),
         ({"ngpus": 1}, "step 'fit': cluster.ngpus"),
         ({"pool": "16_17"}, "step 'fit': cluster.pool"),
         ({"engine_options": {"dashbord": True}}, "step 'fit': cluster.engine_options.dashbord"),

@@ -21,7 +21,7 @@ from hyperplane.spec.settings import RaySlurmSettings
 PROGRAM = "hyperplane.clusters.ray.slurm.job_program"
 #: File in the folder of a cluster with what a job needs to connect to it.
 CONNECTION_FILE = "connection.json"
-#: Stands for the name of the worker node in a script.
+#: In a script, the place of the name of the worker node.
 NAME_PLACEHOLDER = "WORKER_NODE"
 
 
