@@ -182,6 +182,7 @@ class SlurmRayNodeGroup(RemoteRayNodeGroup):
         while True:
             async with self._submission_slots:
                 if self._is_closing or key in self._withdrawn:
+                    self._submit_faults.pop(key, None)
                     raise RuntimeError("it was closed before this job was submitted")
                 try:
                     job_id = await submit_script_async(script, environment=self._environment)
