@@ -26,7 +26,7 @@ from scale import FULL, scaled
 import hyperplane.ml  # noqa: F401 - applies the corrections
 from hyperplane.ml.dask_ml_patches import PATCHES
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 #: Checks, with the corrections and without; at the small scale one of each correction, and what
 #: cannot work.
