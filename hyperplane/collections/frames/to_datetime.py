@@ -354,8 +354,7 @@ def _set_unit(times: Any, unit: str) -> Any:
     if factor > 1:  # pandas 3.0 raises OutOfBoundsDatetime for all of them
         ticks = times.astype("int64")
         times = times.where(ticks.abs() <= np.iinfo("int64").max // factor)
-    # A copy, because pandas 2 warns of changes of the result of a method of .dt.
-    return times.dt.as_unit(unit).copy()
+    return times.dt.as_unit(unit).copy()  # pandas 2 warns if the result itself is changed
 
 
 def _parse_text(
