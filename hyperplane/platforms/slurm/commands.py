@@ -45,6 +45,12 @@ def find_missing_commands(environment: Mapping[str, str] | None = None) -> list[
     return [name for name in COMMANDS if shutil.which(name, path=path) is None]
 
 
+def describe_missing_commands() -> str:
+    """Return which commands are not on PATH, with advice; empty if all are."""
+    absent = ", ".join(find_missing_commands())
+    return absent and f"{absent} not on PATH: use a machine from which jobs can be submitted"
+
+
 def drop_job_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without the variables of the job that this process may run in."""
     return {

@@ -10,7 +10,7 @@ from hyperplane.clusters.engine import Availability, Feature, StartedCluster, Su
 from hyperplane.core.errors import Fault
 from hyperplane.core.optional import is_installed
 from hyperplane.core.units import plural
-from hyperplane.platforms.slurm.commands import find_missing_commands
+from hyperplane.platforms.slurm.commands import describe_missing_commands
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, SlurmSettings
@@ -39,9 +39,8 @@ class SlurmEngine:
         if missing:
             needs = " and ".join(missing)
             return Availability(False, f"it needs {needs}: pip install 'hyperplane[slurm]'")
-        if absent := find_missing_commands():
-            advice = "use a machine from which jobs can be submitted"
-            return Availability(False, f"{', '.join(absent)} not on PATH: {advice}")
+        if missing_commands := describe_missing_commands():
+            return Availability(False, missing_commands)
         sbatch = shutil.which("sbatch")
         contact = "Slurm is contacted when a cluster starts"
         return Availability(True, f"dask-jobqueue is installed, and {sbatch}; {contact}")

@@ -16,7 +16,7 @@ from hyperplane.core.errors import Fault, StartFailed
 from hyperplane.core.optional import is_installed
 from hyperplane.core.units import plural
 from hyperplane.platforms.local.addresses import find_address
-from hyperplane.platforms.slurm.commands import find_missing_commands
+from hyperplane.platforms.slurm.commands import describe_missing_commands
 from hyperplane.platforms.slurm.shared_folder import private_folder, shared_folder
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
@@ -37,9 +37,8 @@ class SlurmRayEngine(RemoteRayEngine):
             return Availability(False, INSTALL_RAY)
         if not is_installed("cryptography"):
             return Availability(False, "it needs cryptography: pip install 'hyperplane[slurm]'")
-        if absent := find_missing_commands():
-            advice = "use a machine from which jobs can be submitted"
-            return Availability(False, f"{', '.join(absent)} not on PATH: {advice}")
+        if missing_commands := describe_missing_commands():
+            return Availability(False, missing_commands)
         contact = "Slurm is contacted when a cluster starts"
         return Availability(True, f"Ray is installed, and {shutil.which('sbatch')}; {contact}")
 
