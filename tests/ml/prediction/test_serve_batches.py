@@ -9,6 +9,7 @@ import itertools
 import json
 import shutil
 import threading
+import time
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -322,24 +323,32 @@ def test_a_default_version_that_cannot_be_loaded_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flights: Any, caplog: Any
 ) -> None:
     monkeypatch.setattr(served_models, "REFRESH_SECONDS", 0.01)
-    monkeypatch.setattr(served_models, "_RETRY_SECONDS", 0.2)
+    skipped = [0.0]  # seconds
+    clock = mock.Mock(wraps=time)
+    clock.monotonic = lambda: time.monotonic() + skipped[0]
+    monkeypatch.setattr(served_models, "time", clock)
+    monkeypatch.setattr(served_models, "_RETRY_SECONDS", 600.0)
     registry = ModelRegistry(tmp_path / "models")
     registry.create("m", flights.url)
     given = {**SETTINGS, "registry": tmp_path / "models"}
     models = ServedModels(make_settings("m", **given), lambda name: lambda count: None)
     models.open()
     errors = []
-    load = mock.Mock(side_effect=MemoryError("too large"))
+    valid_load, load = models._load, mock.Mock(side_effect=MemoryError("too large"))
 
     async def run() -> None:
         task = asyncio.create_task(models.follow_defaults(lambda: errors.append(1)))
         monkeypatch.setattr(models, "_load", load)
         registry.create("m", flights.url, "v2", default=True)
+        while len(errors) < 5:
+            await asyncio.sleep(0.01)
+        load.assert_called_once()  # it is not read in each round
+        assert (await models.get("m")).version == "v1"
+        skipped[0] = 700.0
         while load.call_count < 2:
             await asyncio.sleep(0.01)
-        assert len(errors) > 4  # it is not read in each round
-        assert (await models.get("m")).version == "v1"
-        monkeypatch.undo()
+        monkeypatch.setattr(models, "_load", valid_load)
+        skipped[0] = 1400.0
         while (await models.get("m")).version != "v2":
             await asyncio.sleep(0.01)
         task.cancel()
