@@ -119,7 +119,7 @@ ray: $(RAY)/installed
 	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.ray' --include 'test_*.py' tests) \
 	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: ray' --include '*.md' docs)
 
-# As ray, with Spark (two minutes and 400 MB to install) and pandas 2, and with the packages of
+# As ray, with Spark (two minutes and 700 MB to install), RayDP and pandas 2, and with the packages of
 # $(NETWORKS), because estimators read dataframes of Spark. Debian's Java 17 is installed if there is
 # no Java, which needs root.
 SPARK := .venv-spark
@@ -129,7 +129,7 @@ $(SPARK)/installed: pyproject.toml $(STAMPS)/test $(NETWORKS)/installed
 	@for other in $(BIN) $(NETWORKS)/bin; do \
 	  echo "import site; site.addsitedir('$$($$other/python -c '$(PACKAGES)')')"; \
 	done > $$($(SPARK)/bin/python -c '$(PACKAGES)')/packages.pth
-	@$(SPARK)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'
+	@$(SPARK)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[raydp]'
 	@touch $@
 
 spark: TESTERS = 2# a cluster has about ten processes

@@ -260,12 +260,9 @@ def stop_ray_cluster(ray_cluster: RayCluster) -> None:
     EngineError
         If another process owns the cluster and has not ended it within a minute.
     """
-    from hyperplane.clusters.ray.cluster import AttachedRayCluster, OwnedRayCluster
+    from hyperplane.clusters.ray.cluster import find_type_faults
 
-    value: object = ray_cluster  # callers may pass another type
-    if not isinstance(value, OwnedRayCluster | AttachedRayCluster):
-        allowed = "a cluster that initialize_ray_cluster or get_ray_cluster returned"
-        check([Fault("ray_cluster", f"<{type(value).__name__}>", allowed)])
+    check(find_type_faults("ray_cluster", ray_cluster))
     for name in ray_cluster.workers:
         _print(f"Deleting {name}")
     ray_cluster.close()

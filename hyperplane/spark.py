@@ -13,7 +13,7 @@ from hyperplane import config
 from hyperplane.clusters import interrupts
 from hyperplane.clusters.engine import Engine
 from hyperplane.clusters.planning import Planner
-from hyperplane.clusters.spark import driver
+from hyperplane.clusters.spark import driver, on_ray
 from hyperplane.clusters.spark.framework import SparkFramework
 from hyperplane.clusters.spark.local.engine import LocalSparkEngine
 from hyperplane.clusters.start_lines import BRAND
@@ -30,6 +30,10 @@ from hyperplane.spec.spark_options import MIN_HEAP, add_overhead
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from hyperplane.clusters.ray.cluster import AttachedRayCluster, OwnedRayCluster
+
+    RayCluster = OwnedRayCluster | AttachedRayCluster
 
 __all__ = ["init_spark", "stop_spark"]
 
@@ -58,12 +62,15 @@ def init_spark(
     executor_cores: int = 1,
     executor_memory: str | int = "1g",
     configs: Mapping[str, PropertyValue] | None = None,
+    ray_cluster: RayCluster | None = None,
 ) -> SparkSession:
     """Start a standalone Spark cluster on this machine, and return a session on it.
 
     The cluster has one worker for each executor. Afterwards, ``SparkSession.builder.getOrCreate()``
     and ``spark-submit`` use it without an address. A session and a cluster of an earlier call in
     this process are ended first.
+
+    With ``ray_cluster`` no cluster starts: RayDP starts the executors on the nodes of Ray.
 
     Parameters
     ----------
@@ -78,21 +85,23 @@ def init_spark(
         executor gets 10 %, at least 384 MiB, for Python processes and for the JVM.
     configs : mapping of str to str, int, float or bool, optional
         Properties of Spark, such as ``{"spark.sql.shuffle.partitions": 8}``.
+    ray_cluster : OwnedRayCluster or AttachedRayCluster, optional
+        Cluster of this machine that :func:`hyperplane.ray_common.initialize_ray_cluster` returned.
 
     Returns
     -------
     pyspark.sql.SparkSession
-        The session; :func:`stop_spark` ends it and the cluster.
+        The session; :func:`stop_spark` ends it and the cluster, but not a cluster of Ray.
 
     Raises
     ------
     RequestError
-        With every fault of the request, among them executors for which this machine has no room;
-        nothing was started.
+        With every fault of the request, among them executors for which this machine, or the cluster
+        of Ray, has no room; nothing was started.
     EngineUnavailable
-        If Spark or a Java that it supports is not installed.
+        If Spark, a Java that it supports, or RayDP for a cluster of Ray is not installed.
     EngineError
-        If this process has a session with another master.
+        If this process has a session with another master, or if the cluster of Ray has ended.
     StartFailed, StartTimeout
         If the cluster did not start; none of its processes keeps running.
 
@@ -109,8 +118,17 @@ def init_spark(
         *find_count_faults("executor_cores", executor_cores, 1, _MAX_CORES),
         *([] if heap else [_make_memory_fault(executor_memory)]),
         *_find_config_faults(configs),
+        *_find_cluster_faults(ray_cluster),
     ]
     check(faults)
+    if ray_cluster is not None:
+        on_ray.check_usable(ray_cluster)
+        _refuse_other_session()
+        _stop()
+        request = on_ray.SessionRequest(
+            app_name, num_executors, executor_cores, heap, dict(configs or {})
+        )
+        return on_ray.start_session(ray_cluster, request)
     engine = LocalSparkEngine()
     usable, reason = engine.available()
     if not usable:
@@ -143,7 +161,7 @@ def stop_spark() -> None:
     """End the Spark session of this process, and the Spark clusters that this process has started.
 
     Their Java processes, ports and folders are gone when the function returns. Without a session
-    and a cluster it does nothing.
+    and a cluster it does nothing. A session on a cluster of Ray ends, but not the cluster.
 
     Examples
     --------
@@ -155,6 +173,7 @@ def stop_spark() -> None:
 def _stop() -> None:
     from hyperplane.clusters.spark.local.cluster import LocalSparkCluster
 
+    on_ray.end_session()
     for cluster in list(LocalSparkCluster.running.values()):
         names = list(cluster.workers)
         cluster.close()
@@ -197,12 +216,21 @@ def _find_config_faults(configs: object) -> list[Fault]:
     return faults
 
 
+def _find_cluster_faults(ray_cluster: object) -> list[Fault]:
+    from hyperplane.clusters.ray.cluster import find_type_faults
+
+    if ray_cluster is None:
+        return []
+    return find_type_faults("ray_cluster", ray_cluster) or on_ray.find_engine_faults(ray_cluster)
+
+
 def _refuse_other_session() -> None:
     """Raise an EngineError if this process has a session with another master."""
     from hyperplane.clusters.spark.local.cluster import LocalSparkCluster
 
     own = {cluster.address for cluster in LocalSparkCluster.running.values()}
-    if (address := driver.find_session_address()) and address not in own:
+    address = driver.find_session_address()
+    if address and address not in own and not on_ray.has_session():
         raise EngineError(
             _ENGINE,
             f"this process has a Spark session with the master {address}; call "

@@ -20,7 +20,7 @@ MARKS = ("ray", "spark", "tensorflow", "torch")
 #: Names of modules that differ from their mark.
 _MODULES = {"spark": "pyspark"}
 #: Packages that a run requires, by the value of ``HYPERPLANE_REQUIRE_NETWORKS``, and its command.
-REQUIRED = {"1": ("tensorflow", "torch"), "ray": ("ray",), "spark": ("spark", "torch")}
+REQUIRED = {"1": ("tensorflow", "torch"), "ray": ("ray",), "spark": ("spark", "torch", "raydp")}
 _COMMANDS = {"ray": "make ray", "spark": "make spark"}
 #: Settings that Ray Data sets itself; sockets and thread pools that pyspark does not close.
 _IGNORED = {

@@ -153,7 +153,7 @@ def test_the_extra_dev_includes_all_extras_for_one_environment():
         }
         return {name}.union(*(held(inner) for inner in inside))
 
-    assert set(extras) - held("dev") == {"gpu", "ray", "spark", "tensorflow", "torch"}
+    assert set(extras) - held("dev") == {"gpu", "ray", "raydp", "spark", "tensorflow", "torch"}
 
 
 @pytest.mark.process

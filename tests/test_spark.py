@@ -47,6 +47,7 @@ def usable(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_first_arguments_are_those_of_raydp() -> None:
     assert list(inspect.signature(init_spark).parameters) == [
         "app_name", "num_executors", "executor_cores", "executor_memory", "configs",
+        "ray_cluster",
     ]  # fmt: skip
 
 

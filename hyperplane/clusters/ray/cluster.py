@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hyperplane.clusters import records
+from hyperplane.clusters.framework import RUNNING
 from hyperplane.clusters.interrupts import allow_interrupts
 from hyperplane.clusters.local_nodes.cluster import AttachedNodeCluster, LocalNodeCluster
 from hyperplane.clusters.local_nodes.program_process import NodeProgram
 from hyperplane.clusters.ray import driver_environment
-from hyperplane.core.errors import EngineError, StartFailed
+from hyperplane.clusters.spark import on_ray
+from hyperplane.core.errors import EngineError, Fault, StartFailed
 from hyperplane.core.units import plural
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.ray_options import MIN_OBJECT_STORE, RayOptions
@@ -73,16 +75,8 @@ class OwnedRayCluster(LocalNodeCluster):
         #: Addresses of the machines of the worker nodes.
         self._hosts: dict[str, str] = {}
         self._tls_folder = str(folder) if tls else ""
-        variables = {**os.environ, **self.variables}
-        environment = {name: value for name, value in variables.items() if value is not None}
-        environment = {
-            **_LONG_TIMEOUTS,
-            **self.node_variables,
-            **environment,
-            "RAY_USAGE_STATS_ENABLED": "0",
-        }
         # The dashboard leaves temporary folders when it is killed.
-        environment["TMPDIR"] = str(folder)
+        environment = {**self.build_environment(), "TMPDIR": str(folder)}
         self.start_program(
             NodeProgram(record, folder, self.node_group, environment),
             folder=str(folder),
@@ -96,6 +90,16 @@ class OwnedRayCluster(LocalNodeCluster):
         """Environment variables of processes that use the cluster."""
         token = self.record.security["token"]
         return driver_environment.build_variables(token, self.loopback, self._tls_folder)
+
+    def build_environment(self) -> dict[str, str]:
+        """Return the environment variables of the program with the nodes, and of all nodes."""
+        variables = {**os.environ, **self.variables}
+        return {
+            **_LONG_TIMEOUTS,
+            **self.node_variables,
+            **{name: value for name, value in variables.items() if value is not None},
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
 
     def place_worker(self, name: str) -> dict[str, Any]:
         """Return where a new worker node runs, for the program that starts it."""
@@ -217,4 +221,14 @@ class AttachedRayCluster(AttachedNodeCluster):
 
     def disconnect_programs(self) -> None:
         """Disconnect this process from the cluster, and restore the variables before it."""
+        if conf := self.record.client.get("spark_conf"):
+            on_ray.disconnect(Path(conf), running=self.status == RUNNING)
         driver_environment.restore_variables(self.address)
+
+
+def find_type_faults(where: str, value: object) -> list[Fault]:
+    """Return a fault if an argument is no cluster of Ray."""
+    if isinstance(value, OwnedRayCluster | AttachedRayCluster):
+        return []
+    allowed = "a cluster that initialize_ray_cluster or get_ray_cluster returned"
+    return [Fault(where, f"<{type(value).__name__}>", allowed)]

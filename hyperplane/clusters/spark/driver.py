@@ -85,7 +85,7 @@ def connect(conf: Path, home: Path, address: str, app_name: str | None = None) -
         if not _clusters.in_effect(str(conf)):
             set_variables(conf, home)
         if not other and _find_driver_configuration() not in {None, str(conf)}:
-            _end_driver()  # it has read another configuration
+            end()  # it has read another configuration
         from pyspark.sql import SparkSession
 
         if not _interrupt_handler and threading.current_thread() is threading.main_thread():
@@ -106,8 +106,13 @@ def connect(conf: Path, home: Path, address: str, app_name: str | None = None) -
 def disconnect(conf: Path) -> None:
     """End the session and the driver of this process if they use a cluster."""
     with _clusters.lock:
-        if _find_driver_configuration() == str(conf):
-            _end_driver()
+        if is_configured_by(conf):
+            end()
+
+
+def is_configured_by(conf: Path) -> bool:
+    """Return whether the driver of this process has read this configuration."""
+    return _find_driver_configuration() == str(conf)
 
 
 def _find_context() -> Any:
@@ -128,11 +133,18 @@ def _find_driver_configuration() -> str | None:
     return None
 
 
-def _end_driver() -> None:
-    """End the session and its JVM, which otherwise runs until this process ends."""
+def end(wait: bool = True) -> None:
+    """End the session and its JVM, which otherwise runs until this process ends.
+
+    Without ``wait`` the JVM is killed: an orderly end would wait for other processes.
+    """
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    if not wait:
+        gateway.proc.kill()
     if (context := _find_context()) is not None:
         from pyspark.sql import SparkSession
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hyperplane.clusters import records
 from hyperplane.clusters.machine_capacity import read_capacity
 from hyperplane.clusters.ray.cluster import OwnedRayCluster
+from hyperplane.clusters.spark import on_ray
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.units import format_bytes, plural
 from hyperplane.spec.plan import ClusterPlan
@@ -33,7 +34,32 @@ class LocalRayCluster(OwnedRayCluster):
     def __init__(self, plan: ClusterPlan, record: records.ClusterRecord, folder: Path) -> None:
         settings = plan.settings
         assert isinstance(settings, RayLocalSettings)  # noqa: S101 - of this engine
+        #: Configuration of Spark for programs that use RayDP; None if it cannot be used.
+        self._spark_conf: Path | None = None
+        if not on_ray.find_problem():
+            self._spark_conf = on_ray.create_configuration(folder)
         super().__init__(plan, record, folder, False, {"dashboard": settings.dashboard})
+
+    def build_environment(self) -> dict[str, str]:
+        """Return also what JVMs of Spark need."""
+        others = on_ray.build_node_variables(self._spark_conf) if self._spark_conf else {}
+        return {**super().build_environment(), **others}
+
+    def connect_programs(self) -> None:
+        """Make ``ray.init()`` and ``raydp.init_spark()`` use the cluster."""
+        super().connect_programs()
+        if self._spark_conf is not None:
+            on_ray.set_variables(self._spark_conf)
+
+    def disconnect_programs(self) -> None:
+        """Disconnect this process from the cluster, and restore the variables before it."""
+        if self._spark_conf is not None:
+            on_ray.disconnect(self._spark_conf, running=not self.find_end())
+        super().disconnect_programs()
+
+    def describe_connection(self) -> dict[str, Any]:
+        """Return also the configuration of Spark."""
+        return {**super().describe_connection(), "spark_conf": str(self._spark_conf or "")}
 
     def check_room(self, count: int) -> None:
         """Raise a RequestError if this machine is too small for more worker nodes."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hyperplane.clusters import records
-from hyperplane.clusters.engine import Availability
+from hyperplane.clusters.engine import Availability, StartedCluster
+from hyperplane.clusters.ray.client import RayClient
 from hyperplane.clusters.ray.engine import INSTALL_RAY, BaseRayEngine
 from hyperplane.clusters.ray.local.cluster import ENGINE, LocalRayCluster
+from hyperplane.clusters.spark import on_ray
 from hyperplane.core.optional import is_installed
 from hyperplane.core.units import plural
 from hyperplane.spec.plan import ClusterPlan
@@ -38,3 +40,9 @@ class LocalRayEngine(BaseRayEngine):
     ) -> LocalRayCluster:
         """Return the object of a new cluster whose folder is valid."""
         return LocalRayCluster(plan, record, folder)
+
+    def attach(self, record: records.ClusterRecord) -> StartedCluster[RayClient, Any]:
+        """Connect programs of this process to a running cluster; return its client and object."""
+        if conf := record.client.get("spark_conf"):
+            on_ray.set_variables(Path(conf))
+        return super().attach(record)

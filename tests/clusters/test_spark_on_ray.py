@@ -1,0 +1,156 @@
+"""Spark on a Ray cluster of this machine: published programs, refused requests and what is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psutil
+import pytest
+from services import is_empty, temporary_directory, until
+
+from hyperplane.clusters.framework import CLOSED, RUNNING
+from hyperplane.clusters.ray.cluster import AttachedRayCluster
+from hyperplane.clusters.records import ClusterRecord
+from hyperplane.clusters.spark.driver import VARIABLES
+from hyperplane.core.optional import is_installed
+from hyperplane.errors import EngineError, EngineUnavailable, RequestError
+from hyperplane.ray_common import initialize_ray_cluster, stop_ray_cluster
+from hyperplane.spark import init_spark
+
+SMALL: dict[str, Any] = {"num_executors": 1, "executor_cores": 1, "executor_memory": "512m"}
+
+
+def make_cluster(engine: str = "ray:local") -> AttachedRayCluster:
+    return AttachedRayCluster(ClusterRecord("x", engine, "127.0.0.1:1", "", 0, 0.0, 1, 1, 1))
+
+
+def test_other_objects_and_clusters_of_other_machines_are_refused() -> None:
+    with pytest.raises(RequestError, match="initialize_ray_cluster") as caught:
+        init_spark(executor_memory="1", ray_cluster="ray")  # type: ignore[arg-type]
+    assert [each.where for each in caught.value.faults] == ["executor_memory", "ray_cluster"]
+    with pytest.raises(RequestError, match=r"x of the engine ray:ssh: .*ray:local.*no password"):
+        init_spark(ray_cluster=make_cluster("ray:ssh"))
+
+
+@pytest.mark.skipif(is_installed("raydp"), reason="RayDP is installed")
+def test_without_raydp_the_extra_is_named() -> None:
+    with pytest.raises(EngineUnavailable, match=r"hyperplane\[raydp\]"):
+        init_spark(ray_cluster=make_cluster())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_temporary_directory() -> Iterator[None]:
+    with temporary_directory():
+        yield
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A Ray cluster with one worker node, for the tests below in their order."""
+    before = {name: os.environ.get(name) for name in VARIABLES}
+    started = initialize_ray_cluster(1, 2, 3.0)
+    try:
+        yield started
+    finally:
+        stop_ray_cluster(started)
+    assert before == {name: os.environ.get(name) for name in VARIABLES}
+    assert is_empty(Path(os.environ["TMPDIR"]))
+
+
+def find_jvms(cluster: Any) -> list[psutil.Process]:
+    """Return the running processes of Java of this process and of a cluster."""
+    parents = [psutil.Process()]
+    with contextlib.suppress(psutil.NoSuchProcess):
+        parents.append(psutil.Process(cluster.program_pid))
+    every = {child for parent in parents for child in parent.children(recursive=True)}
+    return [each for each in every if each.name() == "java" and each.status() != "zombie"]
+
+
+@pytest.mark.spark
+@pytest.mark.cluster
+@pytest.mark.parametrize("size", [{"num_executors": 3}, {"executor_memory": "64g"}])
+def test_executors_without_room_are_refused_before_anything_starts(
+    cluster: Any, size: dict[str, Any]
+) -> None:
+    with pytest.raises(RequestError, match="nothing was started") as caught:
+        init_spark(**{**SMALL, **size}, ray_cluster=cluster)
+    [fault] = caught.value.faults
+    assert (fault.where, fault.asked) == ("num_executors", str({**SMALL, **size}["num_executors"]))
+    assert "free on the nodes of Ray: 2 cores and 2.1 GB" in fault.allowed
+    assert find_jvms(cluster) == []
+
+
+@pytest.mark.spark
+@pytest.mark.cluster
+def test_a_published_program_runs_unchanged(cluster: Any, tmp_path: Path) -> None:
+    rows = pd.DataFrame({"word": ["a", "b", "a"], "n": [1, 2, 3]})
+    rows.to_csv(tmp_path / "data.csv", index=False)
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import ray, raydp\n"
+        "from hyperplane.spark import stop_spark\n"
+        "import pandas as pd\n"
+        "from pyspark.sql.functions import pandas_udf\n"
+        "spark = raydp.init_spark(\n"
+        "    'example', num_executors=1, executor_cores=1, executor_memory='512M')\n"
+        "@pandas_udf('long')\n"
+        "def double(n: pd.Series) -> pd.Series:\n"
+        "    return n * 2\n"
+        f"rows = spark.read.csv({str(tmp_path / 'data.csv')!r}, header=True, inferSchema=True)\n"
+        "print('sums', rows.select('word', double('n').alias('n')).groupBy('word').sum('n')\n"
+        "      .orderBy('word').collect())\n"
+        "dataset = ray.data.from_spark(rows)\n"
+        "print('dataset', sorted(dataset.to_pandas()['n'].tolist()))\n"
+        "print('back', dataset.to_spark(spark).selectExpr('sum(n)').first()[0])\n"
+        "stop_spark()\n"
+        "print('connected', ray.is_initialized())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert "sums [Row(word='a', sum(n)=8), Row(word='b', sum(n)=4)]" in lines
+    assert "dataset [1, 2, 3]" in lines
+    assert "back 6" in lines
+    assert "connected True" in lines
+    until(lambda: find_jvms(cluster) == [])
+    assert cluster.status == RUNNING
+
+
+@pytest.mark.spark
+@pytest.mark.cluster
+def test_nothing_is_left_of_a_session_whose_cluster_was_killed(cluster: Any) -> None:
+    from pyspark.sql import SparkSession
+
+    session = init_spark(
+        "mine", **SMALL, configs={"spark.sql.shuffle.partitions": 3}, ray_cluster=cluster
+    )
+    assert type(session) is SparkSession
+    assert session.sparkContext.master.startswith("ray://")
+    assert session.conf.get("spark.sql.shuffle.partitions") == "3"
+    assert session.range(100).selectExpr("sum(id)").first()[0] == 4950
+    jvms = find_jvms(cluster)
+    assert len(jvms) == 4  # the driver, RayDP's master and its actor, and the executor
+    for jvm in jvms:
+        ports = [each for each in jvm.net_connections("tcp") if each.status == "LISTEN"]
+        # None is open to other machines.
+        assert {each.laddr.ip for each in ports} == {"::ffff:127.0.0.1"}
+    program = psutil.Process(cluster.program_pid)
+    every = [program, *program.children(recursive=True), *find_jvms(cluster)]
+    next(each for each in every if each.name() == "gcs_server").kill()
+    until(lambda: cluster.status == CLOSED)
+    with pytest.raises(EngineError, match="the head node has ended"):
+        init_spark("again", **SMALL, ray_cluster=cluster)
+    began = time.monotonic()
+    stop_ray_cluster(cluster)
+    assert time.monotonic() - began < 60  # RayDP itself would wait for its processes for minutes
+    assert not any(each.is_running() and each.status() != "zombie" for each in every)
