@@ -50,11 +50,11 @@ install: | $(BIN)/python
 demo: $(STAMPS)/demo
 	$(BIN)/hyperplane demo
 
-# TESTERS: number of parallel test processes; three more than cores, because tests often wait.
-# conftest.py sets the order of the files. Bytecode is always written, because tests start hundreds
+# TESTERS: number of parallel test processes; one more than cores, because tests often wait. More
+# slow each other down: two cores may be one that runs two threads. conftest.py sets the order of the files. Bytecode is always written, because tests start hundreds
 # of interpreters. A test process that crashes ends the run: pytest-xdist would otherwise repeat the
 # test in another process, sixteen times.
-TESTERS ?= $(shell expr $$(nproc) + 3)
+TESTERS ?= $(shell expr $$(nproc) + 1)
 PYTEST_OPTIONS = -m pytest --numprocesses $(TESTERS) \
   --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations 20
 PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python $(PYTEST_OPTIONS)
@@ -96,7 +96,7 @@ $(NETWORKS)/installed: pyproject.toml $(STAMPS)/test
 
 # A missing package is a failure here, not a skip. The tests are those with the marks of pytest, the
 # pages those with a comment such as `needs: torch`. ONLY: an expression for pytest -k.
-networks: TESTERS = $(shell expr $$(nproc) + 1)# each with its ranks used about 2 GB
+networks: TESTERS = $(shell expr $$(nproc) / 2)# ranks wait for each other, and compute with all cores
 networks: $(NETWORKS)/installed
 	HYPERPLANE_REQUIRE_NETWORKS=1 PYTHONDONTWRITEBYTECODE= $(NETWORKS)/bin/python $(PYTEST_OPTIONS) --quiet --timeout 900 -m 'torch or tensorflow' $(if $(ONLY),-k '$(ONLY)') \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.(torch|tensorflow)' --include 'test_*.py' tests) \
@@ -112,7 +112,7 @@ $(RAY)/installed: pyproject.toml $(STAMPS)/test
 	@$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[ray]'
 	@touch $@
 
-ray: TESTERS = 2# a cluster has about ten processes
+ray: TESTERS = $(shell expr $$(nproc) / 2)# a cluster has about ten processes
 ray: $(RAY)/installed
 	scripts/engines/install ssh slurm
 	HYPERPLANE_REQUIRE_NETWORKS=ray HYPERPLANE_REQUIRE_SERVICES=1 PYTHONDONTWRITEBYTECODE= $(RAY)/bin/python $(PYTEST_OPTIONS) --quiet --timeout 900 -m ray $(if $(ONLY),-k '$(ONLY)') \
@@ -132,7 +132,7 @@ $(SPARK)/installed: pyproject.toml $(STAMPS)/test $(NETWORKS)/installed
 	@$(SPARK)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[raydp]'
 	@touch $@
 
-spark: TESTERS = 2# a cluster has about ten processes
+spark: TESTERS = $(shell expr $$(nproc) / 2)# a cluster has about ten processes
 # Tests without Spark, for pandas 2. Others of dataframes expect types or warnings of pandas 3.
 PANDAS_2 := tests/spec tests/sizing tests/clusters/test_local.py $(addprefix tests/collections/frames/test_frames_,\
   convert.py drop_duplicates.py filter_pushdown.py group_agg.py partial_tables.py real_data.py \

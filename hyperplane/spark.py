@@ -122,12 +122,11 @@ def init_spark(
     ]
     check(faults)
     if ray_cluster is not None:
-        on_ray.check_usable(ray_cluster)
+        properties = dict(configs or {})
+        request = on_ray.SessionRequest(app_name, num_executors, executor_cores, heap, properties)
+        on_ray.check_request(ray_cluster, request)
         _refuse_other_session()
         _stop()
-        request = on_ray.SessionRequest(
-            app_name, num_executors, executor_cores, heap, dict(configs or {})
-        )
         return on_ray.start_session(ray_cluster, request)
     engine = LocalSparkEngine()
     usable, reason = engine.available()
@@ -230,7 +229,7 @@ def _refuse_other_session() -> None:
 
     own = {cluster.address for cluster in LocalSparkCluster.running.values()}
     address = driver.find_session_address()
-    if address and address not in own and not on_ray.has_session():
+    if address and address not in own and not address.startswith("ray:"):
         raise EngineError(
             _ENGINE,
             f"this process has a Spark session with the master {address}; call "

@@ -20,8 +20,8 @@ class RayClient:
         The engine of the cluster, and the address of its head.
     variables : mapping of str to str or None
         Environment variables of processes that use the cluster, among them its token.
-    attached : bool
-        Whether another process owns the cluster.
+    disconnect : callable
+        Disconnects this process.
     find_end : callable, optional
         Returns why the cluster has ended, or an empty text while it runs.
     """
@@ -31,11 +31,11 @@ class RayClient:
         engine: str,
         address: str,
         variables: Mapping[str, str | None],
-        attached: bool = False,
+        disconnect: Callable[[], None],
         find_end: Callable[[], str] | None = None,
     ) -> None:
         self.engine, self.address, self._variables = engine, address, variables
-        self._attached, self._find_end = attached, find_end
+        self._disconnect, self._find_end = disconnect, find_end
 
     @property
     def ray(self) -> Any:
@@ -59,10 +59,7 @@ class RayClient:
 
         If another process owns the cluster, ``ray.init()`` no longer connects to it.
         """
-        if self._attached:
-            driver_environment.restore_variables(self.address)
-        else:
-            driver_environment.disconnect(self.address)
+        self._disconnect()
 
     def __repr__(self) -> str:
         return f"<RayClient {self.address}>"

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hyperplane.clusters import records
-from hyperplane.clusters.framework import RUNNING
 from hyperplane.clusters.interrupts import allow_interrupts
 from hyperplane.clusters.local_nodes.cluster import AttachedNodeCluster, LocalNodeCluster
 from hyperplane.clusters.local_nodes.program_process import NodeProgram
@@ -45,6 +44,8 @@ class OwnedRayCluster(LocalNodeCluster):
         Whether its connections are encrypted.
     request : dict
         What the class of the nodes gets in addition to the folder.
+    at_end : callable, optional
+        Called at the end of the cluster and of this process, before the nodes end.
     """
 
     framework: ClassVar[str] = "Ray"
@@ -65,6 +66,7 @@ class OwnedRayCluster(LocalNodeCluster):
         folder: Path,
         tls: bool,
         request: dict[str, Any],
+        at_end: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(plan, record)
         RayOptions.of(plan.options)  # raises an error before anything is started
@@ -78,7 +80,7 @@ class OwnedRayCluster(LocalNodeCluster):
         # The dashboard leaves temporary folders when it is killed.
         environment = {**self.build_environment(), "TMPDIR": str(folder)}
         self.start_program(
-            NodeProgram(record, folder, self.node_group, environment),
+            NodeProgram(record, folder, self.node_group, environment, at_end or (lambda: None)),
             folder=str(folder),
             object_store=MIN_OBJECT_STORE,
             dashboard_port=plan.dashboard_port or None,
@@ -171,6 +173,10 @@ class OwnedRayCluster(LocalNodeCluster):
         """Make ``ray.init()`` connect to the cluster."""
         driver_environment.set_variables(self.address, self.variables)
 
+    def disconnect(self) -> None:
+        """Disconnect this process, which can connect again."""
+        driver_environment.disconnect(self.address)
+
     def disconnect_programs(self) -> None:
         """Disconnect this process from the cluster, and restore the variables before it."""
         driver_environment.restore_variables(self.address)
@@ -221,9 +227,11 @@ class AttachedRayCluster(AttachedNodeCluster):
 
     def disconnect_programs(self) -> None:
         """Disconnect this process from the cluster, and restore the variables before it."""
-        if conf := self.record.client.get("spark_conf"):
-            on_ray.disconnect(Path(conf), running=self.status == RUNNING)
-        driver_environment.restore_variables(self.address)
+        try:
+            if conf := self.record.client.get("spark_conf"):
+                on_ray.disconnect(Path(conf))
+        finally:
+            driver_environment.restore_variables(self.address)
 
 
 def find_type_faults(where: str, value: object) -> list[Fault]:

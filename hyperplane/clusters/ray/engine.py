@@ -53,7 +53,9 @@ class BaseRayEngine(LocalNodeEngine[RayClient, OwnedRayCluster]):
 
     def create_client(self, cluster: OwnedRayCluster) -> RayClient:
         """Return the client of a cluster of this process."""
-        return RayClient(self.name, cluster.address, cluster.variables, find_end=cluster.find_end)
+        return RayClient(
+            self.name, cluster.address, cluster.variables, cluster.disconnect, cluster.find_end
+        )
 
     def attach(self, record: records.ClusterRecord) -> StartedCluster[RayClient, Any]:
         """Connect programs of this process to a running cluster; return its client and object."""
@@ -61,9 +63,12 @@ class BaseRayEngine(LocalNodeEngine[RayClient, OwnedRayCluster]):
             record.security["token"], self.loopback, record.client.get("tls_folder", "")
         )
         driver_environment.set_variables(record.scheduler, variables)
-        own = OwnedRayCluster.find_own(record)
-        cluster = own or AttachedRayCluster(record)
-        client = RayClient(self.name, record.scheduler, variables, own is None, cluster.find_end)
+        if (own := OwnedRayCluster.find_own(record)) is not None:
+            return StartedCluster(self.create_client(own), own)
+        cluster = AttachedRayCluster(record)
+        client = RayClient(
+            self.name, record.scheduler, variables, cluster.disconnect_programs, cluster.find_end
+        )
         return StartedCluster(client, cluster)
 
 

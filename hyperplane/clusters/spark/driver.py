@@ -82,14 +82,9 @@ def connect(conf: Path, home: Path, address: str, app_name: str | None = None) -
             )
         if str(conf) not in _clusters:
             failure.callback(restore_variables, conf)
-        if not _clusters.in_effect(str(conf)):
-            set_variables(conf, home)
-        if not other and _find_driver_configuration() not in {None, str(conf)}:
-            end()  # it has read another configuration
+        select_configuration(conf, home, new_jvm=False)
         from pyspark.sql import SparkSession
 
-        if not _interrupt_handler and threading.current_thread() is threading.main_thread():
-            _interrupt_handler.append(signal.getsignal(signal.SIGINT))
         builder: Any = SparkSession.builder
         session = (builder.appName(app_name) if app_name else builder).getOrCreate()
         if session.sparkContext.master != address:
@@ -101,6 +96,30 @@ def connect(conf: Path, home: Path, address: str, app_name: str | None = None) -
             )
         failure.pop_all()  # connected: the variables remain
         return session
+
+
+def select_configuration(conf: Path, home: Path, new_jvm: bool) -> None:
+    """Make the next session of this process read a configuration.
+
+    If there is no session, a JVM that has read another configuration is ended; with ``new_jvm`` any
+    JVM. The handler of Ctrl-C is kept, because a session replaces it.
+    """
+    with _clusters.lock:
+        if not _clusters.in_effect(str(conf)):
+            set_variables(conf, home)
+        if not find_session_address() and (
+            new_jvm or _find_driver_configuration() not in {None, str(conf)}
+        ):
+            end()
+        if not _interrupt_handler and threading.current_thread() is threading.main_thread():
+            _interrupt_handler.append(signal.getsignal(signal.SIGINT))
+
+
+def remove_variables(environment: dict[str, str]) -> dict[str, str]:
+    """Return an environment with the variables of Spark as they are without any cluster."""
+    former = {name: _clusters.read_former(name) for name in VARIABLES}
+    others = {name: value for name, value in environment.items() if name not in former}
+    return {**others, **{name: value for name, value in former.items() if value is not None}}
 
 
 def disconnect(conf: Path) -> None:
@@ -138,11 +157,13 @@ def end(wait: bool = True) -> None:
 
     Without ``wait`` the JVM is killed: an orderly end would wait for other processes.
     """
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    gateway = context._gateway if context is not None else None
+    # Without a process: of spark-submit, which is the parent of this process.
+    if gateway is None or getattr(gateway, "proc", None) is None:
+        return
     from pyspark import SparkContext
 
-    gateway = SparkContext._gateway
-    if gateway is None:
-        return
     if not wait:
         gateway.proc.kill()
     if (context := _find_context()) is not None:

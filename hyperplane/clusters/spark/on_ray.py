@@ -10,13 +10,17 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
+import socket
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hyperplane.clusters.ray import driver_environment
+from hyperplane.clusters.ray.client import RayClient
 from hyperplane.clusters.spark import configuration, driver, installation
 from hyperplane.core.errors import EngineError, EngineUnavailable, Fault, check
 from hyperplane.core.optional import is_installed
@@ -46,6 +50,14 @@ _JAVA_OPTIONS = (
     *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
 )
 _OPTIONS_FILE = "java-options"
+#: Beginnings of properties that RayDP itself reads; Spark reads all others from the configuration.
+_OF_RAYDP = ("spark.ray.", "spark.dynamicAllocation.", "spark.shuffle.service.", "raydp.")
+#: Suffix of the name of RayDP's actor.
+_MASTER = "_SPARK_MASTER"
+#: Seconds in which executors of an earlier session end.
+_FREE_SECONDS = 20.0
+#: Seconds to wait for RayDP's lock and for the head of a cluster.
+_LOCK_SECONDS, _CONNECT_SECONDS = 2.0, 5.0
 
 
 def find_problem() -> str:
@@ -55,29 +67,47 @@ def find_problem() -> str:
 
 def create_configuration(folder: Path) -> Path:
     """Create the configuration in the folder of a Ray cluster, and return its path."""
-    former = driver.find_former_configuration(installation.find_home())
-    configuration.create_folder(folder, former)
-    options = (*_JAVA_OPTIONS, *configuration.build_java_options(folder))
-    properties: dict[str, PropertyValue] = {
-        "spark.driver.defaultJavaOptions": shlex.join(options),
-        "spark.ui.killEnabled": False,
-        "spark.ui.port": 0,
-    }
-    configuration.write_properties(folder, former, properties)
+    configuration.create_folder(folder, _find_former())
     conf = configuration.configuration_folder(folder)
-    text = "\n".join(f'"{each}"' for each in options)
-    (conf / _OPTIONS_FILE).write_text(text, encoding="utf-8")
+    options = "\n".join(f'"{each}"' for each in _build_java_options(folder))
+    (conf / _OPTIONS_FILE).write_text(options, encoding="utf-8")
+    _write_properties(conf, {})
     return conf
 
 
-def build_node_variables(conf: Path) -> dict[str, str]:
-    """Return the variables of the nodes of a Ray cluster, whose JVMs get the options from a file.
+def _find_former() -> Path:
+    return driver.find_former_configuration(installation.find_home())
+
+
+def _build_java_options(folder: Path) -> tuple[str, ...]:
+    return *_JAVA_OPTIONS, *configuration.build_java_options(folder)
+
+
+def _write_properties(conf: Path, properties: Mapping[str, PropertyValue]) -> None:
+    """Write the properties of a session; in a command all users of the machine would see them."""
+    folder = conf.parent
+    own: dict[str, PropertyValue] = {
+        "spark.driver.defaultJavaOptions": shlex.join(_build_java_options(folder)),
+        "spark.ui.killEnabled": False,
+        "spark.ui.port": 0,
+    }
+    configuration.write_properties(folder, _find_former(), {**properties, **own})
+
+
+def build_node_environment(conf: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the nodes of a Ray cluster, whose JVMs read options from a file.
 
     RayDP gives the properties of a program to the JVMs of executors only. Each JVM prints the
-    variable: with all options in place of the file it would be a long line.
+    variable: with all options in place of the file it would be a long line. RayDP and Ray start the
+    first ``java`` of ``PATH``.
     """
     options = f"@{conf / _OPTIONS_FILE}"
-    return {"JDK_JAVA_OPTIONS": f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {options}".strip()}
+    found = driver.remove_variables(dict(environment))
+    found["JDK_JAVA_OPTIONS"] = f"{found.get('JDK_JAVA_OPTIONS', '')} {options}".strip()
+    java = installation.find_java()
+    if java != shutil.which("java"):
+        found["PATH"] = os.pathsep.join([str(Path(java).parent), found.get("PATH", os.defpath)])
+    return found
 
 
 def set_variables(conf: Path) -> None:
@@ -85,35 +115,47 @@ def set_variables(conf: Path) -> None:
     driver.set_variables(conf, installation.find_home())
 
 
-def disconnect(conf: Path, running: bool) -> None:
+def disconnect(conf: Path) -> None:
     """End the session of this process, and restore the variables before the Ray cluster."""
-    if has_session() and driver.is_configured_by(conf):
-        end_session(running)
-    driver.restore_variables(conf)
+    try:
+        if driver.is_configured_by(conf):
+            end_session()
+    finally:
+        driver.restore_variables(conf)
 
 
-def has_session() -> bool:
-    """Return whether RayDP has a session in this process."""
-    context = sys.modules.get("raydp.context")
-    return getattr(context, "_global_spark_context", None) is not None
-
-
-def end_session(running: bool = True) -> None:
-    """End the session of RayDP in this process with its executors, and its JVM.
-
-    Parameters
-    ----------
-    running : bool
-        Whether the Ray cluster runs. Otherwise RayDP would wait for processes that have ended.
-    """
+def end_session() -> None:
+    """End the session of RayDP in this process with its executors, and its JVM."""
     context: Any = sys.modules.get("raydp.context")
-    if context is None:
+    if getattr(context, "_global_spark_context", None) is None:
         return
-    if running:
-        with contextlib.suppress(Exception):  # its processes have ended; the JVM ends below
-            context.stop_spark()
-    context._global_spark_context = None
-    driver.end(wait=running)
+    # Another thread may be waiting for executors; and RayDP would wait for processes that have
+    # ended. The end of the JVM ends both.
+    answers = _has_head()
+    locked = answers and context._spark_context_lock.acquire(timeout=_LOCK_SECONDS)
+    try:
+        if locked:
+            with contextlib.suppress(Exception):  # its processes have ended
+                context.stop_spark()
+    finally:
+        if locked:
+            context._spark_context_lock.release()
+        context._global_spark_context = None
+        if driver.find_session_address().partition(":")[0] in {"", "ray"}:
+            driver.end(wait=locked)
+
+
+def _has_head() -> bool:
+    """Return whether this process is connected to a Ray cluster whose head answers."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return False
+    host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), _CONNECT_SECONDS):
+            return True
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -148,12 +190,33 @@ def find_engine_faults(cluster: Any) -> list[Fault]:
     return [Fault("ray_cluster", asked, allowed)]
 
 
-def check_usable(cluster: Any) -> None:
-    """Raise an error if RayDP is not installed, or if a Ray cluster has ended."""
+def check_request(cluster: Any, request: SessionRequest) -> None:
+    """Raise an error if a session cannot start, even if nothing else uses the Ray cluster.
+
+    Raises
+    ------
+    EngineUnavailable
+        If RayDP cannot be used in this environment.
+    EngineError
+        If the cluster has ended, or was started where RayDP cannot be used.
+    RequestError
+        If the nodes are too small or too few; RayDP itself would wait without an end.
+    """
     if problem := find_problem():
         raise EngineUnavailable(_ENGINE, problem)
-    if reason := cluster.find_end():
-        raise EngineError(_ENGINE, f"the cluster has ended: {reason}")
+    ray = _connect(cluster)
+    if not cluster.record.client.get("spark_conf"):
+        reason = "it was started in an environment in which RayDP cannot be used"
+        raise EngineError(_ENGINE, f"{cluster.name}: {reason}")
+    nodes = [each["Resources"] for each in ray.nodes() if each["Alive"]]
+    check(_find_size_faults(request, nodes, "nodes of Ray"))
+
+
+def _connect(cluster: Any) -> Any:
+    """Return the module ``ray``, connected to a cluster on this machine."""
+    variables = driver_environment.build_variables(cluster.record.security["token"], loopback=True)
+    address, find_end = cluster.address, cluster.find_end
+    return RayClient(_ENGINE, address, variables, cluster.disconnect_programs, find_end).ray
 
 
 def start_session(cluster: Any, request: SessionRequest) -> SparkSession:
@@ -164,15 +227,17 @@ def start_session(cluster: Any, request: SessionRequest) -> SparkSession:
     EngineError
         If RayDP fails.
     RequestError
-        If the nodes have no room for the executors; RayDP itself would wait without an end.
+        If others use the cluster, so that the nodes have no room for the executors.
     """
-    token = cluster.record.security["token"]
-    variables = driver_environment.build_variables(token, loopback=True)
-    driver_environment.connect(cluster.address, variables)
-    check(_find_size_faults(request))
-    configs = {
+    ray = _connect(cluster)
+    _wait_for_room(ray, request)
+    conf = Path(cluster.record.client["spark_conf"])
+    _write_properties(conf, request.properties)
+    driver.select_configuration(conf, installation.find_home(), new_jvm=True)
+    of_raydp = {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in request.properties.items()
+        if key.startswith(_OF_RAYDP)
     }
     import raydp
 
@@ -182,10 +247,11 @@ def start_session(cluster: Any, request: SessionRequest) -> SparkSession:
             request.executors,
             request.cores,
             f"{request.heap // MIB}M",
-            configs=configs,
+            configs=of_raydp,
         )
     except BaseException as error:
-        end_session(running=not cluster.find_end())
+        end_session()
+        driver.end(wait=False)
         if not isinstance(error, Exception):
             raise
         message = f"RayDP has not started Spark: {type(error).__name__}: {error}"
@@ -193,21 +259,38 @@ def start_session(cluster: Any, request: SessionRequest) -> SparkSession:
     return session
 
 
-def _find_size_faults(request: SessionRequest) -> list[Fault]:
-    """Return a fault if the worker nodes have no room for all executors now."""
+def _wait_for_room(ray: Any, request: SessionRequest) -> None:
+    """Wait until executors and the actor of an earlier session have ended.
+
+    Raises a RequestError if the nodes have no room for all executors after that.
+    """
     from ray._private.state import available_resources_per_node
 
-    free = [
-        (int(node.get("CPU", 0)), int(node.get("memory", 0)))
-        for node in available_resources_per_node().values()
-    ]
+    deadline = time.monotonic() + _FREE_SECONDS
+    while True:
+        free = list(available_resources_per_node().values())
+        faults = _find_size_faults(request, free, "free on the nodes of Ray")
+        with contextlib.suppress(ValueError):  # there is no such actor
+            ray.get_actor(request.app_name + _MASTER)
+            allowed = "a name that no running session on the Ray cluster has"
+            faults.append(Fault("app_name", repr(request.app_name), allowed))
+        if not faults or time.monotonic() > deadline:
+            return check(faults)
+        time.sleep(0.2)
+
+
+def _find_size_faults(
+    request: SessionRequest, resources: list[dict[str, float]], what: str
+) -> list[Fault]:
+    """Return a fault if nodes with these resources have no room for all executors."""
     memory = add_overhead(request.heap)  # RayDP itself counts only the heap
-    room = sum(min(cores // request.cores, ram // memory) for cores, ram in free)
+    nodes = [(int(each.get("CPU", 0)), int(each.get("memory", 0))) for each in resources]
+    room = sum(min(cores // request.cores, ram // memory) for cores, ram in nodes)
     if room >= request.executors:
         return []
-    nodes = ", ".join(
-        f"{plural(cores, 'core')} and {format_bytes(ram)}" for cores, ram in free if cores or ram
+    described = ", ".join(
+        f"{plural(cores, 'core')} and {format_bytes(ram)}" for cores, ram in nodes if cores or ram
     )
     size = f"{plural(request.cores, 'core')} and, beside its heap, too, {format_bytes(memory)}"
-    allowed = f"at most {room}, each with {size}; free on the nodes of Ray: {nodes or 'nothing'}"
+    allowed = f"at most {room}, each with {size}; {what}: {described or 'nothing'}"
     return [Fault("num_executors", str(request.executors), allowed)]

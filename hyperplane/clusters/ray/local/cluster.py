@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -36,14 +37,18 @@ class LocalRayCluster(OwnedRayCluster):
         assert isinstance(settings, RayLocalSettings)  # noqa: S101 - of this engine
         #: Configuration of Spark for programs that use RayDP; None if it cannot be used.
         self._spark_conf: Path | None = None
+        request, at_end = {"dashboard": settings.dashboard}, None
         if not on_ray.find_problem():
             self._spark_conf = on_ray.create_configuration(folder)
-        super().__init__(plan, record, folder, False, {"dashboard": settings.dashboard})
+            at_end = functools.partial(on_ray.disconnect, self._spark_conf)
+        super().__init__(plan, record, folder, False, request, at_end)
 
     def build_environment(self) -> dict[str, str]:
         """Return also what JVMs of Spark need."""
-        others = on_ray.build_node_variables(self._spark_conf) if self._spark_conf else {}
-        return {**super().build_environment(), **others}
+        environment = super().build_environment()
+        if self._spark_conf is not None:
+            return on_ray.build_node_environment(self._spark_conf, environment)
+        return environment
 
     def connect_programs(self) -> None:
         """Make ``ray.init()`` and ``raydp.init_spark()`` use the cluster."""
@@ -53,9 +58,19 @@ class LocalRayCluster(OwnedRayCluster):
 
     def disconnect_programs(self) -> None:
         """Disconnect this process from the cluster, and restore the variables before it."""
-        if self._spark_conf is not None:
-            on_ray.disconnect(self._spark_conf, running=not self.find_end())
-        super().disconnect_programs()
+        try:
+            if self._spark_conf is not None:
+                on_ray.disconnect(self._spark_conf)
+        finally:
+            super().disconnect_programs()
+
+    def disconnect(self) -> None:
+        """Disconnect this process, which can connect again."""
+        try:
+            if self._spark_conf is not None:
+                on_ray.end_session()
+        finally:
+            super().disconnect()
 
     def describe_connection(self) -> dict[str, Any]:
         """Return also the configuration of Spark."""

@@ -43,6 +43,7 @@ class LocalRayEngine(BaseRayEngine):
 
     def attach(self, record: records.ClusterRecord) -> StartedCluster[RayClient, Any]:
         """Connect programs of this process to a running cluster; return its client and object."""
-        if conf := record.client.get("spark_conf"):
+        conf = record.client.get("spark_conf")
+        if conf and not on_ray.find_problem():
             on_ray.set_variables(Path(conf))
         return super().attach(record)
