@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import itertools
 from collections.abc import Callable, Iterator
@@ -57,6 +58,30 @@ def test_a_second_client_of_the_same_process(before: dict[str, Any], order: tupl
     }
     for name in order:
         closings[name]()
+    assert snapshot() == before
+
+
+@pytest.mark.cluster
+def test_a_client_whose_connection_has_failed_closes_without_an_error(
+    before: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Tornado raises a ValueError if a scheduler that ends closes a new TLS connection at once."""
+
+    async def fail(self: Client) -> None:
+        raise ValueError("IOStream is not idle; cannot convert to SSL")
+
+    async def lose_connection(client: Client) -> None:
+        client.scheduler_comm.comm.abort()
+        while not client._handle_report_task.done():
+            await asyncio.sleep(0.01)
+
+    client, cluster = _start()
+    monkeypatch.setattr(Client, "_reconnect", fail)
+    client.sync(lose_connection, client)
+    assert "not idle" in caplog.text  # Dask has logged it
+    client.close()
+    cluster.close()
+    assert client.status == "closed"
     assert snapshot() == before
 
 

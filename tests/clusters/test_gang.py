@@ -157,6 +157,7 @@ def test_all_faults_are_listed_at_once(client: Any) -> None:
         gang(client, len, 2, data=da.ones((4, 4), chunks=2))
 
 
+@pytest.mark.slow
 def test_gangs_that_start_at_once_run_one_after_the_other(client: Any, tmp_path: Path) -> None:
     for number in range(scaled(1, 10)):
         folder = tmp_path / str(number)

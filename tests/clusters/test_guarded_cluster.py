@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import pytest
 from distributed import Scheduler
@@ -61,3 +62,13 @@ def test_close_with_a_time_limit_does_not_wait_for_another_thread(cluster: SlowT
             cluster.close(timeout="100ms")  # as for a cluster of Dask
         cluster.may_close.set()
         first.result(timeout=120)
+
+
+def test_a_cluster_closes_although_its_client_does_not(cluster: SlowToClose) -> None:
+    client = mock.Mock()
+    client.close.side_effect = ValueError("IOStream is not idle; cannot convert to SSL")
+    cluster.remember_client(client)
+    cluster.may_close.set()
+    with pytest.raises(ValueError, match="not idle"):
+        cluster.close_all()
+    assert cluster.status.name == "closed"

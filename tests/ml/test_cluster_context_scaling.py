@@ -84,6 +84,7 @@ def _add(array, number):
     return os.getpid(), float(array.sum()) + number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", scaled(["scale"], ["scale", "adapt"]))
 def test_workers_that_leave_during_a_call_cost_no_results(start, method):
     client, cluster = start(3)

@@ -8,7 +8,7 @@ another client. This module shares the value that the first client saved with al
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from hyperplane.clusters.dask.settings import restore_client_settings
 
@@ -28,7 +28,7 @@ def restore_config_after(client: Client, settings_key: str = "") -> None:
 
 def _restore_on_close(client: Client, settings_key: str = "") -> None:
     """Extend the close of a client: it restores the configuration that the oldest client saved."""
-    from hyperplane.core.dask_internals.clients import current_client
+    from hyperplane.core.dask_internals.clients import current_client, forget_failed_connection
 
     # A bound method would be a reference cycle; a client is closed when its last reference goes.
     reference = weakref.ref(client)
@@ -36,7 +36,10 @@ def _restore_on_close(client: Client, settings_key: str = "") -> None:
     async def _close(fast: bool = False) -> Any:
         _share_saved_config()  # for clients that have opened since
         restore_client_settings(settings_key)
-        this = cast("Client", reference())
+        this = reference()
+        if this is None:  # removed with a reference cycle
+            return None
+        forget_failed_connection(this)
         # Inside ``with client:`` Dask's default client is that client, even if it is closed, so
         # Dask restores nothing. A client that was opened in the block keeps this context after it.
         context_token = current_client.set(None)

@@ -263,6 +263,8 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
     def close_all(self) -> None:
         """Close the client that was returned with the cluster, then the cluster."""
         client = self._client() if self._client is not None else None
-        if client is not None:
-            client.close()
-        self.close()
+        try:
+            if client is not None:
+                client.close()
+        finally:
+            self.close()

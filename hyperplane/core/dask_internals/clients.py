@@ -10,12 +10,24 @@ from distributed.client import _global_clients as global_clients
 
 __all__ = [
     "current_client",
+    "forget_failed_connection",
     "get_adaptive",
     "global_clients",
     "is_task_wanted",
     "remove_events",
     "run_on_workers",
 ]
+
+
+def forget_failed_connection(client: Any) -> None:
+    """Let a client close after its connection has failed with an error that Dask does not expect.
+
+    Dask has logged the error, and would raise it again when the client closes. Tornado raises a
+    ValueError if a scheduler that ends closes a new TLS connection at once.
+    """
+    task = client._handle_report_task
+    if task is not None and task.done() and not task.cancelled() and task.exception() is not None:
+        client._handle_report_task = None
 
 
 def get_adaptive(cluster: Any) -> Any | None:

@@ -147,6 +147,7 @@ def create_versions(url: str, start: int) -> list[tuple[str, float]]:
     return created
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_concurrent_writers_create_different_versions(
     models: ModelRegistry, tmp_path: Path

@@ -62,6 +62,7 @@ def test_sigterm_answers_the_encrypted_requests_in_flight(
     assert get_service_url("model").endswith(":8787")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not FULL, reason="starts several servers: at full scale")
 def test_workers_share_a_port_and_are_replaced(
     flights: Flights, capfd: pytest.CaptureFixture[str]
@@ -121,6 +122,7 @@ def test_a_server_ends_with_a_parent_that_is_killed(flights: Flights, tmp_path: 
     program.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not FULL, reason="starts several servers: at full scale")
 def test_errors_of_the_child_process_are_those_of_the_call(flights: Flights) -> None:
     with pytest.raises(RequestError, match="nothing is served") as caught:

@@ -7,6 +7,7 @@ from hyperplane.ml import Range, read_search, tune
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not FULL, reason="other tests run chunks of a job: at full scale")
 def test_concurrent_chunks_of_a_grid_take_different_values(tmp_path):
     def objective(values):

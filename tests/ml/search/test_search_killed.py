@@ -38,6 +38,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not FULL, reason="test_tuning.py and test_job_trials.py kill, too: at full scale"
 )

@@ -208,6 +208,7 @@ def test_a_killed_worker_is_reported_also_if_the_primary_fails_at_once(tmp_path)
     assert "worker-1 ended with SIGKILL" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not FULL, reason="25 runs: at full scale")
 def test_the_process_that_failed_first_is_named(tmp_path):
     package = write_program(tmp_path, LOSE_CONNECTION)
