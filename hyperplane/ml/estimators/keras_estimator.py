@@ -210,6 +210,7 @@ class KerasEstimator(TrainedKerasModel):
         outcome = self._run_fit(client, ranks, task, join_shares(pieces, more, ranks))
         self._set_weights(outcome.weights, outcome.inputs)
         self._record_epochs(outcome.history)
+        self._check_losses(outcome.history.get("loss", []))
         return {
             name: list(values)
             for name, values in outcome.history.items()

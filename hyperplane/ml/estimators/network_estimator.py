@@ -15,7 +15,7 @@ from hyperplane.core.active_cluster import find_client_faults, get_active_client
 from hyperplane.core.argument_checks import describe_value, find_count_faults
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.optional import is_installed, need
-from hyperplane.core.public_calls import nearest
+from hyperplane.core.public_calls import nearest, warn_caller
 
 #: Names of the values of each step of PyTorch, in the order of its row.
 _STEP_TAGS = ("Loss", "LearningRate", "Throughput")
@@ -133,6 +133,16 @@ class NetworkEstimator(ABC):
                     name = "Loss" if key == "val_loss" else key.removeprefix("val_")
                     self._validation.setdefault(name, []).append((int(last[0]), value, last[4]))
         self._write_tensorboard(int(steps[0][0]) if steps else 0)
+
+    def _check_losses(self, losses: Sequence[float]) -> None:
+        """Warn if the loss of an epoch is not a finite number; no framework does."""
+        number = next((n for n, loss in enumerate(losses, 1) if not math.isfinite(loss)), None)
+        if number is not None:
+            warn_caller(
+                f"the training loss of epoch {number} of {len(losses)} is {losses[number - 1]}: "
+                "look for missing or infinite values in inputs and labels, or use a smaller "
+                "learning rate"
+            )
 
     def _write_tensorboard(self, first: int) -> None:
         if self._log is None or not (is_installed("torch") and is_installed("tensorboard")):

@@ -187,6 +187,7 @@ class TorchEstimator(NetworkEstimator):
         history, steps = result.pop("history"), result.pop("steps")
         self._state = result
         self._record(steps, history)
+        self._check_losses([epoch["train_loss"] for epoch in history])
         return list(history)
 
     @check_call

@@ -171,6 +171,17 @@ def test_arrays_and_shards_are_predicted_in_their_form():
     )
 
 
+@pytest.mark.usefixtures("client")
+def test_a_loss_that_is_no_number_is_a_warning():
+    x = X.copy()
+    x[3, 0] = np.nan
+    with pytest.warns(
+        UserWarning, match="training loss of epoch 1 of 2 is nan: .*missing"
+    ) as found:
+        create().fit((x, Y), epochs=2, batch_size=16)
+    assert found[0].filename == __file__
+
+
 def test_all_faults_are_listed_at_once(client):
     import torch
 
