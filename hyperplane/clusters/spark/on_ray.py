@@ -101,7 +101,7 @@ def build_node_environment(conf: Path, environment: Mapping[str, str]) -> dict[s
     variable: with all options in place of the file it would be a long line. RayDP and Ray start the
     first ``java`` of ``PATH``.
     """
-    options = f"@{conf / _OPTIONS_FILE}"
+    options = shlex.quote(f"@{conf / _OPTIONS_FILE}")
     found = driver.remove_variables(dict(environment))
     found["JDK_JAVA_OPTIONS"] = f"{found.get('JDK_JAVA_OPTIONS', '')} {options}".strip()
     java = installation.find_java()
