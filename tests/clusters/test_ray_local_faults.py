@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -87,11 +88,12 @@ def test_a_client_of_a_closed_cluster_leaves_no_variables(monkeypatch: pytest.Mo
     before = {name: os.environ.get(name) for name in driver_environment.VARIABLES}
     variables = driver_environment.build_variables("secret", loopback=True)
     driver_environment.set_variables("127.0.0.1:1", variables)
-    client = RayClient("ray:local", "127.0.0.1:1", variables)
+    restore = functools.partial(driver_environment.restore_variables, "127.0.0.1:1")
+    client = RayClient("ray:local", "127.0.0.1:1", variables, restore)
     with pytest.raises(EngineError, match="no cluster at"):
         _ = client.ray
     assert os.environ["RAY_ADDRESS"] == "127.0.0.1:1"  # it runs, as far as this process knows
-    driver_environment.restore_variables("127.0.0.1:1")
+    client.close()
     with pytest.raises(EngineError, match="no cluster at"):
         _ = client.ray
     assert {name: os.environ.get(name) for name in driver_environment.VARIABLES} == before

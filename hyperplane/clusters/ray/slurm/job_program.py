@@ -41,10 +41,10 @@ class ServerConnection:
         server = json.loads(Path(file).read_text())
         try:
             self._reader, self._writer = self._loop.run(self._open(server))
+            self._send(worker=name, token=server["token"])
         except BaseException:
             self._loop.close()
             raise
-        self._send(worker=name, token=server["token"])
 
     async def _open(
         self, server: dict[str, Any]
