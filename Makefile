@@ -51,9 +51,10 @@ demo: $(STAMPS)/demo
 	$(BIN)/hyperplane demo
 
 # TESTERS: number of parallel test processes; one more than cores, because tests often wait. More
-# slow each other down: two cores may be one that runs two threads. conftest.py sets the order of the files. Bytecode is always written, because tests start hundreds
-# of interpreters. A test process that crashes ends the run: pytest-xdist would otherwise repeat the
-# test in another process, sixteen times.
+# slow each other down: two cores may be one that runs two threads. conftest.py sets the order of
+# the files. Bytecode is always written, because tests start hundreds of interpreters. A test
+# process that crashes ends the run: pytest-xdist would otherwise repeat the test in another
+# process, sixteen times.
 TESTERS ?= $(shell expr $$(nproc) + 1)
 PYTEST_OPTIONS = -m pytest --numprocesses $(TESTERS) \
   --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations 20

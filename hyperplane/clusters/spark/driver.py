@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def select_configuration(conf: Path, home: Path, new_jvm: bool) -> None:
             _interrupt_handler.append(signal.getsignal(signal.SIGINT))
 
 
-def remove_variables(environment: dict[str, str]) -> dict[str, str]:
+def remove_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment with the variables of Spark as they are without any cluster."""
     former = {name: _clusters.read_former(name) for name in VARIABLES}
     others = {name: value for name, value in environment.items() if name not in former}

@@ -102,7 +102,7 @@ def build_node_environment(conf: Path, environment: Mapping[str, str]) -> dict[s
     first ``java`` of ``PATH``.
     """
     options = shlex.quote(f"@{conf / _OPTIONS_FILE}")
-    found = driver.remove_variables(dict(environment))
+    found = driver.remove_variables(environment)
     found["JDK_JAVA_OPTIONS"] = f"{found.get('JDK_JAVA_OPTIONS', '')} {options}".strip()
     java = installation.find_java()
     if java != shutil.which("java"):

@@ -19,7 +19,7 @@ def train(model, optimizer, epochs, batch_size, loss=torch.nn.functional.mse_los
 
     ``order`` returns the order of rows of an epoch.
     """
-    x, y = (torch.tensor(each, dtype=torch.float32) for each in (X, Y))
+    x, y = (torch.tensor(each, dtype=next(model.parameters()).dtype) for each in (X, Y))
     created, losses = optimizer(model.parameters()), []
     for epoch in range(epochs):
         total, rows = 0.0, torch.arange(len(x)) if order is None else order(epoch)
@@ -40,4 +40,4 @@ def draw_order(epoch):
 
 def assert_equal_parameters(model, other):
     for one, two in zip(model.parameters(), other.parameters(), strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-4, atol=2e-5)
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-6)
