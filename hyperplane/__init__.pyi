@@ -2,6 +2,7 @@ from . import array as array
 from . import bag as bag
 from . import dataframe as dataframe
 from . import errors as errors
+from . import history as history
 from . import jobs as jobs
 from . import notebook_common as notebook_common
 from . import storage as storage
@@ -13,7 +14,6 @@ from .calculator.size_cluster import size_cluster as size_cluster
 from .cluster import get_cluster as get_cluster
 from .cluster import initialize_cluster as initialize_cluster
 from .cluster import plan_cluster as plan_cluster
-from .cluster import quickstart as quickstart
 from .cluster import start as start
 from .config import get_pool as get_pool
 from .config import pools as pools
@@ -39,11 +39,13 @@ from .shards.current_shard import shard as shard
 from .shards.files import shard_files as shard_files
 from .shards.output import output_path as output_path
 from .shards.rows import shard_rows as shard_rows
+from .sized_cluster import quickstart as quickstart
 from .spec.memory import MemoryPolicy as MemoryPolicy
 from .spec.plan import ClusterPlan as ClusterPlan
 from .spec.pool import PoolSpec as PoolSpec
 from .spec.request import ClusterRequest as ClusterRequest
 from .spec.worker import WorkerSpec as WorkerSpec
+from .start_checks import preflight as preflight
 from .storage.loading import load as load
 from .storage.saving import save as save
 

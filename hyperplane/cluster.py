@@ -19,12 +19,13 @@ from hyperplane.clusters.engine import StartedCluster
 from hyperplane.clusters.planning import create_planner
 from hyperplane.clusters.running_clusters import find_engine
 from hyperplane.core.argument_checks import is_one_of
-from hyperplane.core.errors import EngineUnavailable, Fault, check
+from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import OMITTED, ClusterArguments
+from hyperplane.start_checks import check_before_start
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 @check_call(outcome="nothing was started")
 @mark_omitted
 def plan_cluster(
-    num_workers: int | Advice = 2,
+    num_workers: int | tuple[int, int] | Advice = 2,
     *,
     local_mode: bool = False,
     worker_spec_yaml: str | None = None,
@@ -59,17 +60,20 @@ def plan_cluster(
     local_fit: Literal["fit", "exact"] | None = None,
     tuning: str | None = None,
     framework: str | None = None,
+    budget: float | str | None = None,
+    stall_timeout: float | str | None = None,
+    oom: Literal["retry", "raise"] | None = None,
+    preflight: bool | None = None,
     **others: Any,
 ) -> ClusterPlan:
     """Plan what :func:`initialize_cluster` would start, without starting anything.
 
     Parameters
     ----------
-    num_workers : int or SizingAdvice
-        Number of nodes, or advice that sets all sizes.
+    num_workers : int, (int, int) or SizingAdvice
+        Nodes, also least and most of an adaptive cluster; or advice that sets all sizes.
     **others
-        ``ram_gb_proc``; any other name is an error that proposes the nearest argument. The
-        remaining parameters are those of :func:`initialize_cluster`.
+        ``ram_gb_proc``. Further parameters are those of :func:`initialize_cluster`.
 
     Returns
     -------
@@ -114,18 +118,24 @@ def plan_cluster(
         local_fit=local_fit,
         tuning=tuning,
         framework=framework,
+        budget=budget,
+        stall_timeout=stall_timeout,
+        oom=oom,
+        preflight=preflight,
     )
     return create_planner("plan_cluster", arguments.with_defaults(others)).plan()
 
 
 @check_call(outcome="nothing was started")
-def start(plan: ClusterPlan) -> StartedCluster:
+def start(plan: ClusterPlan, sync: bool = False) -> StartedCluster:
     """Start the cluster of a plan, without printing anything.
 
     Parameters
     ----------
     plan : ClusterPlan
         Result of :func:`plan_cluster`.
+    sync : bool
+        As for :func:`initialize_cluster`.
 
     Returns
     -------
@@ -152,20 +162,18 @@ def start(plan: ClusterPlan) -> StartedCluster:
     if not isinstance(value, ClusterPlan):
         check([Fault("plan", repr(value)[:80], "a ClusterPlan, as plan_cluster returns it")])
     engine = registry.load(plan.engine)
-    usable, reason = engine.available()
-    if not usable:
-        raise EngineUnavailable(plan.engine, reason)
+    ship = check_before_start(engine, plan, sync)
     framework = registry.load_framework(plan.engine)
     framework.check_process()
     return interrupts.complete_start(
-        partial(engine.start, plan), lambda started: framework.prepare(started, False)
+        partial(engine.start, plan), lambda started: framework.prepare(started, False), ship
     )
 
 
 @check_call(outcome="nothing was started")
 @mark_omitted
 def initialize_cluster(
-    num_workers: int | Advice | ClusterPlan = 2,
+    num_workers: int | tuple[int, int] | Advice | ClusterPlan = 2,
     local_mode: bool = False,
     worker_spec_yaml: str | None = None,
     timeout: float | str = 1200,
@@ -190,15 +198,20 @@ def initialize_cluster(
     local_fit: Literal["fit", "exact"] | None = None,
     tuning: str | None = None,
     framework: str | None = None,
+    budget: float | str | None = None,
+    stall_timeout: float | str | None = None,
+    oom: Literal["retry", "raise"] | None = None,
+    preflight: bool | None = None,
     replace: bool = False,
+    sync: bool = False,
     **others: Any,
 ) -> tuple[Client, Cluster]:
     """Start a Dask cluster and wait until all its workers are connected.
 
     Parameters
     ----------
-    num_workers : int, SizingAdvice or ClusterPlan
-        Number of nodes; or advice or a plan that sets all sizes.
+    num_workers : int, (int, int), SizingAdvice or ClusterPlan
+        Nodes; ``(2, 10)`` adapts with the work; or advice or a plan that sets all sizes.
     local_mode : bool
         Use the local engine, even if another one is configured.
     worker_spec_yaml : str, optional
@@ -244,9 +257,19 @@ def initialize_cluster(
         Profile of Dask settings: the configured one, ``"fast"``, by default; ``"dask"`` has none.
     framework : str, optional
         ``"dask"`` or ``"ray"``, whose engine may be named by its platform; by default the engine's.
+    budget : float or str, optional
+        Core-hours, or ``"5 USD"`` if the pool has a price, after which the cluster closes.
+    stall_timeout : float or str, optional
+        Seconds without progress after which the tasks of a stalled Dask cluster end; 60 by default.
+    oom : {"retry", "raise"}, optional
+        Whether tasks that ran out of memory run again so that they may fit; ``"retry"`` by default.
+    preflight : bool, optional
+        Whether the engine checks first what would make the start fail; by default it does.
     replace : bool
         First close the cluster that an earlier run of the same notebook cell or line of code has
         started; with ``name`` also the cluster of that name, in any of your processes.
+    sync : bool
+        Ship modules that are files of this machine, and editable packages, to all workers.
     **others
         ``ram_gb_proc``; any other name is an error that proposes the nearest argument.
 
@@ -301,15 +324,20 @@ def initialize_cluster(
         local_fit=local_fit,
         tuning=tuning,
         framework=framework,
+        budget=budget,
+        stall_timeout=stall_timeout,
+        oom=oom,
+        preflight=preflight,
     ).with_defaults(others)
     location, closed = replacement.current_location(), []
     replaces = check_flag("replace", False if replace is OMITTED else replace)
+    ships = check_flag("sync", False if sync is OMITTED else sync)
     planner = None
     if isinstance(num_workers, ClusterPlan):
         check(find_arguments_beside_plan(initialize_cluster, arguments))
     else:
         arguments = arguments.with_defaults(read_step_arguments(num_workers))
-        planner = create_planner("initialize_cluster", arguments, own=("replace",))
+        planner = create_planner("initialize_cluster", arguments, own=("replace", "sync"))
     # Before planning, which counts free memory, and only if the arguments are valid.
     if replaces and (planner is None or planner.has_valid_arguments()):
         closed = replacement.close_previous_clusters(location, None if name is OMITTED else name)
@@ -317,13 +345,9 @@ def initialize_cluster(
     began = time.monotonic()
     start_lines.print_start_lines(plan, closed)
     client, cluster = interrupts.complete_start(
-        partial(start, plan),
+        partial(start, plan, ships),
         partial(replacement.remember_cluster, location, plan),
-        lambda started: start_lines.print_ready_lines(
-            plan,
-            registry.load_framework(plan.engine).addresses(started).dashboard,
-            time.monotonic() - began,
-        ),
+        partial(start_lines.print_started, plan, began),
     )
     return client, cluster
 
@@ -337,8 +361,8 @@ def get_cluster(name: str, engine: str | None = None) -> StartedCluster:
     name : str
         Name of the cluster, ``dask-cluster-<uuid4>``; ``hyperplane cluster list`` shows all.
     engine : str, optional
-        The engine that runs the cluster; by default, or with ``"auto"``, the one that started it
-        on this machine. Required for clusters on Kubernetes or started on another machine.
+        Its engine; by default, or with ``"auto"``, the one that started it on this machine.
+        Required for clusters on Kubernetes or started on another machine.
 
     Returns
     -------
@@ -364,36 +388,3 @@ def get_cluster(name: str, engine: str | None = None) -> StartedCluster:
     started = loaded_engine.connect(name, config.engine_settings(engine, loaded_engine.settings))
     framework.prepare(started, True)
     return started
-
-
-@check_call(outcome="nothing was started")
-def quickstart(num_workers: int, size: str, **arguments: Any) -> tuple[Client, Cluster]:
-    """Start a number of nodes of one size, with the layout of :func:`~hyperplane.fit_workers`.
-
-    Parameters
-    ----------
-    num_workers : int
-        Number of nodes.
-    size : str
-        Name or alias of a pool, such as ``"hyperplane-med"``.
-    **arguments
-        Further arguments of :func:`initialize_cluster`, except ``pool``.
-
-    Returns
-    -------
-    client : distributed.Client
-    cluster : distributed.deploy.cluster.Cluster
-        Objects of Dask. Close either or both, in any order.
-
-    Raises
-    ------
-    UnknownPool
-        If no pool has that name; other errors are those of :func:`initialize_cluster`.
-
-    Examples
-    --------
-    >>> client, cluster = quickstart(2, "hyperplane-med")  # doctest: +SKIP
-    """
-    if "pool" in arguments:
-        check([Fault("pool", repr(arguments["pool"])[:80], "no pool beside size")])
-    return initialize_cluster(num_workers, pool=config.get_pool(size), **arguments)

@@ -1,8 +1,7 @@
 """Checked settings of Dask's current configuration, section ``hyperplane``.
 
-Each call reads the configuration again, so a change takes effect with the next call. All invalid
-values of a section are reported together, each with its file or variable, key, value and the
-allowed values.
+Each call reads the configuration again, so a change takes effect with the next call. All faults of
+a section are reported together, each with its source, key, value and the allowed values.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from hyperplane.core.registry import Registry
 from hyperplane.sizing.rules import SizingRules
 from hyperplane.spec.engine_names import platform_of
 from hyperplane.spec.pool import PoolSpec, canonical_pool_name, listing_order
-from hyperplane.spec.settings import EngineSettings, JobSettings
+from hyperplane.spec.settings import EngineSettings, HistorySettings, JobSettings
 from hyperplane.spec.tuning import TuningSection
 
 __all__ = [
@@ -47,6 +46,7 @@ __all__ = [
     "engine_settings",
     "faults",
     "get_pool",
+    "history",
     "jobs",
     "memory_policy",
     "pools",
@@ -225,8 +225,9 @@ def engine_settings(engine: str, model: type[Settings]) -> Settings:
     platform = f"{_ENGINES}.{platform_of(engine)}"
     own, defaults = (with_underscores(_get_mapping(each), deep=False) for each in (path, platform))
     inherited = {name: defaults[name] for name in model.inherited & defaults.keys() - own.keys()}
+    keys = {name: f"{path}.{name}" for name in sorted(model.inherited & own.keys())}
     try:
-        return _read_section(path, model, inherited)
+        return _read_section(path, model, inherited).with_keys(keys)
     except ConfigError as error:
         raise ConfigError(
             [_locate_inherited(fault, path, platform, inherited) for fault in error.faults]
@@ -258,6 +259,11 @@ def engine_section(engine: str) -> str:
 def jobs() -> JobSettings:
     """Return the settings of pipeline jobs."""
     return _read_section(f"{_ROOT}.jobs", JobSettings)
+
+
+def history() -> HistorySettings:
+    """Return the settings of the records of runs."""
+    return _read_section(f"{_ROOT}.history", HistorySettings)
 
 
 def auto_engines(engines: Registry[Any] | None = None) -> tuple[str, ...]:
@@ -303,7 +309,8 @@ def faults(engines: Registry[Any]) -> list[Fault]:
         with suppress(Exception):  # raised by the import of another package
             models[name] = engines.load(name).settings
     readers: list[Callable[[], object]] = [
-        *(pools, sizing_rules, memory_policy, partial(auto_engines, engines), jobs, tuning),
+        *(pools, sizing_rules, memory_policy, partial(auto_engines, engines)),
+        *(jobs, tuning, history),
         *(partial(engine_settings, name, model) for name, model in models.items()),
     ]
     for read in readers:

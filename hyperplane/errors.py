@@ -22,8 +22,14 @@
     +- GangFailed (RuntimeError)      .rank .worker .exit_code .traceback .log_tail .restarts
     |  +- GangTimeout (TimeoutError)
     +- TrainingFailed (RuntimeError)
+    +- ClusterStalled (RuntimeError)  .cause .tasks .seconds
+    +- WorkerOutOfMemory (MemoryError, distributed.KilledWorker)
+    |     .task .operation .peak .limit .inputs .attempts .cause .fix
+    +- SchedulerUnreachable (ConnectionError, distributed.client.FutureCancelledError,
+    |     distributed.CommClosedError)   .cause .seconds
     +- EngineError (RuntimeError)     .engine .log_tail
        +- EngineUnavailable  +- StartFailed  +- StartTimeout (TimeoutError)
+                             +- PreflightError .faults
 
     UserWarning: SkippedFile, BadLinesWarning
 
@@ -33,9 +39,12 @@ their attributes, so that worker processes can send them to the client.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from hyperplane.core.errors import (
     BadLines,
     BadLinesWarning,
+    ClusterStalled,
     ConfigError,
     DataError,
     DoesNotFit,
@@ -53,6 +62,7 @@ from hyperplane.core.errors import (
     MissingPackage,
     OutputConflict,
     OutputExists,
+    PreflightError,
     ReadError,
     RequestError,
     SearchFailed,
@@ -70,9 +80,14 @@ from hyperplane.core.errors import (
     check,
 )
 
+if TYPE_CHECKING:
+    from hyperplane.guard.scheduler_unreachable import SchedulerUnreachable
+    from hyperplane.guard.worker_out_of_memory import WorkerOutOfMemory
+
 __all__ = [
     "BadLines",
     "BadLinesWarning",
+    "ClusterStalled",
     "ConfigError",
     "DataError",
     "DoesNotFit",
@@ -90,8 +105,10 @@ __all__ = [
     "MissingPackage",
     "OutputConflict",
     "OutputExists",
+    "PreflightError",
     "ReadError",
     "RequestError",
+    "SchedulerUnreachable",
     "SearchFailed",
     "SkippedFile",
     "StartFailed",
@@ -103,9 +120,25 @@ __all__ = [
     "UnknownName",
     "UnknownPool",
     "UnsupportedModule",
+    "WorkerOutOfMemory",
     "WrongType",
     "check",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # On first use, because their base classes load distributed.
+    if name == "WorkerOutOfMemory":
+        from hyperplane.guard.worker_out_of_memory import WorkerOutOfMemory
+
+        globals()[name] = WorkerOutOfMemory
+        return WorkerOutOfMemory
+    if name == "SchedulerUnreachable":
+        from hyperplane.guard.scheduler_unreachable import SchedulerUnreachable
+
+        globals()[name] = SchedulerUnreachable
+        return SchedulerUnreachable
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

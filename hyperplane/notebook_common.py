@@ -10,13 +10,14 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from hyperplane import config
-from hyperplane.cluster import get_cluster, initialize_cluster, quickstart
+from hyperplane.cluster import get_cluster, initialize_cluster
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call, stating_outcome
 from hyperplane.core.units import is_boolean
 from hyperplane.jobs import job_control, job_output, job_summary
 from hyperplane.jobs.call_site import attribute_to_caller
 from hyperplane.jobs.job_control import Submitted
+from hyperplane.sized_cluster import quickstart
 from hyperplane.utils import SlackHelper, is_jhub
 
 if TYPE_CHECKING:

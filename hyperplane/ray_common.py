@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from hyperplane import config
 from hyperplane.clusters import interrupts, records, registry
 from hyperplane.clusters.planning import Planner
-from hyperplane.clusters.ray.engine import BaseRayEngine
+from hyperplane.clusters.ray.engine import RayEngine
 from hyperplane.clusters.ray.framework import RayFramework
-from hyperplane.clusters.running_clusters import UNKNOWN_ENGINE, read_running
+from hyperplane.clusters.running_clusters import UNKNOWN_ENGINE, ClusterNotFound, read_running
 from hyperplane.clusters.start_lines import BRAND
 from hyperplane.core.argument_checks import find_count_faults, find_flag_faults
 from hyperplane.core.errors import (
@@ -33,8 +34,9 @@ from hyperplane.spec.request import OMITTED, ClusterArguments, read_request
 
 if TYPE_CHECKING:
     from hyperplane.clusters.ray.cluster import AttachedRayCluster, OwnedRayCluster
+    from hyperplane.clusters.ray.kubernetes.cluster import KubernetesRayCluster
 
-    RayCluster = OwnedRayCluster | AttachedRayCluster
+    RayCluster = OwnedRayCluster | AttachedRayCluster | KubernetesRayCluster
 
 __all__ = [
     "RayWorker",
@@ -46,7 +48,7 @@ __all__ = [
 ]
 
 _FRAMEWORK = RayFramework.name
-_ENGINES = ("ray:local", "ray:ssh", "ray:slurm")
+_ENGINES = ("ray:local", "ray:ssh", "ray:slurm", "ray:kubernetes")
 #: Engine if the configuration names no platform of these.
 _DEFAULT_ENGINE = "ray:local"
 #: Arguments of a plan, and their names in the functions of this module.
@@ -67,11 +69,11 @@ class RayWorker(NamedTuple):
     Parameters
     ----------
     name : str
-        ``ray-worker-<uuid4>``.
+        ``ray-worker-<uuid4>``, or the name of its pod.
     status : str
         ``Running``.
     ip : str
-        Address of its machine.
+        Address of its machine or pod.
     """
 
     name: str
@@ -86,11 +88,13 @@ def initialize_ray_cluster(
     ram_gb_per_worker: float = 12,
     n_gpus: int = 0,
     use_existing: bool = False,
+    timeout: float | str = 1200,
 ) -> RayCluster:
     """Start a Ray cluster, and wait until all its worker nodes are registered.
 
     Its head node is on this machine. So are its worker nodes, unless ``hyperplane.engines.auto``
-    names ``ssh`` or ``slurm`` first: then they are on hosts, or in jobs, which may wait 20 minutes.
+    names ``ssh`` or ``slurm`` first: then they are on hosts, or in jobs.
+    If it names ``kubernetes`` first, head and worker nodes are in pods.
     Afterwards, ``ray.init()`` without an address, or any function of ``ray``, uses the cluster.
 
     Parameters
@@ -102,14 +106,17 @@ def initialize_ray_cluster(
     ram_gb_per_worker : float
         Memory of each worker node in GB (10**9 bytes), of which its object store gets 30 %.
     n_gpus : int
-        GPUs of each worker node; must be 0, because GPUs are not supported yet.
+        GPUs of each worker node, which tasks with ``num_gpus`` use.
     use_existing : bool
         Whether to return the running Ray cluster, if there is one. Otherwise the Ray clusters that
         this process has started are ended, and a new one is started.
+    timeout : float or str
+        Longest time for the start, in seconds or as text such as ``"2 hours"``; pending jobs of
+        Slurm count.
 
     Returns
     -------
-    OwnedRayCluster or AttachedRayCluster
+    OwnedRayCluster, AttachedRayCluster or KubernetesRayCluster
         The cluster; ``close()`` or :func:`stop_ray_cluster` ends it.
 
     Raises
@@ -141,6 +148,7 @@ def initialize_ray_cluster(
         cores_per_worker=cpu_core_per_worker,
         ram_gb_per_proc=ram_gb_per_worker,
         ngpus=n_gpus,
+        timeout=timeout,
         engine=_choose_engine().name,
     )
     planner = _create_planner(arguments, faults)
@@ -160,7 +168,7 @@ def quickstart_ray(num_workers: int, size: str) -> RayCluster:
 
     Returns
     -------
-    OwnedRayCluster
+    OwnedRayCluster or KubernetesRayCluster
         The cluster, as :func:`initialize_ray_cluster` returns it.
 
     Raises
@@ -199,7 +207,7 @@ def get_ray_cluster(extra_workers: int = 0) -> RayCluster:
 
     Returns
     -------
-    OwnedRayCluster or AttachedRayCluster
+    OwnedRayCluster, AttachedRayCluster or KubernetesRayCluster
         The cluster of this process, or that of its environment variables, such as in a step of a
         job, or else the one that was started last by this user.
 
@@ -234,11 +242,14 @@ def find_ray_workers() -> list[RayWorker]:
     list of RayWorker
         Empty if no Ray cluster runs.
     """
-    record = _find_record()
-    names = record.client["workers"] if record is not None else []
-    head = record.scheduler.rpartition(":")[0] if record is not None else ""
-    hosts = record.client.get("hosts", {}) if record is not None else {}
-    workers = [RayWorker(name, "Running", hosts.get(name, head)) for name in names]
+    found: list[tuple[str, str]] = []
+    for record in _list_records():
+        engine = _load_engine(record.engine)
+        settings = config.engine_settings(engine.name, engine.settings)
+        with suppress(ClusterNotFound):  # it has ended: the next one
+            found = engine.list_workers(record, settings)
+            break
+    workers = [RayWorker(name, "Running", address) for name, address in found]
     for worker in workers:
         _print("\t".join(worker))
     return workers
@@ -250,7 +261,7 @@ def stop_ray_cluster(ray_cluster: RayCluster) -> None:
 
     Parameters
     ----------
-    ray_cluster : OwnedRayCluster or AttachedRayCluster
+    ray_cluster : OwnedRayCluster, AttachedRayCluster or KubernetesRayCluster
         Result of :func:`initialize_ray_cluster` or :func:`get_ray_cluster`.
 
     Raises
@@ -260,7 +271,7 @@ def stop_ray_cluster(ray_cluster: RayCluster) -> None:
     EngineError
         If another process owns the cluster and has not ended it within a minute.
     """
-    from hyperplane.clusters.ray.cluster import find_type_faults
+    from hyperplane.clusters.ray.cluster_types import find_type_faults
 
     check(find_type_faults("ray_cluster", ray_cluster))
     for name in ray_cluster.workers:
@@ -268,7 +279,7 @@ def stop_ray_cluster(ray_cluster: RayCluster) -> None:
     ray_cluster.close()
 
 
-def _choose_engine() -> BaseRayEngine:
+def _choose_engine() -> RayEngine:
     """Return the first engine of Ray that the configuration names and that can be used.
 
     If none can be used, it is the first one.
@@ -277,7 +288,7 @@ def _choose_engine() -> BaseRayEngine:
     return next((engine for engine in engines if engine.available().usable), engines[0])
 
 
-def _list_engines() -> list[BaseRayEngine]:
+def _list_engines() -> list[RayEngine]:
     """Return the engines of Ray on the platforms that the configuration names, in order."""
     names = registry.select_engines(_FRAMEWORK, config.auto_engines(registry.ENGINES))
     # Those of other packages may have other clusters.
@@ -286,10 +297,8 @@ def _list_engines() -> list[BaseRayEngine]:
     ]
 
 
-def _load_engine(name: str) -> BaseRayEngine:
-    engine = registry.load(name)
-    assert isinstance(engine, BaseRayEngine)  # noqa: S101 - for mypy: those of _ENGINES are
-    return engine
+def _load_engine(name: str) -> RayEngine:
+    return cast("RayEngine", registry.load(name))  # those of _ENGINES are
 
 
 def _create_planner(arguments: ClusterArguments, faults: list[Fault]) -> Planner:
@@ -341,7 +350,8 @@ def _initialize(planner: Planner, num_workers: int, use_existing: bool) -> RayCl
     started = interrupts.complete_start(
         partial(engine.start_with_lines, plan, lambda kind, text: lines[kind](text))
     )
-    return started.cluster
+    cluster: RayCluster = started.cluster
+    return cluster
 
 
 def _close_own_clusters() -> None:
@@ -354,23 +364,24 @@ def _close_own_clusters() -> None:
         cluster.close()
 
 
-def _find_record() -> records.ClusterRecord | None:
-    """Return the record of this process's Ray cluster, of its variables, or else the latest."""
+def _list_records() -> list[records.ClusterRecord]:
+    """Return the records of Ray clusters: of this process, of its variables, then the latest."""
     found = [each for each in read_running(UNKNOWN_ENGINE) if each.engine in _ENGINES]
     own = [record for record in found if record.pid == os.getpid()]
     # In a step of a job: the cluster of the step, although other steps started theirs later.
     named = [record for record in found if record.scheduler == os.environ.get("RAY_ADDRESS")]
-    return (own or named or found or [None])[-1]  # type: ignore[list-item]
+    return [*own[::-1], *named[::-1], *found[::-1]]
 
 
 def _find_cluster() -> RayCluster | None:
-    record = _find_record()
-    if record is None:
-        return None
-    engine = _load_engine(record.engine)
-    settings = config.engine_settings(engine.name, engine.settings)
-    cluster: RayCluster = engine.connect(record.name, settings).cluster
-    return cluster
+    """Return the first cluster of the records that still exists."""
+    for record in _list_records():
+        engine = _load_engine(record.engine)
+        settings = config.engine_settings(engine.name, engine.settings)
+        with suppress(ClusterNotFound):
+            cluster: RayCluster = engine.connect(record.name, settings).cluster
+            return cluster
+    return None
 
 
 def _announce_dashboard(dashboard: str) -> None:

@@ -1,4 +1,4 @@
-"""Spark sessions on a cluster of this machine: ``from hyperplane.spark import init_spark``."""
+"""Spark sessions on a cluster: ``from hyperplane.spark import init_spark``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hyperplane import config
-from hyperplane.clusters import interrupts
+from hyperplane.clusters import interrupts, registry
 from hyperplane.clusters.engine import Engine
 from hyperplane.clusters.planning import Planner
 from hyperplane.clusters.spark import driver, on_ray
+from hyperplane.clusters.spark.engine import BaseSparkEngine
 from hyperplane.clusters.spark.framework import SparkFramework
-from hyperplane.clusters.spark.local.engine import LocalSparkEngine
 from hyperplane.clusters.start_lines import BRAND
 from hyperplane.core.argument_checks import describe_value, find_count_faults
 from hyperplane.core.errors import EngineError, EngineUnavailable, Fault, RequestError, check
@@ -24,8 +24,12 @@ from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import bytes_to_gb, format_bytes, gb_to_bytes, plural
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterArguments, read_request
-from hyperplane.spec.settings import SparkLocalSettings
-from hyperplane.spec.settings.spark import PropertyValue, describe_property
+from hyperplane.spec.settings import SparkSettings
+from hyperplane.spec.settings.spark import (
+    CLUSTER_PROPERTIES,
+    PropertyValue,
+    describe_property,
+)
 from hyperplane.spec.spark_options import MIN_HEAP, add_overhead
 
 if TYPE_CHECKING:
@@ -37,7 +41,10 @@ if TYPE_CHECKING:
 
 __all__ = ["init_spark", "stop_spark"]
 
-_ENGINE = LocalSparkEngine.name
+_FRAMEWORK = SparkFramework.name
+_ENGINES = ("spark:local", "spark:ssh", "spark:slurm")
+#: The engine of this machine, also if the configuration names no platform of these.
+_LOCAL_ENGINE = "spark:local"
 #: Arguments of a plan, and their names in ``init_spark``.
 _NAMES = {
     "num_workers": "num_executors",
@@ -64,11 +71,13 @@ def init_spark(
     configs: Mapping[str, PropertyValue] | None = None,
     ray_cluster: RayCluster | None = None,
 ) -> SparkSession:
-    """Start a standalone Spark cluster on this machine, and return a session on it.
+    """Start a standalone Spark cluster, and return a session on it.
 
-    The cluster has one worker for each executor. Afterwards, ``SparkSession.builder.getOrCreate()``
-    and ``spark-submit`` use it without an address. A session and a cluster of an earlier call in
-    this process are ended first.
+    Its master is on this machine. So is a worker for each executor, unless
+    ``hyperplane.engines.auto`` names ``ssh`` or ``slurm`` first: then each is on one of the hosts,
+    or in a job. Afterwards, ``SparkSession.builder.getOrCreate()`` and ``spark-submit`` use the
+    cluster without an address. A session and a cluster of an earlier call in this process are ended
+    first.
 
     With ``ray_cluster`` no cluster starts: RayDP starts the executors on the nodes of Ray.
 
@@ -96,8 +105,8 @@ def init_spark(
     Raises
     ------
     RequestError
-        With every fault of the request, among them executors for which this machine, or the cluster
-        of Ray, has no room; nothing was started.
+        With every fault of the request, among them executors for which this machine, the list of
+        hosts, or the cluster of Ray has no room; nothing was started.
     EngineUnavailable
         If Spark, a Java that it supports, or RayDP for a cluster of Ray is not installed.
     EngineError
@@ -125,19 +134,23 @@ def init_spark(
         properties = dict(configs or {})
         request = on_ray.SessionRequest(app_name, num_executors, executor_cores, heap, properties)
         on_ray.check_request(ray_cluster, request)
-        _refuse_other_session()
+        _refuse_other_session(ray_cluster.engine)
         _stop()
         return on_ray.start_session(ray_cluster, request)
-    engine = LocalSparkEngine()
+    engine = _choose_engine()
     usable, reason = engine.available()
     if not usable:
-        raise EngineUnavailable(_ENGINE, reason)
-    _refuse_other_session()
+        raise EngineUnavailable(engine.name, reason)
+    assert issubclass(engine.settings, SparkSettings)  # noqa: S101 - for mypy
+    check(_find_config_faults(configs, engine.settings.reserved))
+    _refuse_other_session(engine.name)
     asked = num_executors, executor_cores, executor_memory, heap
     check(_find_size_faults(engine, *asked, _find_own_memory()))
+    sizes = num_executors, executor_cores, heap, dict(configs or {})
+    _plan(engine.name, *sizes)  # raises an error before a running cluster is ended
     _stop()
     check(_find_size_faults(engine, *asked, 0))
-    plan = _plan(num_executors, executor_cores, heap, dict(configs or {}))
+    plan = _plan(engine.name, *sizes)
     _print(f"{BRAND} selecting worker node pool")
     for line in plan.alerts:
         print(f"{BRAND} {line}", file=sys.stderr, flush=True)
@@ -170,14 +183,32 @@ def stop_spark() -> None:
 
 
 def _stop() -> None:
-    from hyperplane.clusters.spark.local.cluster import LocalSparkCluster
+    from hyperplane.clusters.spark.cluster import OwnedSparkCluster
 
     on_ray.end_session()
-    for cluster in list(LocalSparkCluster.running.values()):
+    for cluster in list(OwnedSparkCluster.running.values()):
         names = list(cluster.workers)
         cluster.close()
         for name in names:
             _print(f"Deleting {name}")
+
+
+def _choose_engine() -> BaseSparkEngine:
+    """Return the first engine of Spark that the configuration names and that can be used.
+
+    If none can be used, it is the first one.
+    """
+    names = registry.select_engines(_FRAMEWORK, config.auto_engines(registry.ENGINES))
+    # Those of other packages may have other clusters.
+    names = [name for name in names if name in _ENGINES] or [_LOCAL_ENGINE]
+    engines = [_load_engine(name) for name in names]
+    return next((engine for engine in engines if engine.available().usable), engines[0])
+
+
+def _load_engine(name: str) -> BaseSparkEngine:
+    engine = registry.load(name)
+    assert isinstance(engine, BaseSparkEngine)  # noqa: S101 - for mypy: those of _ENGINES are
+    return engine
 
 
 def _parse_memory(value: object) -> int:
@@ -200,7 +231,9 @@ def _find_name_faults(app_name: object) -> list[Fault]:
     return [Fault("app_name", describe_value(app_name), "printable text that is not empty")]
 
 
-def _find_config_faults(configs: object) -> list[Fault]:
+def _find_config_faults(
+    configs: object, reserved: frozenset[str] = CLUSTER_PROPERTIES
+) -> list[Fault]:
     """Return the faults of properties, without their values, which may be secret."""
     allowed = "a mapping with properties of Spark, such as {'spark.sql.shuffle.partitions': 8}"
     if configs is None:
@@ -209,39 +242,40 @@ def _find_config_faults(configs: object) -> list[Fault]:
         return [Fault("configs", f"<{type(configs).__name__}>", allowed)]
     faults = []
     for key, value in configs.items():
-        if expected := describe_property(key, value):
+        if expected := describe_property(key, value, reserved):
             shown = f"<{type(value).__name__}>"
             faults.append(Fault(f"configs[{describe_value(key)}]", shown, expected))
     return faults
 
 
 def _find_cluster_faults(ray_cluster: object) -> list[Fault]:
-    from hyperplane.clusters.ray.cluster import find_type_faults
+    from hyperplane.clusters.ray.cluster_types import find_type_faults
 
     if ray_cluster is None:
         return []
     return find_type_faults("ray_cluster", ray_cluster) or on_ray.find_engine_faults(ray_cluster)
 
 
-def _refuse_other_session() -> None:
+def _refuse_other_session(engine: str) -> None:
     """Raise an EngineError if this process has a session with another master."""
-    from hyperplane.clusters.spark.local.cluster import LocalSparkCluster
+    from hyperplane.clusters.spark.cluster import OwnedSparkCluster
 
-    own = {cluster.address for cluster in LocalSparkCluster.running.values()}
+    own = {cluster.address for cluster in OwnedSparkCluster.running.values()}
     address = driver.find_session_address()
     if address and address not in own and not address.startswith("ray:"):
         raise EngineError(
-            _ENGINE,
+            engine,
             f"this process has a Spark session with the master {address}; call "
             "SparkSession.stop() first",
         )
 
 
 def _find_own_memory() -> int:
-    """Return the memory of the Spark clusters of this process, in bytes."""
-    from hyperplane.clusters.spark.local.cluster import LocalSparkCluster
+    """Return the memory of the Spark clusters of this process on this machine, in bytes."""
+    from hyperplane.clusters.spark.cluster import OwnedSparkCluster
 
-    return sum(gb_to_bytes(each.record.ram_gb) for each in LocalSparkCluster.running.values())
+    running = OwnedSparkCluster.running.values()
+    return sum(gb_to_bytes(each.record.ram_gb) for each in running if each.engine == _LOCAL_ENGINE)
 
 
 def _find_size_faults(
@@ -250,11 +284,11 @@ def _find_size_faults(
     """Return a fault for each resource of which this machine has too little for all executors.
 
     ``spare`` is the memory of clusters that end first. Spark itself would wait for executors that
-    cannot start, without an end.
+    cannot start, without an end. Hosts are checked when a cluster starts.
     """
-    settings = config.engine_settings(_ENGINE, SparkLocalSettings)
-    machine = engine.capacity(settings)
-    assert machine is not None  # noqa: S101 - this engine is limited by one machine
+    machine = engine.capacity(config.engine_settings(engine.name, engine.settings))
+    if machine is None:
+        return []
     faults = []
     asked = executors * cores
     if asked > machine.cores:
@@ -275,9 +309,10 @@ def _find_size_faults(
 
 
 def _plan(
-    executors: int, cores: int, heap: int, properties: dict[str, PropertyValue]
+    engine: str, executors: int, cores: int, heap: int, properties: dict[str, PropertyValue]
 ) -> ClusterPlan:
-    settings = config.engine_settings(_ENGINE, SparkLocalSettings)
+    settings = config.engine_settings(engine, registry.load(engine).settings)
+    assert isinstance(settings, SparkSettings)  # noqa: S101 - of the engines of Spark
     arguments = ClusterArguments(
         num_workers=executors,
         nprocs=1,
@@ -285,15 +320,22 @@ def _plan(
         cores_per_worker=cores,
         ram_gb_per_proc=bytes_to_gb(add_overhead(heap)),
         local_fit="exact",
-        engine=_ENGINE,
+        engine=engine,
         engine_options={"properties": {**settings.properties, **properties}},
     )
     request, faults = read_request(arguments, "init_spark")
     try:
         return Planner(request, faults, explicit=frozenset({"nprocs"})).plan()
     except RequestError as error:
-        named = [replace(each, where=_NAMES.get(each.where, each.where)) for each in error.faults]
-        raise request_error(named) from error
+        raise request_error([_rename(fault) for fault in error.faults]) from error
+
+
+def _rename(fault: Fault) -> Fault:
+    """Return a fault of a plan with the names of the arguments of ``init_spark``."""
+    advice = re.sub(r"\b(\w+)(?==)", lambda found: _NAMES.get(found[1], found[1]), fault.advice)
+    if "engine_options" in advice:  # which init_spark does not have
+        advice = "set it in the configuration"
+    return replace(fault, where=_NAMES.get(fault.where, fault.where), advice=advice)
 
 
 def _print(line: str) -> None:

@@ -1,8 +1,12 @@
-"""Run all notebooks and store their outputs: ``make notebooks``."""
+"""Run notebooks and store their outputs: ``make notebooks``.
+
+Without an argument all notebooks run that need no Spark; with the argument ``spark`` the others.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,11 +15,15 @@ import nbformat
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
+#: What notebooks need in addition to the packages of the tests: an extra, which is also a mark.
+NEEDS = {"05_train_a_network": "torch", "06_spark_on_ray": "spark"}
 
 
-def main() -> None:
+def main(environment: str = "") -> None:
     """Run each notebook in an empty folder and write it with its new outputs."""
     for file in sorted(FOLDER.glob("*.ipynb")):
+        if (NEEDS.get(file.stem) == "spark") != (environment == "spark"):
+            continue
         notebook = nbformat.read(file, as_version=4)
         metadata = dict(notebook.metadata)  # running adds the version of Python
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as home:
@@ -49,4 +57,4 @@ def is_reproducible(output: Any) -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -51,7 +51,11 @@ _PAGES = {
     "ray:local": "start-ray.md",
     "ray:ssh": "start-ray.md",
     "ray:slurm": "start-ray.md",
+    "ray:kubernetes": "start-ray.md",
     "spark:local": "use-spark.md",
+    "spark:ssh": "use-spark.md",
+    "spark:slurm": "use-spark.md",
+    "spark:kubernetes": "use-spark.md",
 }
 
 

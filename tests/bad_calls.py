@@ -22,6 +22,7 @@ import hyperplane
 import hyperplane.array
 import hyperplane.bag
 import hyperplane.dataframe
+import hyperplane.history
 import hyperplane.jobs
 import hyperplane.ml
 import hyperplane.orca
@@ -35,6 +36,7 @@ from hyperplane.asl.reading import read_machine
 from hyperplane.asl.running import run_machine
 from hyperplane.clusters.ray.cluster import AttachedRayCluster
 from hyperplane.clusters.records import ClusterRecord
+from hyperplane.history.store import write_run
 from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.orca.data import transformer
 
@@ -52,6 +54,13 @@ def step(**values: Any) -> Any:
 
 def advice() -> hyperplane.SizingAdvice:
     return hyperplane.size_cluster("1GB")
+
+
+def written_run() -> str:
+    """Name of the record of a run."""
+    record = hyperplane.history.RunRecord(name="run", cluster="c", started=0, ended=1)
+    write_run(record)
+    return record.name
 
 
 def ended_ray_cluster() -> AttachedRayCluster:
@@ -111,6 +120,11 @@ CLUSTERS: dict[str, Call] = {
     "plan_cluster": Call(hyperplane.plan_cluster, {"num_workers": 1}, REQUEST),
     "MemoryPolicy": Call(hyperplane.MemoryPolicy, {}),
     "ClusterRequest": Call(hyperplane.ClusterRequest, {"num_workers": 1}, REQUEST),
+    "read_run": Call(hyperplane.history.read_run, {"name": FreshArgument(written_run)}),
+    "RunRecord.from_json": Call(
+        hyperplane.history.RunRecord.from_json,
+        {"text": '{"name": "r", "cluster": "c", "started": 0, "ended": 1}'},
+    ),
     "PoolSpec": Call(
         hyperplane.PoolSpec,
         {"name": "p", "cores": 2, "ram_gb": 4, "allocatable_cores": 2, "allocatable_ram_gb": 3},
@@ -128,6 +142,7 @@ CLUSTERS: dict[str, Call] = {
     "quickstart": Call(hyperplane.quickstart, {"num_workers": 1, "size": "16_16"}),
     "quickstart_dask": Call(notebook_common.quickstart_dask, {"num_workers": 1, "size": "16_16"}),
     "start": Call(hyperplane.start, {"plan": PLAN}),
+    "preflight": Call(hyperplane.preflight, {"plan": PLAN}),
     "get_cluster": Call(hyperplane.get_cluster, {"name": "x"}),
     "get_dask_cluster": Call(notebook_common.get_dask_cluster, {"dask_cluster_name": "x"}),
     "initialize_ray_cluster": Call(ray_common.initialize_ray_cluster, {"num_workers": 1}),

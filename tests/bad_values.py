@@ -36,10 +36,13 @@ import hyperplane
 import hyperplane.ml
 from hyperplane.clusters import planning
 from hyperplane.clusters.engine import Availability
+from hyperplane.clusters.ray.kubernetes.engine import KubernetesRayEngine
 from hyperplane.clusters.ray.local.engine import LocalRayEngine
 from hyperplane.clusters.ray.slurm.engine import SlurmRayEngine
 from hyperplane.clusters.ray.ssh.engine import SshRayEngine
 from hyperplane.clusters.spark.local.engine import LocalSparkEngine
+from hyperplane.clusters.spark.slurm.engine import SlurmSparkEngine
+from hyperplane.clusters.spark.ssh.engine import SshSparkEngine
 from hyperplane.errors import HyperplaneError
 from hyperplane.jobs import slack, supervisor_client
 
@@ -257,7 +260,10 @@ def nothing_starts(
         return engine
 
     monkeypatch.setattr(planning.registry, "load", loaded)
-    for engine in (LocalRayEngine, SshRayEngine, SlurmRayEngine, LocalSparkEngine):
+    for engine in (
+        *(LocalRayEngine, SshRayEngine, SlurmRayEngine, KubernetesRayEngine),
+        *(LocalSparkEngine, SshSparkEngine, SlurmSparkEngine),
+    ):
         monkeypatch.setattr(engine, "available", lambda _: Availability(True, "for tests"))
         monkeypatch.setattr(engine, "start_with_lines", stopped)
     monkeypatch.setattr(supervisor_client, "notify_supervisor", lambda *_: None)

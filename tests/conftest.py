@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -50,6 +52,28 @@ def published_pools() -> Iterator[None]:
     """Only the documented pools, so that a pool that is added changes no expected choice."""
     with only_published_pools():
         yield
+
+
+@pytest.fixture
+def short_grace_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kill workers of this process's clusters whose tasks do not end in half a second.
+
+    Dask waits four seconds, in vain if a test closes or restarts workers with long tasks.
+    """
+    from hyperplane.clusters.dask.local.cluster import GuardedNanny
+
+    kill = GuardedNanny.kill
+
+    def end(pid: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+    async def kill_soon(nanny: GuardedNanny, *args: Any, **kwargs: Any) -> None:
+        if nanny.pid is not None:
+            asyncio.get_running_loop().call_later(0.5, end, nanny.pid)
+        await kill(nanny, *args, **kwargs)
+
+    monkeypatch.setattr(GuardedNanny, "kill", kill_soon)
 
 
 def _running() -> list[Any]:

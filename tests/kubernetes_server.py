@@ -34,6 +34,10 @@ class ApiServer:
         self.requests: list[tuple[str, str]] = []
         #: Called for each new Job; returns its pods.
         self.run: Callable[[Object], list[Object]] = lambda job: []
+        #: Whether a deleted pod stays until its container has ended, as it does on a node.
+        self.keeps_running_pods = False
+        #: Called after each change of an object of a kind, as an operator is.
+        self.operators: dict[str, Callable[[Object], object]] = {}
 
     def names(self, kind: str) -> list[str]:
         """Return the names of the objects of a kind."""
@@ -62,6 +66,8 @@ class ApiServer:
         if method == "DELETE":
             self._delete(kind, name)
             return 200, {"status": "Success"}
+        if method == "PATCH":
+            return self._patch(kind, name, json.loads(body))
         return 200, self.objects[kind, name]
 
     def _create(self, kind: str, content: Object) -> tuple[int, Any]:
@@ -78,7 +84,27 @@ class ApiServer:
                 defaults = {"creationTimestamp": now, "labels": labels, "ownerReferences": [owner]}
                 pod["metadata"] = {**defaults, **pod["metadata"]}
                 self.objects["pods", pod["metadata"]["name"]] = pod
+        self._operate(kind, created)
         return 201, created
+
+    def _patch(self, kind: str, name: str, operations: list[Object]) -> tuple[int, Any]:
+        """Apply the operations "test" and "replace" of a JSON patch."""
+        changed: Object = json.loads(json.dumps(self.objects[kind, name]))
+        for operation in operations:
+            *parents, last = operation["path"].strip("/").split("/")
+            parent: Any = changed
+            for key in parents:
+                parent = parent[int(key) if isinstance(parent, list) else key]
+            if operation["op"] == "test" and parent[last] != operation["value"]:
+                return 422, {"message": f"{operation['path']} is {parent[last]}"}
+            parent[last] = operation["value"]
+        self.objects[kind, name] = changed
+        self._operate(kind, changed)
+        return 200, changed
+
+    def _operate(self, kind: str, content: Object) -> None:
+        if operator := self.operators.get(kind):
+            operator(content)
 
     def _list(self, kind: str, selector: str) -> list[Object]:
         wanted = [text.split("=") for text in selector.split(",") if text]
@@ -92,10 +118,17 @@ class ApiServer:
         ]
 
     def _delete(self, kind: str, name: str) -> None:
-        uid = self.objects.pop((kind, name))["metadata"]["uid"]
+        uid = self.objects.pop((kind, name))["metadata"].get("uid")
         for key, content in list(self.objects.items()):
-            if any(owner["uid"] == uid for owner in content["metadata"].get("ownerReferences", ())):
-                self.objects.pop(key)
+            metadata = content["metadata"]
+            owners = [owner["uid"] for owner in metadata.get("ownerReferences", ())]
+            if uid not in owners or key not in self.objects:
+                continue
+            if self.keeps_running_pods and content.get("status", {}).get("phase") == "Running":
+                now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+                metadata.setdefault("deletionTimestamp", now)
+            else:
+                self._delete(*key)
 
 
 @contextmanager
@@ -115,7 +148,7 @@ def running_api_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_POST = do_DELETE = _serve  # noqa: N815 - names of http.server
+        do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 - names of http.server
 
         def log_message(self, *arguments: Any) -> None:
             pass

@@ -6,6 +6,7 @@ imported.
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 
@@ -259,11 +260,14 @@ class TestFaults:
             ]
 
     def test_an_unknown_section_is_a_fault(self):
-        allowed = "one of the sections engines, gpu_pools, jobs, memory, pools, services, sizing, "
+        allowed = "one of the sections engines, gpu_pools, history, jobs, memory, pools, services, "
         with dask.config.set({"hyperplane.memroy": 0.9}):
             assert config.faults(ENGINES) == [
                 Fault(
-                    "hyperplane.memroy", "0.9", f"{allowed}slack, tuning", source="dask.config.set"
+                    "hyperplane.memroy",
+                    "0.9",
+                    f"{allowed}sizing, slack, tuning",
+                    source="dask.config.set",
                 )
             ]
 
@@ -403,8 +407,14 @@ class TestInherited:
             found = self.read()
             assert (found.hosts, found.connect_timeout) == (("one", "two"), 3)
             assert found.idle_timeout == "30 minutes"
+            assert found.locate("hosts") == "hyperplane.engines.ssh.hosts"
             with dask.config.set({"hyperplane.engines.ray_ssh": {"hosts": ["three"]}}):
-                assert (self.read().hosts, self.read().connect_timeout) == (("three",), 3)
+                found = self.read()
+                assert (found.hosts, found.connect_timeout) == (("three",), 3)
+                replaced = found.with_options({"port": 7})
+                for settings in (found, replaced, pickle.loads(pickle.dumps(found))):
+                    assert settings.locate("hosts") == "hyperplane.engines.ray_ssh.hosts"
+                    assert settings.locate("port") == "hyperplane.engines.ssh.port"
 
     def test_a_fault_names_the_section_that_has_the_value(self):
         faulty = {"hyperplane.engines.ssh.port": 70000, "hyperplane.engines.ray_ssh.dashboard": 7}

@@ -11,18 +11,19 @@ import pytest
 from kernels import execute
 from scale import scaled
 
-from scripts.notebooks import is_reproducible
+from scripts.notebooks import NEEDS, is_reproducible
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
-#: Notebooks that need PyTorch; make networks runs them.
-NETWORKS = [file for file in NOTEBOOKS if file.stem.startswith("05")]
+#: make networks and make spark run the notebooks that need more packages.
+MARKS = {"torch": pytest.mark.torch, "spark": pytest.mark.spark}
 #: Notebooks that run; the full scale, as in CI, runs all. At small scale test_widgets.py runs a
 #: notebook with a cluster.
 EXECUTED = [
-    pytest.param(file, marks=[pytest.mark.torch] if file in NETWORKS else [], id=file.stem)
-    for file in scaled(NETWORKS, NOTEBOOKS)
+    pytest.param(file, marks=[MARKS[NEEDS[file.stem]]] if file.stem in NEEDS else [], id=file.stem)
+    for file in NOTEBOOKS
+    if file.stem in scaled(NEEDS, [each.stem for each in NOTEBOOKS])
 ]
 
 each_notebook = pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)

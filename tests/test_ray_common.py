@@ -39,6 +39,7 @@ def test_signatures_are_the_documented_ones() -> None:
         ("ram_gb_per_worker", 12),
         ("n_gpus", 0),
         ("use_existing", False),
+        ("timeout", 1200),  # not a documented argument, so that it is the last one
     ]
     assert list(inspect.signature(rc.quickstart_ray).parameters) == ["num_workers", "size"]
     assert list(inspect.signature(rc.stop_ray_cluster).parameters) == ["ray_cluster"]

@@ -5,12 +5,14 @@ No test here may start a process (``tests/conftest.py``). Ray need not be instal
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import dask.config
 import pytest
+import yaml
 
 import hyperplane
 from hyperplane import ray_common as rc
@@ -21,6 +23,7 @@ from hyperplane.errors import RequestError, UnknownPool
 from hyperplane.jobs import Pipeline, Step, submit
 from hyperplane.jobs.exporters.registry import render
 from hyperplane.jobs.job_control import new_job
+from hyperplane.platforms.local import gpus as local_gpus
 
 COUNTS = (-1, 1.5, "two", None, True, [2], float("nan"), b"2", 10**9)
 SIZES = (0, -1, "x", None, True, float("nan"), float("inf"), [1], "2XB")
@@ -31,6 +34,7 @@ DOCUMENTED = {
     "ram_gb_per_worker": SIZES,
     "n_gpus": (1, *COUNTS),
     "use_existing": ("no", 1, None, []),
+    "timeout": (0, -1, "soon", None, True, float("nan"), [1]),
 }
 #: Arguments of ``initialize_cluster`` with ``framework="ray"``, and their invalid values.
 SHARED: dict[str, tuple[Any, ...]] = {
@@ -39,7 +43,7 @@ SHARED: dict[str, tuple[Any, ...]] = {
     "nthreads": (0, None),
     "ram_gb_per_proc": (-1, "much"),
     "ngpus": (1,),
-    "engine": ("gateway", "ray:gateway", "kubernetes", "lokal", 7),
+    "engine": ("gateway", "ray:gateway", "cuda", "lokal", 7),
     "engine_options": ({"dashbord": True}, {"dashboard": "maybe"}, {"reserve_fraction": 2}, "x"),
     "pool": ("16_17", 7),
     "timeout": ("soon", 0),
@@ -72,7 +76,7 @@ CASES = list(_cases())
 
 @pytest.fixture(autouse=True)
 def no_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let Ray seem installed, and a start be an error."""
+    """Let Ray seem installed, this machine have no GPU, and a start be an error."""
 
     def start(self: LocalRayEngine, *arguments: Any) -> Any:
         raise AssertionError("a cluster was started")
@@ -80,6 +84,7 @@ def no_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalRayEngine, "start", start)
     monkeypatch.setattr(LocalRayEngine, "start_with_lines", start)
     monkeypatch.setattr(LocalRayEngine, "available", lambda self: Availability(True, "a test"))
+    monkeypatch.setattr(local_gpus, "detect_gpus", lambda: local_gpus.Gpus(0, (), None))
 
 
 def test_worker_nodes_are_on_hosts_if_the_configuration_prefers_them(
@@ -102,6 +107,21 @@ def test_worker_nodes_are_on_hosts_if_the_configuration_prefers_them(
     [plan] = seen
     assert (plan.engine, plan.nodes, plan.worker.nthreads) == ("ray:ssh", 2, 15)
     assert plan.settings.hosts == ("one", "two")
+
+
+@pytest.mark.parametrize("section", ["ssh", "ray_ssh"])
+def test_a_fault_of_hosts_names_the_section_that_has_them(section: str) -> None:
+    where = f"hyperplane.engines.{section}.hosts"
+    settings = {"hyperplane.engines.auto": ["ssh"], where: ["one"]}
+    with dask.config.set(settings), pytest.raises(RequestError, match="nothing was") as caught:
+        rc.initialize_ray_cluster(3)
+    [fault] = caught.value.faults
+    assert (fault.where, fault.asked) == ("num_workers", "3")
+    assert fault.allowed == f"at most 1, the number of {where}"
+    settings = {"hyperplane.engines.auto": ["ssh"], where: []}
+    with dask.config.set(settings), pytest.raises(RequestError) as caught:
+        rc.initialize_ray_cluster(3)
+    assert [fault.where for fault in caught.value.faults] == [where]
 
 
 def test_there_are_a_hundred_bad_requests() -> None:
@@ -138,8 +158,9 @@ def test_all_faults_of_a_quick_start_are_reported_together() -> None:
     assert "did you mean hyperplane-med" in str(caught.value)
 
 
-def _step(**cluster: Any) -> Pipeline:
-    step = Step(name="fit", kind="command", argv=("true",), cluster={"framework": "ray", **cluster})
+def _step(gang: int | None = None, **cluster: Any) -> Pipeline:
+    cluster = {"framework": "ray", **cluster}
+    step = Step(name="fit", kind="command", argv=("true",), cluster=cluster, gang=gang)
     return Pipeline.from_steps("test", [step])
 
 
@@ -173,19 +194,60 @@ def test_a_step_is_refused_at_submission_if_ray_is_not_installed(
 
 
 @pytest.mark.parametrize("runner", ["slurm", "kubernetes"])
-def test_runners_and_exporters_that_cannot_start_a_cluster_refuse_the_step(runner: str) -> None:
-    expected = "cannot start a cluster before the program of the step; use the local runner"
-    with pytest.raises(RequestError) as caught:
-        submit(_step(), runner=runner)
-    [fault] = [each for each in caught.value.faults if "cluster" in each.where]
-    assert fault.where == "step 'fit': cluster.framework"
-    assert str(fault).endswith(f"dask, because the runner {runner} {expected}")
+def test_a_gang_on_several_machines_has_no_ray_cluster(runner: str) -> None:
     options = {"image": "example/image:1"} if runner == "kubernetes" else {}
     with pytest.raises(RequestError) as caught:
-        render(runner, new_job(_step()), **options)
-    [fault] = caught.value.faults
-    assert fault.where == "steps[0].cluster.framework"
-    assert str(fault).endswith(f"dask, because {runner} {expected}")
+        submit(_step(gang=2), runner=runner, runner_options=options)
+    [fault] = [each for each in caught.value.faults if "cluster" in each.where]
+    assert fault.where == "step 'fit': cluster.framework"
+    expected = (
+        "dask in a step with a gang: the runner {} may start its processes on several machines"
+    )
+    assert fault.allowed == expected.format(runner)
+    with pytest.raises(RequestError) as caught:
+        render(runner, new_job(_step(gang=2)), **options)
+    assert "steps[0].cluster.framework" in [each.where for each in caught.value.faults]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "where"),
+    [
+        (
+            {"engine": "local", "engine_options": {"dashbord": True}},
+            "cluster.engine_options.dashbord",
+        ),
+        ({"engine": "gateway"}, "cluster.engine"),
+        ({"framework": "rayy"}, "cluster.framework"),
+        ({"framework": "spark", "engine": "kubernetes"}, "cluster.engine"),
+        ({"framework": "spark", "ngpus": 1}, "cluster.ngpus"),
+        ({"ngpus": 3, "nprocs": 2}, "cluster.ngpus"),
+    ],
+)
+def test_a_batch_job_with_a_faulty_cluster_is_not_submitted(
+    cluster: dict[str, Any], where: str
+) -> None:
+    with pytest.raises(RequestError) as caught:
+        submit(_step(**cluster), runner="slurm")
+    assert f"step 'fit': {where}" in [each.where for each in caught.value.faults]
+    job = new_job(_step(**cluster), runner="slurm", check_machine=False)
+    with pytest.raises(RequestError) as caught:
+        render("slurm", job)
+    assert f"steps[0].{where}" in [each.where for each in caught.value.faults]
+
+
+def test_rendered_jobs_start_the_cluster_before_the_program() -> None:
+    [script] = [each for each in render("slurm", new_job(_step())) if each.kind == "step"]
+    words = script.text.split()
+    program = next(word for word in words if word.endswith("execution/cluster_program.py"))
+    at = words.index(program)
+    assert [word for word in words[:at] if word != "\\"][-1] == "-P"
+    assert words[-1] == "true"
+    [manifest] = render("kubernetes", new_job(_step()), image="example/image:1")
+    pod = yaml.safe_load(manifest.text)["spec"]["template"]["spec"]
+    command = pod["containers"][0]["command"]
+    module = "hyperplane.jobs.execution.cluster_program"
+    assert command[:4] == ["python", "-P", "-m", module]
+    assert importlib.util.find_spec(module) is not None
 
 
 def test_a_state_machine_has_no_step_with_a_ray_cluster() -> None:

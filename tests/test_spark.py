@@ -23,7 +23,7 @@ from services import is_empty, temporary_directory, until
 import hyperplane
 from hyperplane.clusters import records
 from hyperplane.clusters.framework import CLOSED
-from hyperplane.clusters.spark.local.cluster import LocalSparkCluster
+from hyperplane.clusters.spark.cluster import OwnedSparkCluster
 from hyperplane.clusters.spark.local.engine import LocalSparkEngine
 from hyperplane.core.optional import is_installed
 from hyperplane.errors import EngineUnavailable, RequestError
@@ -175,7 +175,7 @@ def test_programs_with_rdds_run(spark: Any) -> None:
 @pytest.mark.spark
 @pytest.mark.cluster
 def test_spark_submit_and_spark_conf_need_no_address(spark: Any, tmp_path: Path) -> None:
-    [cluster] = LocalSparkCluster.running.values()
+    [cluster] = OwnedSparkCluster.running.values()
     spark.stop()  # its executors are free for another program
     program = tmp_path / "my_spark_job.py"
     program.write_text(
@@ -203,13 +203,13 @@ def test_a_second_call_replaces_the_session_and_its_cluster(
     spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     del spark
-    [first] = LocalSparkCluster.running.values()
+    [first] = OwnedSparkCluster.running.values()
     names = list(first.workers)
     second = init_spark("second", **SMALL)
     out = capsys.readouterr().out.splitlines()
     assert out[: len(names)] == [f"Deleting {name}" for name in names]
     assert first.status == CLOSED
-    [cluster] = LocalSparkCluster.running.values()
+    [cluster] = OwnedSparkCluster.running.values()
     assert second.sparkContext.master == cluster.address != first.address
     assert hyperplane.get_cluster(cluster.name).cluster is cluster
 
@@ -218,7 +218,7 @@ def test_a_second_call_replaces_the_session_and_its_cluster(
 @pytest.mark.cluster
 def test_stopping_leaves_no_process_port_or_folder(spark: Any) -> None:
     del spark
-    [cluster] = LocalSparkCluster.running.values()
+    [cluster] = OwnedSparkCluster.running.values()
     program = psutil.Process(cluster.program_pid)
     every = program.children(recursive=True)
     every += [each for each in psutil.Process().children() if each.name() == "java"]
@@ -244,7 +244,7 @@ def test_an_idle_session_ends_with_its_cluster_but_not_during_a_job() -> None:
 
     with dask.config.set({"hyperplane.engines.spark_local.idle_timeout": "15s"}):
         session = init_spark("idle", **SMALL)
-    [cluster] = LocalSparkCluster.running.values()
+    [cluster] = OwnedSparkCluster.running.values()
     driver = psutil.Process(session.sparkContext._gateway.proc.pid)
     [ended] = session.sparkContext.parallelize([0], 1).map(wait).collect()
     until(lambda: cluster.status == CLOSED and not driver.is_running())

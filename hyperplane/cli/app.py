@@ -12,13 +12,14 @@ import typer
 from typer.core import TyperGroup
 
 import hyperplane
-from hyperplane.cli import cluster, job, model, storage
+from hyperplane.cli import cluster, history, job, model, storage
 from hyperplane.cli.demo import demo
 from hyperplane.cli.doctor import doctor
 from hyperplane.cli.output import JSON_REQUESTED, exit_code, write_error
 from hyperplane.cli.plan import plan
 from hyperplane.cli.pools import pools
 from hyperplane.cli.predict import predict
+from hyperplane.cli.preflight import preflight
 from hyperplane.cli.serve import serve
 from hyperplane.cli.size import size
 from hyperplane.cli.train import train
@@ -68,9 +69,10 @@ app = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 app.callback()(_hyperplane)
-for command in (size, plan, train, predict, serve, pools, demo, doctor):
+for command in (size, plan, preflight, train, predict, serve, pools, demo, doctor):
     app.command()(command)
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(history.app, name="history")
 app.add_typer(job.app, name="job")
 app.add_typer(model.app, name="model")
 app.add_typer(storage.app, name="storage")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,11 +14,13 @@ import hyperplane
 from hyperplane.cli.options import with_request_options
 from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.cli.stop_signals import StopSignals
-from hyperplane.clusters import records, registry
+from hyperplane.clusters import cluster_listing, records, registry
+from hyperplane.clusters.cluster_listing import ClusterListing
 from hyperplane.clusters.framework import CLOSED
+from hyperplane.clusters.listed_cluster import ListedCluster
 from hyperplane.core.errors import EngineError, Fault, RequestError
 from hyperplane.core.public_calls import stating_outcome
-from hyperplane.core.units import bytes_to_gb, format_bytes, gb_to_bytes, plural
+from hyperplane.core.units import format_bytes, gb_to_bytes, plural
 
 if TYPE_CHECKING:
     from hyperplane.clusters.framework import ClusterAddresses
@@ -61,14 +65,16 @@ def _run_until_stopped(plan: ClusterPlan, signals: StopSignals, as_json: bool) -
 
 
 def _announce(plan: ClusterPlan, addresses: ClusterAddresses, as_json: bool) -> None:
+    record = records.ClusterRecord.from_plan(plan)
     running = {
         "name": plan.name,
         "engine": plan.engine,
         "scheduler": addresses.scheduler,
         "dashboard": addresses.dashboard,
-        "workers": plan.dask_workers,
-        "threads": plan.total_threads,
-        "ram_gb": bytes_to_gb(plan.total_ram),
+        "workers": record.workers,
+        "threads": record.threads,
+        "ram_gb": record.ram_gb,
+        "min_workers": record.min_workers,
     }
     if as_json:
         write_json({**running, "notes": list(plan.notes)})
@@ -82,6 +88,9 @@ def _rows(running: dict[str, Any]) -> list[tuple[str, str]]:
     workers = plural(running["workers"], "worker process")
     threads = plural(running["threads"], "thread")
     ram = format_bytes(gb_to_bytes(running["ram_gb"]))
+    if running.get("min_workers"):
+        workers = f"{running['min_workers']} to {workers}"
+        threads = f"at most {threads}"
     return [
         ("cluster", running["name"]),
         ("engine", running["engine"]),
@@ -93,10 +102,17 @@ def _rows(running: dict[str, Any]) -> list[tuple[str, str]]:
 
 @app.command("list")
 def list_clusters(as_json: JsonOption = False) -> None:
-    """Show the running clusters of this machine, oldest first."""
+    """Show the running clusters of this user.
+
+    Those of this machine come first, oldest first; then those that other machines have started, or
+    whose program has ended, on the platforms of all configured engines. A platform that does not
+    answer within some seconds is a line of warning.
+    """
     running = _read_records()
+    listing = _list_others(running)
     if as_json:
-        write_json([_without_key_pair(record) for record in running])
+        others = [asdict(cluster) for cluster in listing.clusters]
+        write_json([*(_without_key_pair(record) for record in running), *others])
         return
     if not running:
         typer.echo("no cluster is running on this machine")
@@ -104,6 +120,28 @@ def list_clusters(as_json: JsonOption = False) -> None:
         if number:
             typer.echo()
         write_rows([*_rows(asdict(record)), ("process", str(record.pid))])
+    for cluster in listing.clusters:
+        typer.echo()
+        write_rows(_rows_of_listed(cluster))
+
+
+def _list_others(running: list[records.ClusterRecord]) -> ClusterListing:
+    """Return the clusters without a record here; print a line for each platform without answer."""
+    listing = cluster_listing.list_clusters(running)
+    for warning in listing.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    return listing
+
+
+def _rows_of_listed(cluster: ListedCluster) -> list[tuple[str, str]]:
+    rows = [
+        ("cluster", cluster.name),
+        ("engine", cluster.engine),
+        ("where", cluster.where),
+        ("status", cluster.status),
+        ("started", cluster.started),
+    ]
+    return [(label, text) for label, text in rows if text]
 
 
 def _without_key_pair(record: records.ClusterRecord) -> dict[str, Any]:
@@ -114,31 +152,90 @@ def _without_key_pair(record: records.ClusterRecord) -> dict[str, Any]:
 @app.command()
 def stop(
     name: Annotated[str | None, typer.Argument(help="Name of the cluster.")] = None,
-    all_clusters: Annotated[bool, typer.Option("--all", help="Stop all running clusters.")] = False,
+    all_clusters: Annotated[
+        bool,
+        typer.Option("--all", help="Stop all clusters of hyperplane cluster list that are yours."),
+    ] = False,
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes", "-y", help="Do not ask. Without a terminal, --all does not ask either."
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Close a cluster that any process of this user started, and wait until it has ended."""
+    """Close a cluster that any process of this user started, and wait until it has ended.
+
+    The clusters of this machine are closed first. The others are ended by their platform. --all
+    leaves those that may belong to another user of the same name, and fails if a platform does not
+    answer.
+    """
     running = _read_records()
     with stating_outcome("nothing was stopped"):
         if (name is None) != all_clusters:
             value = "nothing" if name is None else f"{name!r} and --all"
             raise RequestError([Fault("name", value, "either the name of a cluster or --all")])
-        chosen = running if name is None else [_find_record(name, running)]
+        chosen, unanswered = _choose(name, running)
+    if all_clusters and chosen and not yes and is_terminal():
+        for cluster in chosen:
+            typer.echo(f"{cluster.name}, engine {cluster.engine}", err=True)
+        typer.confirm(f"Stop {plural(len(chosen), 'cluster')}?", abort=True, err=True)
     still_running = []
-    for record in chosen:
-        reason = _stop(record)
+    for cluster in chosen:
+        reason = _stop(cluster)
         if reason:
-            still_running.append(
-                f"{record.name} is still running, in process {record.pid}: {reason}"
-            )
+            still_running.append(f"{_describe(cluster)}: {reason}")
         elif not as_json:
-            typer.echo(f"{record.name} is closed")
+            typer.echo(f"{cluster.name} is closed")
+    still_running += [f"clusters may still be running: {warning}" for warning in unanswered]
     if still_running:
-        raise EngineError(chosen[0].engine, "; ".join(still_running))
+        engine = chosen[0].engine if chosen else unanswered[0].partition(": ")[0]
+        raise EngineError(engine, "; ".join(still_running))
     if as_json:
-        write_json({"stopped": [record.name for record in chosen]})
+        write_json({"stopped": [cluster.name for cluster in chosen]})
     elif not chosen:
-        typer.echo("no cluster is running on this machine")
+        typer.echo("no cluster of yours is running")
+
+
+def is_terminal() -> bool:
+    """Return whether a user can answer a question."""
+    return sys.stdin.isatty()
+
+
+def _choose(
+    name: str | None, running: list[records.ClusterRecord]
+) -> tuple[Sequence[records.ClusterRecord | ListedCluster], Sequence[str]]:
+    """Return the clusters to stop, and which platforms did not answer, if all are to be stopped.
+
+    Platforms are asked only for what this machine does not know.
+    """
+    if name is not None and (own := [record for record in running if name in record.names]):
+        return own[:1], ()
+    others, warnings = _list_others(running)
+    if name is None:
+        return [*running, *_without_shared(others)], warnings
+    if found := [cluster for cluster in others if cluster.name == name]:
+        return found[:1], ()
+    names = [record.name for record in running] + [cluster.name for cluster in others]
+    raise _unknown_name(name, names)
+
+
+def _without_shared(clusters: Sequence[ListedCluster]) -> list[ListedCluster]:
+    """Return the clusters of this user only; print a line for each other one."""
+    for cluster in clusters:
+        if owner := cluster.shared_owner:
+            typer.echo(
+                f"{cluster.name} is not stopped, {cluster.where}: other users may have the name "
+                f"{owner!r}, too; if it is yours, run hyperplane cluster stop {cluster.name}",
+                err=True,
+            )
+    return [cluster for cluster in clusters if not cluster.shared_owner]
+
+
+def _describe(cluster: records.ClusterRecord | ListedCluster) -> str:
+    if isinstance(cluster, ListedCluster):
+        return f"{cluster.name} may still be running, {cluster.where}"
+    return f"{cluster.name} is still running, in process {cluster.pid}"
 
 
 def _read_records() -> list[records.ClusterRecord]:
@@ -148,26 +245,26 @@ def _read_records() -> list[records.ClusterRecord]:
         raise EngineError("local", f"the list of clusters cannot be read: {error}") from error
 
 
-def _find_record(name: str, running: list[records.ClusterRecord]) -> records.ClusterRecord:
-    names = [record.name for record in running]
-    if name not in names:
-        near = difflib.get_close_matches(name, names, n=2)
-        allowed = f"the name of a running cluster: {', '.join(names)}".removesuffix(": ")
-        advice = f"did you mean {' or '.join(near)}?" if near else ""
-        if not names:
-            advice = "no cluster is running on this machine"
-        raise RequestError([Fault("name", repr(name), allowed, advice)])
-    return running[names.index(name)]
+def _unknown_name(name: str, names: list[str]) -> RequestError:
+    near = difflib.get_close_matches(name, names, n=2)
+    allowed = f"the name of a running cluster: {', '.join(names)}".removesuffix(": ")
+    advice = f"did you mean {' or '.join(near)}?" if near else ""
+    if not names:
+        advice = "no cluster is running on this machine"
+    return RequestError([Fault("name", repr(name), allowed, advice)])
 
 
-def _stop(record: records.ClusterRecord) -> str:
+def _stop(cluster: records.ClusterRecord | ListedCluster) -> str:
     """Close a cluster; return the reason if it is still running, otherwise an empty text."""
     reason = "it did not end in time"
     try:
-        client, cluster = hyperplane.get_cluster(record.name, record.engine)
+        if isinstance(cluster, ListedCluster):
+            cluster_listing.stop_listed(cluster)
+            return ""
+        client, handle = hyperplane.get_cluster(cluster.name, cluster.engine)
         client.close()
-        cluster.close()
-    except (TimeoutError, OSError, EngineError) as error:
+        handle.close()
+    except Exception as error:  # noqa: BLE001 - the other clusters are stopped in any case
         reason = str(error) or type(error).__name__
     # Checked after an error, too: the cluster may have ended by itself in the meantime.
-    return reason if record in _read_records() else ""
+    return reason if isinstance(cluster, ListedCluster) or cluster in _read_records() else ""

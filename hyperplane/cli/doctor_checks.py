@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Literal
 
-import dask.config
 import psutil
 from packaging.requirements import Requirement
 
@@ -23,9 +21,8 @@ from hyperplane.clusters.record_folders import record_folders
 from hyperplane.core.errors import ConfigError, HyperplaneError
 from hyperplane.core.folder_entries import find_in
 from hyperplane.core.units import format_bytes, gb_to_bytes, plural
+from hyperplane.guard.preflight.spill_disk import check_local_spill_folder
 from hyperplane.platforms.local import machine
-from hyperplane.platforms.local.file_systems import file_system_type
-from hyperplane.platforms.local.private_folders import private_folder, remove_empty
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import LocalSettings
 
@@ -34,8 +31,6 @@ State = Literal["ok", "off", "warning", "wrong"]
 
 #: Packages whose versions are checked.
 PACKAGES = ("dask", "distributed", "pandas", "pyarrow", "numpy", "pydantic")
-#: Types of file systems that store files in memory.
-IN_MEMORY = {"tmpfs", "ramfs"}
 
 
 @dataclass(frozen=True)
@@ -95,25 +90,10 @@ def check_machine() -> Iterator[CheckResult]:
 
 def check_spill_folder() -> Iterator[CheckResult]:
     """Check the file system and the free space of the folder for spilled data."""
-    parent = dask.config.get("temporary-directory", default=None) or tempfile.gettempdir()
-    advice = "set temporary-directory in the Dask configuration to a folder on a disk"
-    try:
-        folder = private_folder(parent)
-        free = machine.free_disk(str(folder))
-        kind = file_system_type(folder)
-        remove_empty(folder)
-    except OSError as error:
-        yield CheckResult("spill folder", "wrong", f"{parent}: {error}", advice)
-        return
-    text = f"{folder}: {format_bytes(free)} free, {kind or 'file system unknown'}"
-    if kind in IN_MEMORY:
-        text += ", which is in memory: spilling to it frees no memory"
-        yield CheckResult("spill folder", "warning", text, advice)
-    elif free < _disk_reserve():
-        text += f", less than the reserve of {format_bytes(_disk_reserve())}: workers cannot spill"
-        yield CheckResult("spill folder", "warning", text, "free some disk space, or " + advice)
-    else:
-        yield CheckResult("spill folder", "ok", text)
+    finding = check_local_spill_folder(_disk_reserve())
+    states: dict[str, State] = {"fault": "wrong", "warning": "warning"}
+    state = states.get(finding.state, "ok")
+    yield CheckResult("spill folder", state, finding.text, finding.advice)
 
 
 def _disk_reserve() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import typer
@@ -47,7 +47,9 @@ def _threshold_option(name: str, action: str) -> inspect.Parameter:
 OPTIONS = {
     option.name: option
     for option in (
-        _option("num_workers", int, _LAYOUT, "Number of nodes."),
+        _option(
+            "num_workers", str, _LAYOUT, "Number of nodes; 2-10 adapts it to the work.", "INTEGER"
+        ),
         _option("nprocs", int, _LAYOUT, "Number of worker processes on each node."),
         _option("nthreads", int, _LAYOUT, "Number of threads of each worker process."),
         _option("ram_gb_per_proc", str, _LAYOUT, "Memory of each worker process in GB.", "GB"),
@@ -84,6 +86,33 @@ OPTIONS = {
             "Close the cluster when it has been idle for this time.",
             "'30 minutes'",
         ),
+        _option(
+            "budget",
+            str,
+            _CLUSTER,
+            "Close the cluster when it has taken these core-hours, or this money.",
+            "'5 USD'",
+        ),
+        _option(
+            "stall_timeout",
+            str,
+            _CLUSTER,
+            "End the tasks of a cluster that has made no progress for this time.",
+            "SECONDS",
+        ),
+        _option(
+            "oom",
+            str,
+            _CLUSTER,
+            "Whether tasks that ran out of memory run again, so that they may fit.",
+            "retry|raise",
+        ),
+        _option(
+            "preflight",
+            bool,
+            _CLUSTER,
+            "Whether the engine checks before a start what would make it fail; by default it does.",
+        ),
         _option("dashboard_port", str, _CLUSTER, "Port of the dashboard.", "PORT"),
         _option(
             "local_fit",
@@ -107,12 +136,23 @@ OPTIONS = {
 }
 
 
-def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the parameter ``request`` of a command by an option for each argument."""
+def with_request_options(
+    command: Callable[..., None], omitted: Collection[str] = ()
+) -> Callable[..., None]:
+    """Replace the parameter ``request`` of a command by an option for each argument.
+
+    Parameters
+    ----------
+    command : callable
+        The command.
+    omitted : collection of str
+        Arguments without an effect on this command, which get no options.
+    """
+    request_options = {name: each for name, each in OPTIONS.items() if name not in omitted}
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
-        options = {name: values.pop(name) for name in OPTIONS}
+        options = {name: values.pop(name) for name in request_options}
         arguments, faults = _arguments(options)
         if faults:
             with stating_outcome("nothing was started"):
@@ -125,7 +165,7 @@ def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
 
     command_options = inspect.signature(command, eval_str=True).parameters.values()
     parameters = [
-        *OPTIONS.values(),
+        *request_options.values(),
         *(
             option.replace(kind=option.KEYWORD_ONLY)
             for option in command_options

@@ -21,6 +21,8 @@ from typing import (
 from typing_extensions import TypeVar
 
 from hyperplane.core.errors import Fault
+from hyperplane.guard.preflight.request import PreflightRequest
+from hyperplane.guard.preflight.run_checks import Check
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
@@ -48,6 +50,8 @@ class Feature(enum.Enum):
     """A feature that a request can ask for and that not every engine supports."""
 
     GPUS = "GPU workers (ngpus)"
+    ADAPTIVE = "adaptive clusters (num_workers as a pair)"
+    BUDGET = "budget"
 
 
 class Availability(NamedTuple):
@@ -106,6 +110,7 @@ class Engine(Protocol):
     name: ClassVar[str]
     #: Features that a request must not ask for.
     unsupported: ClassVar[frozenset[Feature]]
+    #: An engine that supports more than GPUs has also `supported`, with those features.
     #: Arguments without effect on this engine; the notes of a plan name those that were passed.
     ignored: ClassVar[frozenset[str]]
     settings: ClassVar[type[EngineSettings]]
@@ -217,4 +222,13 @@ class SupportsRender(Protocol):
 
     def render(self, plan: ClusterPlan) -> str:
         """Return the script, manifest or list of commands of a plan, without any connection."""
+        ...
+
+
+@runtime_checkable
+class SupportsPreflight(Protocol):
+    """Engine with checks before a start, for :func:`hyperplane.preflight`."""
+
+    def preflight_checks(self, plan: ClusterPlan, request: PreflightRequest) -> list[Check]:
+        """Return the checks of a plan. They start no worker, and leave nothing behind."""
         ...

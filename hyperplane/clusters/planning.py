@@ -29,6 +29,7 @@ from hyperplane.sizing import fit
 from hyperplane.sizing.machine_fit import fit_machine
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.engine_names import DASK, framework_of
+from hyperplane.spec.node_range import NodeRange, most_nodes
 from hyperplane.spec.plan import ClusterPlan, new_cluster_name
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import OMITTED, ClusterArguments, ClusterRequest, read_request
@@ -103,9 +104,10 @@ class Planner:
         draft = self._draft_options(framework_of(engine.name))
         machine = engine.capacity(settings)
         asked, pool = self._choose_layout(engine.uses_pools)
+        self._check_budget(pool)
         if draft is None or self.faults:
             self._raise_faults()
-        worker, nodes, fit_note = asked, request.num_workers, ""
+        worker, nodes, fit_note = asked, most_nodes(request.num_workers), ""
         if isinstance(engine, SupportsLayout):
             worker, fit_note = engine.layout(asked)
         if isinstance(engine, SupportsNodeFit) and request.local_fit != "exact":
@@ -114,7 +116,8 @@ class Planner:
         if machine is not None and isinstance(settings, MachineSettings):
             cores = settings.single_process_cores
             if (request.local_fit or settings.fit) == "fit":
-                worker, nodes, fit_note = fit_machine(asked, nodes, machine, cores, self.explicit)
+                worker, nodes, note = fit_machine(worker, nodes, machine, cores, self.explicit)
+                fit_note = "; ".join(filter(None, (fit_note, note)))
             else:
                 self._note_excess(asked, machine)
             if machine.own and not fit_note:
@@ -123,6 +126,7 @@ class Planner:
                     f"{', '.join(machine.own)}; replace=True closes the one that the same cell "
                     "has started"
                 )
+        max_nodes, nodes = nodes, min(nodes, int(request.num_workers))
         self._note_deploy_mode(engine)
         for name in sorted(engine.ignored & request.model_fields_set):
             if getattr(request, name):
@@ -136,10 +140,12 @@ class Planner:
             worker=worker,
             nodes=nodes,
             settings=settings,
-            options=draft.for_layout(worker, nodes),
+            options=draft.for_layout(worker, max_nodes),
             notes=(*self.notes, *([fit_note] if fit_note else []), *self.alerts),
             fit_note=fit_note,
             alerts=tuple(self.alerts),
+            max_nodes=max_nodes if max_nodes > nodes else None,
+            pools=tuple(config.pools().values()) if engine.uses_pools else (),
         )
 
     def _note_deploy_mode(self, engine: Engine) -> None:
@@ -182,7 +188,7 @@ class Planner:
 
     def _note_excess(self, asked: WorkerSpec, machine: MachineCapacity) -> None:
         """Add a note if a request that is started unchanged is larger than this machine."""
-        nodes = self.request.num_workers
+        nodes = most_nodes(self.request.num_workers)
         threads, ram = nodes * asked.total_threads, nodes * asked.total_ram
         if threads > machine.cores or ram > machine.ram:
             self.notes.append(
@@ -191,6 +197,24 @@ class Planner:
                 f"{format_bytes(machine.ram)} free memory (less a reserve); "
                 "local_fit='fit' reduces it"
             )
+
+    def _check_budget(self, pool: PoolSpec | None) -> None:
+        """Add a fault if a budget is money in another currency, or the pool has no price."""
+        budget = self.request.budget
+        if budget is None or not budget.currency:
+            return
+        currency = config.sizing_rules().currency
+        if budget.currency != currency:
+            allowed = f"core-hours, or an amount in {currency}, the currency of the pools' prices"
+            advice = "hyperplane.sizing.currency sets this currency"
+            self.faults.append(Fault("budget", repr(str(budget)), allowed, advice))
+            return
+        if pool is not None and pool.price_per_hour:
+            return
+        name = "a pool" if pool is None else f"pool {pool.name}"
+        allowed = f"core-hours, because {name} has no price"
+        advice = "set price_per_hour of the pool in hyperplane.pools"
+        self.faults.append(Fault("budget", repr(str(budget)), allowed, advice))
 
     def _raise_faults(self) -> NoReturn:
         if len(self.faults) == 1 and self._errors:
@@ -247,12 +271,27 @@ class Planner:
 
     def _find_unsupported(self, engine: Engine) -> list[Fault]:
         """Return a fault for each feature of the request that the engine lacks."""
-        if not (self.request.ngpus and Feature.GPUS in engine.unsupported):
-            return []
-        allowed = f"0: engine {engine.name} has no {Feature.GPUS.value}"
-        others = _engines_with(Feature.GPUS, framework_of(engine.name))
-        advice = f"choose another engine: {', '.join(others)}" if others else ""
-        return [Fault("ngpus", str(self.request.ngpus), allowed, advice)]
+        faults = []
+        for feature, argument, value, instead in self._requested_features():
+            if not _supports(engine, feature):
+                allowed = f"{instead}: engine {engine.name} has no {feature.value}"
+                others = _engines_with(feature, framework_of(engine.name))
+                advice = f"choose another engine: {', '.join(others)}" if others else ""
+                faults.append(Fault(argument, value, allowed, advice))
+        return faults
+
+    def _requested_features(self) -> list[tuple[Feature, str, str, str]]:
+        """Return features, their arguments with values, and the values without the feature."""
+        request = self.request
+        features = []
+        if request.ngpus:
+            features.append((Feature.GPUS, "ngpus", str(request.ngpus), "0"))
+        if isinstance(request.num_workers, NodeRange):
+            nodes = str(request.num_workers)
+            features.append((Feature.ADAPTIVE, "num_workers", nodes, "one number"))
+        if request.budget is not None:
+            features.append((Feature.BUDGET, "budget", str(request.budget), "None"))
+        return features
 
     def _choose_layout(self, uses_pools: bool) -> tuple[WorkerSpec, PoolSpec | None]:
         """Return the requested layout of a node, and the pool for it."""
@@ -304,6 +343,13 @@ class Planner:
             return None
 
 
+def _supports(engine: Engine, feature: Feature) -> bool:
+    """Return whether an engine supports a feature; GPUs unless it says that it does not."""
+    if feature is Feature.GPUS:
+        return feature not in engine.unsupported
+    return feature in getattr(engine, "supported", frozenset())
+
+
 def _engines_with(feature: Feature, framework: str) -> list[str]:
     """Return the engines of a framework that support a feature and can be imported."""
     names = []
@@ -311,6 +357,6 @@ def _engines_with(feature: Feature, framework: str) -> list[str]:
         if framework_of(name) != framework:
             continue
         with suppress(Exception):  # an engine of another package may raise any exception
-            if feature not in registry.load(name).unsupported:
+            if _supports(registry.load(name), feature):
                 names.append(name)
     return names

@@ -87,6 +87,8 @@ class ClusterRecord:
         secret; only the owner can read the file.
     job : str
         The pipeline job whose step started the cluster; empty otherwise.
+    min_workers : int
+        Least worker processes of an adaptive cluster, whose other sizes are its largest; else 0.
     """
 
     name: str
@@ -103,6 +105,7 @@ class ClusterRecord:
     direct_to_workers: bool = False
     security: dict[str, str] = field(default_factory=dict, repr=False)
     job: str = field(default_factory=lambda: os.environ.get("HYPERPLANE_JOB_ID", ""))
+    min_workers: int = 0
 
     @classmethod
     def from_plan(cls, plan: ClusterPlan, **others: Any) -> ClusterRecord:
@@ -110,6 +113,7 @@ class ClusterRecord:
 
         ``others`` are fields in addition to those of the plan, or in place of them.
         """
+        nodes = plan.nodes if plan.max_nodes is None else plan.max_nodes
         fields: dict[str, Any] = {
             "name": plan.name,
             "engine": plan.engine,
@@ -117,11 +121,17 @@ class ClusterRecord:
             "dashboard": "",
             "pid": os.getpid(),
             "started": own_start_time(),
-            "workers": plan.dask_workers,
-            "threads": plan.total_threads,
-            "ram_gb": bytes_to_gb(plan.total_ram),
+            "workers": nodes * plan.worker.nprocs,
+            "threads": nodes * plan.worker.total_threads,
+            "ram_gb": bytes_to_gb(nodes * plan.worker.total_ram),
+            "min_workers": 0 if plan.max_nodes is None else plan.dask_workers,
         }
         return cls(**{**fields, **others})
+
+    @property
+    def names(self) -> set[str]:
+        """Names by which it is found; a gateway's address ends with its name for the cluster."""
+        return {self.name, self.scheduler.rpartition("/")[2]}
 
     def is_alive(self) -> bool:
         """Return whether the owning process still runs."""
@@ -241,7 +251,10 @@ def write(record: ClusterRecord) -> None:
     file = _record_path(record.name)
     draft = file.with_suffix(f".{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
-        json.dump(asdict(record), opened)
+        fields = asdict(record)
+        if not record.min_workers:
+            del fields["min_workers"]  # versions without this field can read the record
+        json.dump(fields, opened)
     file_locks.share_lock(draft, file)  # before others see it
     draft.replace(file)
     job_dashboards.write_dashboard(record.name, record.dashboard)

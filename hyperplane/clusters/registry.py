@@ -28,7 +28,11 @@ ENGINES: Registry[Engine] = Registry(
         "ray:local": "hyperplane.clusters.ray.local.engine:LocalRayEngine",
         "ray:ssh": "hyperplane.clusters.ray.ssh.engine:SshRayEngine",
         "ray:slurm": "hyperplane.clusters.ray.slurm.engine:SlurmRayEngine",
+        "ray:kubernetes": "hyperplane.clusters.ray.kubernetes.engine:KubernetesRayEngine",
         "spark:local": "hyperplane.clusters.spark.local.engine:LocalSparkEngine",
+        "spark:ssh": "hyperplane.clusters.spark.ssh.engine:SshSparkEngine",
+        "spark:slurm": "hyperplane.clusters.spark.slurm.engine:SlurmSparkEngine",
+        "spark:kubernetes": "hyperplane.clusters.spark.kubernetes.engine:KubernetesSparkEngine",
     },
     other_values=("auto",),
 )

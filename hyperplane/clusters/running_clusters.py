@@ -9,6 +9,10 @@ from hyperplane.core.errors import EngineError
 UNKNOWN_ENGINE = ""
 
 
+class ClusterNotFound(EngineError):
+    """A cluster has ended, or there has never been one of its name."""
+
+
 def find_engine(name: str) -> str:
     """Return the engine of a cluster that this machine has started.
 
@@ -25,8 +29,7 @@ def find_engine(name: str) -> str:
     """
     running = read_running(UNKNOWN_ENGINE)
     for record in running:
-        # A gateway's scheduler address ends with the gateway's name for the cluster.
-        if name in {record.name, record.scheduler.rpartition("/")[2]}:
+        if name in record.names:
             return record.engine
     raise EngineError(
         UNKNOWN_ENGINE,

@@ -1,4 +1,4 @@
-"""Lines that ``initialize_cluster`` prints while a cluster starts.
+"""Lines that ``initialize_cluster`` prints while a cluster starts, and the one at its end.
 
 The documented lines go to standard output, because published programs and notebooks show them;
 differences from the request go to standard error, so that the documented output does not change.
@@ -10,12 +10,14 @@ without pods replaces the lines about the pod with one line, ``start_line`` in i
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hyperplane.clusters import registry
-from hyperplane.clusters.engine import SupportsStartLine
+from hyperplane.clusters.engine import StartedCluster, SupportsStartLine
 from hyperplane.core.units import plural
 
 if TYPE_CHECKING:
@@ -50,6 +52,19 @@ def print_ready_lines(plan: ClusterPlan, dashboard: str, seconds: float) -> None
         _print_line(line)
     if plan.request.logging == "verbose":
         _print_line(f"ready in {seconds:.2f} s: {plural(plan.dask_workers, 'worker process')}")
+
+
+def print_started(plan: ClusterPlan, began: float, started: StartedCluster) -> None:
+    """Print the lines for a cluster that has started; ``began`` is by ``time.monotonic``."""
+    dashboard = registry.load_framework(plan.engine).addresses(started).dashboard
+    print_ready_lines(plan, dashboard, time.monotonic() - began)
+
+
+def print_run_summary(summary: str) -> None:
+    """Print the summary of a run whose cluster closes."""
+    # At the exit of a program its standard error may be closed.
+    with contextlib.suppress(OSError, ValueError):
+        print(f"{BRAND} {summary}", file=sys.stderr, flush=True)
 
 
 def _print_line(line: str) -> None:

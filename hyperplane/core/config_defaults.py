@@ -30,6 +30,7 @@ FILES = (
     "services.yaml",
     "slack.yaml",
     "tuning.yaml",
+    "history.yaml",
 )
 
 #: Packages of Dask that hyperplane imports on first use, and the file of their defaults.

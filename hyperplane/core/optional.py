@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from importlib.machinery import NamespaceLoader
 from types import ModuleType
 
 from hyperplane.core.errors import MissingPackage
@@ -17,7 +18,9 @@ def is_installed(module: str) -> bool:
     >>> is_installed("json"), is_installed("no_such_module")
     (True, False)
     """
-    return importlib.util.find_spec(module) is not None
+    spec = importlib.util.find_spec(module)
+    # A folder of that name without a package, such as the one that Ray has in /tmp, does not count.
+    return spec is not None and not isinstance(getattr(spec, "loader", None), NamespaceLoader)
 
 
 def need(module: str, extra: str) -> ModuleType:

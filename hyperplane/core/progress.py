@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +17,8 @@ from hyperplane.core.active_cluster import get_active_client
 
 #: Seconds before the bar appears.
 BAR_DELAY = 2.0
+#: Seconds between two looks at futures; Dask's own iterator looks after a tenth of a second.
+POLL_SECONDS = 0.05
 
 
 def compute_with_progress(tasks: Sequence[Any], label: str) -> list[Any]:
@@ -32,19 +36,32 @@ def compute_with_progress(tasks: Sequence[Any], label: str) -> list[Any]:
             get = get_scheduler() or threaded.get
             with _TaskCounter(set(keys), advance):
                 return list(get(graph, keys))
-        from distributed import as_completed
-
         futures = client.get(graph, keys, sync=False)
-        positions = {future.key: position for position, future in enumerate(futures)}
-        results: list[Any] = [None] * len(futures)
+        for future in futures:
+            future.add_done_callback(lambda _: advance())
         try:
-            for future, result in as_completed(futures, with_results=True):
-                results[positions[future.key]] = result
-                advance()
+            # Not as_completed: it waits forever if the client closes meanwhile, and returns the
+            # error of a cancelled task as its result.
+            results: list[Any] = client.gather(futures)
         except BaseException:
-            client.cancel(futures)
+            if client.status == "running":  # a request of a closed client would wait
+                client.cancel(futures)
             raise
         return results
+
+
+def iterate_completed(client: Any, running: Any) -> Iterator[Any]:
+    """Yield the futures of an ``as_completed`` of Dask; futures may be added meanwhile.
+
+    Dask's own iterator waits forever if the client closes; this one raises a ``CancelledError``.
+    """
+    while not running.is_empty():
+        if running.has_ready():
+            yield next(running)
+        elif client.status in ("closing", "closed"):
+            raise CancelledError("the Dask client was closed before all tasks were done")
+        else:
+            time.sleep(POLL_SECONDS)
 
 
 class _TaskCounter(Callback):

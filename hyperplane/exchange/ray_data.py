@@ -137,6 +137,12 @@ def _connect(url: str) -> None:
         if not os.environ.get("RAY_ADDRESS"):
             raise EngineError("ray", f"this process is not connected to a Ray cluster; {_START}")
         ray.init()
+    if ray.util.client.ray.is_connected():
+        raise EngineError(
+            "ray",
+            "Ray Data cannot be used by a program that is connected by Ray Client, as to a cluster "
+            "of ray:kubernetes; read and write the files in a task of the cluster",
+        )
     if url:
         return
     here = ray.util.get_node_ip_address()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
 from hyperplane.core.active_cluster import count_threads
 from hyperplane.core.errors import Fault
 from hyperplane.core.units import parse_bytes
+from hyperplane.formats.partitions import MergeablePartition
 
 T = TypeVar("T")
 
@@ -73,6 +74,38 @@ def group_neighbors(
         indexes = list(run)
         parts += _group_evenly([(items[index], sizes[index]) for index in indexes], target_size)
     return parts
+
+
+def estimate_columns(parts: Sequence[Any], columns: Collection[str]) -> list[int] | None:
+    """Return the bytes in memory of some columns of each partition; None if one is unknown."""
+    sizes = [
+        part.estimate_columns(columns) if isinstance(part, MergeablePartition) else None
+        for part in parts
+    ]
+    known = [size for size in sizes if size is not None]
+    return known if len(known) == len(parts) else None
+
+
+def merge_neighbors(parts: Sequence[Any], columns: Collection[str]) -> tuple[Any, ...]:
+    """Merge neighboring partitions, which have the size of all columns, if few columns are needed.
+
+    Parameters
+    ----------
+    parts : sequence of ScannablePartition
+        Partitions of one call of ``read``, in order.
+    columns : collection of str
+        The columns that are needed, also for filters.
+
+    Returns
+    -------
+    tuple of ScannablePartition
+        The same rows in the same order.
+    """
+    sizes = estimate_columns(parts, columns)
+    if len(parts) < 2 or sizes is None:
+        return tuple(parts)
+    groups = group_neighbors(parts, sizes, parts[0].partition_size)
+    return tuple(first.merge(others) if others else first for first, *others in groups)
 
 
 def _group_evenly(items: Sequence[tuple[T, int]], target_size: float) -> list[list[T]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -41,4 +42,22 @@ class ScannablePartition(Protocol):
 
         Missing values and filters are ignored. None unless the statistics cover every row.
         """
+        ...
+
+
+@runtime_checkable
+class MergeablePartition(Protocol):
+    """A partition that can be read together with its neighbors if few of its columns are needed."""
+
+    @property
+    def partition_size(self) -> int:
+        """Bytes in memory that a partition should have at most."""
+        ...
+
+    def estimate_columns(self, columns: Collection[str]) -> int | None:
+        """Return the bytes in memory of some columns, before filters; None if unknown."""
+        ...
+
+    def merge(self, others: Sequence[Self]) -> Self:
+        """Return a partition of these rows and those of the partitions that follow it."""
         ...

@@ -1,1 +1,1 @@
-"""Guards of running Dask clusters: busy workers, idle clusters and forked processes."""
+"""Guards of Dask clusters: busy workers, idle clusters, forked processes, other users."""

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import cloudpickle
 import psutil
@@ -86,13 +86,14 @@ def _pickle_by_value(function: Callable[..., Any]) -> bytes:
     """Pickle a function with its code, so that the receiver does not have to import this module."""
     module = sys.modules.get(function.__module__)
     if module is not None:  # None in a process that received this module by value
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        pickled: bytes = cloudpickle.dumps(function)
-    finally:
-        if module is not None:
-            cloudpickle.unregister_pickle_by_value(module)
-    return pickled
+        try:
+            from hyperplane.core.by_value import pickled_by_value
+        except ImportError:  # without this package nothing else pickles by value
+            cloudpickle.register_pickle_by_value(module)
+        else:
+            with pickled_by_value(module):
+                return cast(bytes, cloudpickle.dumps(function))
+    return cast(bytes, cloudpickle.dumps(function))
 
 
 class BusyWorkerGuard(SchedulerPlugin):
@@ -107,11 +108,13 @@ class BusyWorkerGuard(SchedulerPlugin):
 
     def __init__(self) -> None:
         self._silent: dict[str, SilentWorker] = {}
+        self._watch: PeriodicCallback | None = None
 
     async def start(self, scheduler: Scheduler) -> None:
         """Start to check silent workers, several times in each time-to-live."""
+        if self._watch is not None:  # a scheduler also starts the plugins that its preloads added
+            return
         self.scheduler = scheduler
-        self._watch: PeriodicCallback | None = None
         if scheduler.worker_ttl:
             self._watch = PeriodicCallback(
                 self.check_silent_workers, min(scheduler.worker_ttl / 4, 15.0) * 1000

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Why such a cluster ends.
+IDLE = "its idle timeout has passed"
+
 
 class IdleGuard(SchedulerPlugin):
     """Scheduler plugin that closes a cluster after a time without tasks and without held results.

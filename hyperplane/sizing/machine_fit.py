@@ -84,7 +84,7 @@ def fit_machine(
         nthreads=nthreads,
         ram_per_proc=min(share, asked.ram_per_proc) if ram_given else share,
         cores_per_worker=nprocs * nthreads,
-        ngpus=asked.ngpus,
+        ngpus=nprocs * (asked.ngpus // asked.nprocs),
     )
     note = (
         f"asked {plural(nodes, 'node')} x {asked} ({plural(threads, 'thread')}, "

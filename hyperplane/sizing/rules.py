@@ -23,6 +23,7 @@ def _read_pool_name(value: object) -> object:
 
 
 PoolName = Annotated[str, BeforeValidator(_read_pool_name)]
+Currency = Annotated[str, Field(pattern="^[A-Z]{3}$")]
 PoolNames = Annotated[tuple[PoolName, ...], Field(min_length=1)]
 
 
@@ -70,6 +71,7 @@ class SizingRules(_Rules):
     families: Families
     split: Split
     checks: Checks
+    currency: Currency = "USD"
 
     def weight(self, operation: str) -> Weight:
         """Return the weight of an operation.

@@ -15,9 +15,10 @@ from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.engine_names import DASK, framework_of
 from hyperplane.spec.framework_options import FrameworkOptions
 from hyperplane.spec.memory import MemoryPolicy
+from hyperplane.spec.node_range import most_nodes
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
-from hyperplane.spec.settings import EngineSettings
+from hyperplane.spec.settings import EngineSettings, PreflightSettings, StartupSettings
 from hyperplane.spec.worker import WorkerSpec
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ class ClusterPlan:
         The note on how the layout differs from the request; empty if it does not.
     alerts : tuple of str
         The notes that a start prints to standard error, one line each.
+    max_nodes : int or None
+        Most nodes of an adaptive cluster; None if their number is fixed.
+    pools : tuple of PoolSpec
+        Pools that could be chosen instead; empty for engines without pools.
 
     Examples
     --------
@@ -78,6 +83,8 @@ class ClusterPlan:
     notes: tuple[str, ...] = ()
     fit_note: str = ""
     alerts: tuple[str, ...] = ()
+    max_nodes: int | None = None
+    pools: tuple[PoolSpec, ...] = ()
 
     @property
     def framework(self) -> str:
@@ -126,6 +133,28 @@ class ClusterPlan:
         return (parse_seconds(chosen) or None) if chosen else None
 
     @property
+    def stall_timeout(self) -> float | None:
+        """Seconds without progress after which tasks of a Dask cluster end; None for never."""
+        chosen: str | float | None = self.request.stall_timeout
+        if chosen is None and isinstance(self.settings, StartupSettings):
+            chosen = self.settings.stall_timeout
+        return (parse_seconds(chosen) or None) if chosen else None
+
+    @property
+    def oom(self) -> str:
+        """What happens to tasks whose worker has run out of memory: ``retry`` or ``raise``."""
+        if self.request.oom is not None or not isinstance(self.settings, StartupSettings):
+            return self.request.oom or "raise"
+        return self.settings.oom
+
+    @property
+    def preflight(self) -> bool:
+        """Whether the engine checks before a start what would make it fail."""
+        if self.request.preflight is not None or not isinstance(self.settings, PreflightSettings):
+            return self.request.preflight is not False
+        return self.settings.preflight
+
+    @property
     def dashboard_port(self) -> int:
         """Requested port of the dashboard; 0 for any free port."""
         port = self.request.dashboard_port
@@ -133,18 +162,27 @@ class ClusterPlan:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the rows of the printed plan: labels and texts."""
-        requested = plural(self.request.num_workers, "node")
+        requested = _describe_nodes(int(self.request.num_workers), self.request.num_workers)
         return [
             ("cluster", self.name),
             ("engine", self.engine),
             ("pool", str(self.pool) if self.pool else "none"),
             ("asked", f"{requested}, each {self.asked}"),
-            ("given", f"{plural(self.nodes, 'node')}, each {self.worker}"),
+            ("given", f"{_describe_nodes(self.nodes, self.max_nodes)}, each {self.worker}"),
             (
                 "total",
                 f"{plural(self.dask_workers, 'worker process')}, "
-                f"{plural(self.total_threads, 'thread')}, {format_bytes(self.total_ram)}",
+                f"{plural(self.total_threads, 'thread')}, {format_bytes(self.total_ram)}"
+                + (" at the start" if self.max_nodes is not None else ""),
             ),
+            *([("budget", str(self.request.budget))] if self.request.budget is not None else []),
+            *(
+                [("stall timeout", f"{parse_seconds(self.request.stall_timeout):g} s")]
+                if self.request.stall_timeout is not None
+                else []
+            ),
+            *([("oom", self.request.oom)] if self.request.oom is not None else []),
+            *([("preflight", "no")] if self.request.preflight is False else []),
             *self.options.rows(),
             *(("note", note) for note in self.notes),
         ]
@@ -156,6 +194,7 @@ class ClusterPlan:
             "engine": self.engine,
             "pool": self.pool.model_dump() if self.pool else None,
             "nodes": self.nodes,
+            **({} if self.max_nodes is None else {"max_nodes": self.max_nodes}),
             "worker": self.worker.to_dict(),
             "dask_workers": self.dask_workers,
             "total_threads": self.total_threads,
@@ -178,6 +217,12 @@ class ClusterPlan:
 
     def _repr_html_(self) -> str:
         return as_html(self.rows())
+
+
+def _describe_nodes(nodes: int, maximum: int | None) -> str:
+    """Return a number of nodes, or the least and the most of an adaptive cluster."""
+    most = nodes if maximum is None else most_nodes(maximum)
+    return plural(nodes, "node") if most == nodes else f"{nodes} to {plural(most, 'node')}"
 
 
 def new_cluster_name(framework: str = DASK) -> str:

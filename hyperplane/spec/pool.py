@@ -43,7 +43,7 @@ class PoolSpec(CheckedModel):
     gpus : int
         Number of GPUs of a node.
     price_per_hour : float, optional
-        Price of one node for an hour, in the currency of the site.
+        Price of one node for an hour, in the currency of ``hyperplane.sizing.currency``.
     note : str
         A sentence that ``hyperplane pools`` prints below its table; may be empty.
 

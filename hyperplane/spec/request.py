@@ -13,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     InstanceOf,
+    WrapValidator,
     model_validator,
 )
 
@@ -27,7 +28,9 @@ from hyperplane.core.units import (
     parse_seconds,
     whole_number,
 )
+from hyperplane.spec.budget import Budget, read_budget
 from hyperplane.spec.memory import MemoryPolicy, find_policy_faults
+from hyperplane.spec.node_range import read_nodes
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.settings.base import MAX_SECONDS
 from hyperplane.spec.worker import WorkerSpec
@@ -155,6 +158,10 @@ class ClusterArguments:
     local_fit: Any = OMITTED
     tuning: Any = OMITTED
     framework: Any = OMITTED
+    budget: Any = OMITTED
+    stall_timeout: Any = OMITTED
+    oom: Any = OMITTED
+    preflight: Any = OMITTED
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -204,7 +211,7 @@ class ClusterRequest(CheckedModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
-    num_workers: Count = 2
+    num_workers: Annotated[Count, WrapValidator(read_nodes)] = 2
     local_mode: bool = False
     worker_spec_yaml: str | None = None
     timeout: Seconds = 1200
@@ -232,6 +239,10 @@ class ClusterRequest(CheckedModel):
     local_fit: Literal["fit", "exact"] | None = None
     tuning: str | None = None
     framework: str | None = None
+    budget: Annotated[InstanceOf[Budget] | None, BeforeValidator(read_budget)] = None
+    stall_timeout: Annotated[Seconds | None, BeforeValidator(_read_duration)] = None
+    oom: Literal["retry", "raise"] | None = None
+    preflight: bool | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -324,6 +335,10 @@ def _build_request(arguments: ClusterArguments) -> ClusterRequest:
         local_fit=arguments.local_fit,
         tuning=arguments.tuning,
         framework=arguments.framework,
+        budget=arguments.budget,
+        stall_timeout=arguments.stall_timeout,
+        oom=arguments.oom,
+        preflight=arguments.preflight,
     )
 
 

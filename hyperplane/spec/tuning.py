@@ -23,6 +23,8 @@ from hyperplane.core.units import plural
 AS_DASK = "dask"
 #: Placeholder in environment variables for the number of threads of a worker process.
 NTHREADS = "{nthreads}"
+#: Placeholder in settings of servers for the number of worker processes, at most this number.
+PROCESSES, MOST_PROCESSES = "{processes}", 10
 
 
 def _flatten(value: object) -> object:
@@ -62,7 +64,8 @@ class TuningProfile(BaseModel):
 
     ``server`` has Dask settings for the scheduler, nannies and workers; ``one_process`` those for
     clients and workers of a cluster with one worker process. In the values of ``environ``, the
-    environment variables of workers, ``{nthreads}`` is the number of threads of a worker.
+    environment variables of workers, ``{nthreads}`` is the number of threads of a worker. A value
+    ``{processes}`` in ``server`` is the number of worker processes, at most 10.
     ``direct_to_workers``: clients on the workers' machine fetch results from the workers.
     """
 
@@ -156,10 +159,12 @@ class Tuning(BaseModel):
         environ = {
             key: value.replace(NTHREADS, str(nthreads)) for key, value in profile.environ.items()
         }
+        most = min(processes, MOST_PROCESSES)
+        server = {key: most if v == PROCESSES else v for key, v in profile.server.items()}
         client = profile.one_process if processes == 1 else {}
         return cls(
             name=name,
-            server=profile.server,
+            server=server,
             client=client,
             environ=environ,
             direct_to_workers=profile.direct_to_workers,

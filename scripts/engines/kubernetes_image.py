@@ -3,6 +3,8 @@
 ``kubernetes_image.py FOLDER`` writes ``FOLDER/pause.tar`` and ``FOLDER/dask.tar``. The second has
 only the Python that runs this script, the packages of :data:`WANTED` and their dependencies in the
 versions installed here, bash and sleep, and the shared libraries that they load.
+``kubernetes_image.py FOLDER ray``, with a Python that has Ray, writes only ``FOLDER/ray.tar``,
+which has the packages of :data:`WANTED_FOR_RAY` in place of those, without hyperplane.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ WANTED = (
     *("hyperplane", "pandas", "pyarrow", "bokeh", "cryptography", "dask-kubernetes"),
     *("papermill", "ipykernel"),  # for jobs with notebooks
 )
+WANTED_FOR_RAY = ("ray[default]", "cryptography", "pandas", "pyarrow")
 #: Dependencies of kopf and kr8s that they do not use here.
 NOT_NEEDED = {"kubernetes", "kubernetes-asyncio"}
 NOT_COPIED = re.compile(r"(^|/)(test|tests|idlelib|tkinter|ensurepip|site-packages|config-[^/]+)/")
@@ -36,6 +39,7 @@ VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 #: Imported from the repository, because an editable installation has no files.
 ROOT = Path(__file__).resolve().parents[2]
 SHIM = Path(__file__).with_name("kubernetes_shim.py")
+PROGRAM = Path(__file__).with_name("kubernetes_program.py")
 #: Has a main guard, because a process that Dask spawns from it imports it again.
 SCRIPT = """#!/opt/python/bin/python3
 import sys
@@ -56,7 +60,8 @@ def with_dependencies(names: tuple[str, ...]) -> dict[str, Distribution]:
     distributions: dict[str, Distribution] = {}
     todo = list(names)
     while todo:
-        key = re.sub(r"[-_.]+", "-", todo.pop()).lower()
+        name, _, extra = todo.pop().partition("[")
+        key = re.sub(r"[-_.]+", "-", name).lower()
         if key in distributions or key in NOT_NEEDED:
             continue
         try:
@@ -66,7 +71,8 @@ def with_dependencies(names: tuple[str, ...]) -> dict[str, Distribution]:
                 raise
             continue
         for requirement in map(Requirement, distributions[key].requires or ()):
-            if not requirement.marker or requirement.marker.evaluate({"extra": ""}):
+            chosen = {"extra": extra.rstrip("]")}
+            if not requirement.marker or requirement.marker.evaluate(chosen):
                 todo.append(requirement.name)
     return distributions
 
@@ -153,7 +159,33 @@ def pause(out: Path, scratch: Path) -> None:
 
 def dask(out: Path, scratch: Path) -> None:
     """Write the image with Python, Dask and the operator."""
-    image, native = Image(scratch), [Path(sys.executable).resolve()]
+    image = Image(scratch)
+    _add_python(image, WANTED)
+    for file in sorted((ROOT / "hyperplane").rglob("*.py*")):
+        if file.suffix == ".pyc":
+            continue
+        image.add(file, f"/opt/site/{file.relative_to(ROOT).as_posix()}")
+    for file in sorted((ROOT / "config").glob("*.yaml")):
+        image.add(file, f"/opt/site/hyperplane/config_data/{file.name}")
+    image.add(SHIM, f"/opt/site/{SHIM.name}")
+    image.add(PROGRAM, "/srv/training/trainer/task.py")
+    for name, module, function in (("dask", "dask.__main__", "main"), ("kopf", "kopf.cli", "main")):
+        image.text(f"/opt/bin/{name}", SCRIPT.format(module=module, name=function), 0o755)
+    _write(image, "dask", out)
+
+
+def ray(out: Path, scratch: Path) -> None:
+    """Write the image with Python and Ray."""
+    image = Image(scratch)
+    _add_python(image, WANTED_FOR_RAY)
+    image.add(Path("/bin/bash").resolve(), "/bin/bash")  # KubeRay's commands name it so
+    image.text("/opt/bin/ray", SCRIPT.format(module="ray.scripts.scripts", name="main"), 0o755)
+    _write(image, "ray", out)
+
+
+def _add_python(image: Image, wanted: tuple[str, ...]) -> None:
+    """Add Python, packages and their dependencies, bash and sleep, and their libraries."""
+    native = [Path(sys.executable).resolve()]
     for name in ("python3", "python"):
         image.add(native[0], f"/opt/python/bin/{name}")
     for name in ("bash", "sleep"):  # for steps of jobs
@@ -165,22 +197,17 @@ def dask(out: Path, scratch: Path) -> None:
     for file, target in _stdlib():
         image.add(file, target)
         native += [file] if file.suffix == ".so" else []
-    for package in with_dependencies(WANTED).values():
+    for package in with_dependencies(wanted).values():
         for part in package.files or ():
             file = Path(str(package.locate_file(part)))
             if ".." not in part.parts and file.is_file():
                 image.add(file, f"/opt/site/{part.as_posix()}")
                 native += [file] if ".so" in file.suffixes else []
     image.with_libraries(native)
-    for file in sorted((ROOT / "hyperplane").rglob("*.py*")):
-        if file.suffix == ".pyc":
-            continue
-        image.add(file, f"/opt/site/{file.relative_to(ROOT).as_posix()}")
-    for file in sorted((ROOT / "config").glob("*.yaml")):
-        image.add(file, f"/opt/site/hyperplane/config_data/{file.name}")
-    image.add(SHIM, f"/opt/site/{SHIM.name}")
-    for name, module, function in (("dask", "dask.__main__", "main"), ("kopf", "kopf.cli", "main")):
-        image.text(f"/opt/bin/{name}", SCRIPT.format(module=module, name=function), 0o755)
+
+
+def _write(image: Image, name: str, out: Path) -> None:
+    """Finish an image with Python, whose programs run as a user without privileges."""
     image.text("/etc/passwd", f"root:x:0:0::/:/\ndask:x:{USER}:{USER}::/tmp:/\n")
     image.text("/etc/nsswitch.conf", "hosts: files dns\n")
     image.folder("/tmp", 0o1777)  # noqa: S108 - a folder of the image
@@ -192,9 +219,9 @@ def dask(out: Path, scratch: Path) -> None:
         "PYTHONDONTWRITEBYTECODE": "1",
         "HOME": "/tmp",  # noqa: S108
     }
-    environment = [f"{name}={value}" for name, value in variables.items()]
+    environment = [f"{variable}={value}" for variable, value in variables.items()]
     config = {"Env": environment, "User": str(USER), "WorkingDir": "/tmp"}  # noqa: S108
-    image.write(f"{PREFIX}/dask:1", out, config)
+    image.write(f"{PREFIX}/{name}:1", out, config)
 
 
 def _stdlib() -> Iterator[tuple[Path, str]]:
@@ -208,10 +235,10 @@ def _stdlib() -> Iterator[tuple[Path, str]]:
 
 
 def main() -> None:
-    """Write both images."""
+    """Write the images pause and dask, or only that of Ray."""
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for write in (pause, dask):
+    for write in (ray,) if sys.argv[2:] == ["ray"] else (pause, dask):
         began = time.monotonic()
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             write(folder / f"{write.__name__}.tar", Path(scratch))

@@ -1,7 +1,8 @@
 """Make kr8s work with a Kubernetes that is older than it supports, for the test cluster only.
 
 Before 1.27 the API server leaves ``singularName`` empty, and kr8s then does not find its own
-classes for pods and services. Importing this module sets it.
+classes for pods and services. Importing this module sets it; with a newer API server, nothing
+changes.
 """
 
 from __future__ import annotations

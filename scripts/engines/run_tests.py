@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {
     "tests/platforms": "test_{}*.py",
     "tests/clusters": "test_{}*.py",
+    "tests/chaos": "test_chaos_{}*.py",
     "tests/jobs/runners": "test_runners_{}*.py",
 }
 #: Engines whose service can run only once on a machine.

@@ -11,6 +11,7 @@ from terminal import Answer, Begin, Foreground, Run
 from typer.testing import CliRunner
 
 from hyperplane.cli import app
+from hyperplane.clusters.remote_nodes import slurm_listing
 
 
 @pytest.fixture
@@ -41,6 +42,12 @@ def place(
     monkeypatch.setenv("TMPDIR", folder)
     yield Path(folder)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def without_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not ask the Slurm of this machine for clusters."""
+    monkeypatch.setattr(slurm_listing, "find_missing_commands", lambda: ["squeue"])
 
 
 @pytest.fixture

@@ -5,23 +5,28 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import typer
 from dask_notices import without_notices
 from foreground_clusters import START, ended_well
 from scale import FULL
 from terminal import Begin, Run
 
 import hyperplane
-from hyperplane.clusters import records
+from hyperplane.cli import cluster as cli_cluster
+from hyperplane.clusters import cluster_listing, records
+from hyperplane.clusters.cluster_listing import ClusterListing
+from hyperplane.clusters.listed_cluster import ListedCluster
 from hyperplane.errors import EngineError
 
 
 def test_list_and_stop_without_clusters(run: Run) -> None:
     assert run("cluster", "list").out == "no cluster is running on this machine\n"
     assert run("cluster", "list", "--json").json == []
-    assert run("cluster", "stop", "--all").out == "no cluster is running on this machine\n"
+    assert run("cluster", "stop", "--all").out == "no cluster of yours is running\n"
     assert run("cluster", "stop", "--all", "--json").json == {"stopped": []}
 
 
@@ -95,6 +100,102 @@ def test_a_cluster_that_does_not_end_is_a_failure(
     assert answer.code == 1
     for name in ("one", "two"):
         assert f"{name} is still running, in process {os.getpid()}: no answer from it" in answer.err
+
+
+class TestOtherPlatforms:
+    """Clusters that only platforms know, and a platform that does not answer."""
+
+    ELSEWHERE = ListedCluster("flights", "kubernetes", "namespace lab", "running", "2026-01-02")
+    HANGING = ListedCluster("hanging", "slurm", "Slurm", "1 RUNNING", jobs=("7",))
+
+    @pytest.fixture(autouse=True)
+    def platforms(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """Names of the clusters that were stopped."""
+        stopped: list[str] = []
+
+        def stop_listed(cluster: ListedCluster) -> None:
+            if cluster is self.HANGING:
+                raise EngineError("slurm", "scancel does not answer")
+            stopped.append(cluster.name)
+
+        found = ClusterListing((self.ELSEWHERE, self.HANGING), ("gateway: no answer within 7 s",))
+        monkeypatch.setattr(cluster_listing, "list_clusters", lambda running: found)
+        monkeypatch.setattr(cluster_listing, "stop_listed", stop_listed)
+        return stopped
+
+    def test_list(self, run: Run) -> None:
+        answer = run("cluster", "list")
+        assert answer.code == 0
+        assert answer.err == "warning: gateway: no answer within 7 s\n"
+        rows = [line.split(maxsplit=1) for line in answer.out.splitlines() if line]
+        assert ["cluster", "flights"] in rows
+        assert ["where", "namespace lab"] in rows
+        assert ["status", "1 RUNNING"] in rows
+        listed = run("cluster", "list", "--json").json
+        assert [(item["name"], item["where"]) for item in listed] == [
+            ("flights", "namespace lab"),
+            ("hanging", "Slurm"),
+        ]
+
+    def test_stop_by_name(self, run: Run, platforms: list[str]) -> None:
+        assert run("cluster", "stop", "flights").out == "flights is closed\n"
+        assert platforms == ["flights"]
+        answer = run("cluster", "stop", "flight")
+        assert answer.code == 2
+        assert "did you mean flights?" in answer.err
+
+    def test_stop_all_continues_after_a_failure(self, run: Run, platforms: list[str]) -> None:
+        answer = run("cluster", "stop", "--all")
+        assert answer.code == 1
+        assert answer.out == "flights is closed\n"
+        assert "hanging may still be running, Slurm: engine slurm: scancel does not" in answer.err
+        assert platforms == ["flights"]
+
+    @pytest.mark.parametrize("arguments", [(), ("--json",)])
+    def test_stop_all_fails_if_a_platform_does_not_answer(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+    ) -> None:
+        found = ClusterListing((), ("gateway: no answer within 7 s",))
+        monkeypatch.setattr(cluster_listing, "list_clusters", lambda running: found)
+        answer = run("cluster", "stop", "--all", *arguments)
+        assert answer.code == 1
+        message = "clusters may still be running: gateway: no answer within 7 s"
+        assert message in answer.err + answer.out
+        assert "no cluster" not in answer.out
+
+    def test_stop_all_leaves_what_may_belong_to_another_user(
+        self, run: Run, platforms: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        theirs = replace(self.ELSEWHERE, name="theirs", shared_owner="jovyan")
+        found = ClusterListing((self.ELSEWHERE, theirs), ())
+        monkeypatch.setattr(cluster_listing, "list_clusters", lambda running: found)
+        answer = run("cluster", "stop", "--all")
+        assert (answer.code, answer.out, platforms) == (0, "flights is closed\n", ["flights"])
+        assert "theirs is not stopped, namespace lab: other users may have the name" in answer.err
+        assert run("cluster", "stop", "theirs").out == "theirs is closed\n"
+        assert platforms == ["flights", "theirs"]
+
+    @pytest.mark.parametrize(("arguments", "stops"), [((), 0), (("--yes",), 1)])
+    def test_stop_all_asks_at_a_terminal(
+        self,
+        run: Run,
+        platforms: list[str],
+        monkeypatch: pytest.MonkeyPatch,
+        arguments: tuple[str, ...],
+        stops: int,
+    ) -> None:
+        asked: list[str] = []
+
+        def confirm(question: str, abort: bool, err: bool) -> None:
+            asked.append(question)
+            raise typer.Abort
+
+        monkeypatch.setattr(cli_cluster, "is_terminal", lambda: True)
+        monkeypatch.setattr(typer, "confirm", confirm)
+        answer = run("cluster", "stop", "--all", *arguments)
+        assert answer.code == 1
+        assert asked == ([] if arguments else ["Stop 2 clusters?"])
+        assert len(platforms) == stops
 
 
 @pytest.mark.cluster

@@ -50,6 +50,13 @@ def test_option_names_are_those_of_the_arguments() -> None:
     assert thresholds == set(hyperplane.MemoryPolicy().to_dict())
 
 
+def test_the_checks_themselves_have_no_option_to_skip_them(run: Run) -> None:
+    answer = run("preflight", "--no-preflight")
+    assert answer.code == 2
+    assert "No such option" in answer.err
+    assert run("plan", "--no-preflight").code == 0
+
+
 def test_without_options_the_default_plan_is_shown(run: Run) -> None:
     ours, theirs = run("plan", "--json").json, hyperplane.plan_cluster().to_dict()
     assert ours.pop("name") != theirs.pop("name")

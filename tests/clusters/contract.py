@@ -146,13 +146,14 @@ class OwnedClusterContract(EngineContract):
 
     #: Code that prints the word ``workers`` and the process ids of ``client``'s workers.
     print_workers: str
-    #: Tests that a slow framework runs at full scale only; other engines run them always.
+    #: Tests that an engine runs at full scale only; other engines, or other tests of it, have the
+    #: same promises and run always.
     at_full_scale: ClassVar[frozenset[str]] = frozenset()
 
     @pytest.fixture(autouse=True)
     def _run_at_full_scale(self, request: pytest.FixtureRequest) -> None:
         if request.node.name in self.at_full_scale and not FULL:
-            pytest.skip("the code for it is that of other engines: at full scale")
+            pytest.skip("another test has the same promise: at full scale")
 
     def program(self, **options: Any) -> str:
         """Code that starts a small cluster."""

@@ -14,7 +14,10 @@ from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any, cast
 
+from distributed.core import PooledRPCCall
+
 import hyperplane
+from hyperplane.guard.preflight.environment import EnvironmentRequest, describe_here
 
 PACKAGE = str(Path(hyperplane.__file__).parent)
 #: Seconds that a service takes to answer, so that other tasks run meanwhile.
@@ -73,7 +76,12 @@ class OpenClient:
     def __init__(self, cluster: Any, world: World, **options: Any) -> None:
         self.world, self.name = world, world.begin("client")
         # A loop that already has an exception handler.
-        self.loop = SimpleNamespace(asyncio_loop=SimpleNamespace(get_exception_handler=lambda: id))
+        self.loop = SimpleNamespace(
+            asyncio_loop=SimpleNamespace(get_exception_handler=lambda: id),
+            add_callback=lambda callback: None,
+        )
+        self.scheduler = PooledRPCCall("tcp://127.0.0.1:1", None)
+        self._periodic_callbacks: dict[str, Any] = {}
 
     def __enter__(self) -> OpenClient:
         return self
@@ -109,7 +117,9 @@ class HostConnection:
 
         async def lines() -> Any:
             await asyncio.sleep(SHORT)
-            yield json.dumps({"addresses": ["tcp://127.0.0.1:1"], "cores": 8, "dashboard": 1})
+            yield json.dumps(
+                {"addresses": ["tcp://127.0.0.1:1"], "cores": 8, "dashboard": 1, "pid": 1}
+            )
 
         async def read(size: int) -> str:
             await ended.wait()
@@ -123,6 +133,14 @@ class HostConnection:
             is_closing=ended.is_set,
             exit_status=0,
         )
+
+    async def run(self, command: str) -> Any:
+        process = self.world.begin("process")
+        self.mine.add(process)
+        await asyncio.sleep(SHORT)
+        self.world.runs.discard(process)
+        output = json.dumps({"environment": vars(describe_here(EnvironmentRequest()))})
+        return SimpleNamespace(stdout=output, stderr="", exit_status=0)
 
     def is_closed(self) -> bool:
         return self.name not in self.world.runs
@@ -147,12 +165,17 @@ class _Stream:
 class GatewayServer:
     """The requests of the engine to a gateway server, and its clusters."""
 
-    address = "http://gateway.example"
+    address = "http://gateway.example:80"
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.cluster = ""
         self.looks = 0
+
+    async def open_connection(self, host: str, port: int) -> Any:
+        await asyncio.sleep(SHORT)
+        name = self.world.begin("connection")
+        return None, SimpleNamespace(close=partial(self.world.runs.discard, name))
 
     def ask(self, gateway: Any, question: str, *arguments: Any, **options: Any) -> Any:
         threading.Event().wait(SHORT)
@@ -186,6 +209,9 @@ class _GatewayHandle:
         return within
 
     def remember_client(self, client: Any) -> None:
+        pass
+
+    def begin_record(self, recorder: Any) -> None:
         pass
 
     def close(self) -> None:
@@ -230,7 +256,8 @@ class FakeKubernetesApi:
 
         raise ObjectNotFound(name)
 
-    async def list(self, kind: str, **options: Any) -> Any:
+    async def list(self, kind: str, version: str = "v1", **options: Any) -> Any:
+        await asyncio.sleep(SHORT)
         return []
 
     async def list_warnings(self) -> Any:

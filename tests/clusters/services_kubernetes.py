@@ -70,6 +70,19 @@ def kubectl(*arguments: str, text: str | None = None) -> str:
     return found.stdout
 
 
+@functools.cache
+def minor_version() -> int:
+    """Return the second number of the version of the API server, such as 31."""
+    version = json.loads(kubectl("get", "--raw", "/version"))
+    return int(version["minor"].rstrip("+"))
+
+
+def skip_before(minor: int, feature: str) -> None:
+    """Skip the test on a Kubernetes that lacks a feature."""
+    if minor_version() < minor:
+        pytest.skip(f"{feature} need Kubernetes 1.{minor}; this one is 1.{minor_version()}")
+
+
 def objects(kind: str, cluster: str, component: str = "") -> list[dict[str, Any]]:
     """Objects of a cluster."""
     labels = f"dask.org/cluster-name={cluster}"
@@ -91,7 +104,7 @@ def left(kinds: str) -> str:
 
 
 @functools.cache
-def _start() -> None:
+def start_kubernetes() -> None:
     """Start Kubernetes once for all modules; it ends with the run."""
     # If services must run, the script below reports what is missing, and builds what is not built.
     if os.environ.get("HYPERPLANE_REQUIRE_SERVICES") != "1":
@@ -113,11 +126,12 @@ def _start() -> None:
 @contextmanager
 def service() -> Iterator[dict[str, Any]]:
     """Kubernetes, used with only the permissions of the example rbac.yaml."""
-    _start()
+    start_kubernetes()
     sys.path.insert(0, str(SCRIPTS))
     import dask_kubernetes.operator  # noqa: F401 - adds its defaults to Dask's configuration
-    import kubernetes_shim  # noqa: F401 - kr8s no longer supports this version of Kubernetes
 
+    if minor_version() < 27:
+        import kubernetes_shim  # noqa: F401 - for versions that kr8s no longer supports
     before = os.environ.get("KUBECONFIG")
     try:
         kubectl("apply", "-f", str(EXAMPLES / "rbac.yaml"))

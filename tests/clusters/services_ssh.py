@@ -70,12 +70,17 @@ class HostNetwork:
                     continue
         return found
 
-    def listening_ports(self, host: int) -> list[int]:
-        """Return the ports on which programs listen on a host, without that of its sshd."""
+    def listening_addresses(self, host: int) -> list[tuple[str, int]]:
+        """Return addresses at which programs listen on a host, without that of its sshd."""
         words = ["ip", "netns", "exec", f"hpssh{self.network}-{host}", "ss", "-ltnpH"]
         listed = subprocess.run(words, capture_output=True, text=True, check=True)
         lines = [line for line in listed.stdout.splitlines() if "sshd" not in line]
-        return [int(line.split()[3].rpartition(":")[2]) for line in lines]
+        pairs = [line.split()[3].rpartition(":") for line in lines]
+        return [(name.strip("[]").removeprefix("::ffff:"), int(port)) for name, _, port in pairs]
+
+    def listening_ports(self, host: int) -> list[int]:
+        """Return the ports on which programs listen on a host, without that of its sshd."""
+        return [port for _, port in self.listening_addresses(host)]
 
     def set_link(self, host: int, state: str) -> None:
         """Disconnect a host ("down") or reconnect it ("up")."""

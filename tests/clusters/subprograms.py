@@ -22,6 +22,19 @@ client, cluster = hyperplane.initialize_cluster(
     num_workers=1, nprocs=2, nthreads=1, ram_gb_per_proc=0.5, local_fit="exact"
 )
 """
+#: Prints how many bytes each port of the loopback address sends, or the name of the error: a server
+#: of Dask begins, and HTTP answers.
+READ_PORTS = """
+import json, socket, sys
+def read(port):
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+            client.sendall(b"GET /health HTTP/1.0\\r\\n\\r\\n")
+            return len(client.recv(100))
+    except OSError as error:
+        return type(error).__name__
+print(json.dumps([read(int(port)) for port in sys.argv[1:]]))
+"""
 #: Skips the imports that take most of a start and that these tests do not need.
 FEW_IMPORTS = {"DASK_HYPERPLANE__ENGINES__LOCAL__PRELOAD": "[]"}
 #: Seconds for what takes a fraction of a second on an idle machine.

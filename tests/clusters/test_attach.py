@@ -6,17 +6,22 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import dask.config
 import psutil
 import pytest
+from distributed import Client
 from scale import FULL
+from subprograms import wait_until
 
 import hyperplane
 from hyperplane.clusters import records
 from hyperplane.clusters.dask import attach
 from hyperplane.clusters.dask import settings as dask_settings
+from hyperplane.errors import SchedulerUnreachable
+from hyperplane.guard import scheduler_watch
 
 pytestmark = pytest.mark.usefixtures("few_imports")
 
@@ -40,6 +45,16 @@ client.close(); cluster.close()
 """
 
 
+def start_owner() -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
 @pytest.mark.skipif(not FULL, reason="waits for a stopped owner: at full scale")
 @pytest.mark.cluster
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="signals of Linux")
@@ -47,13 +62,7 @@ def test_an_interrupted_owner_keeps_its_workers_and_a_stopped_owner_is_an_error_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scheduler = dask.config.get("scheduler", default=None)
-    program = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    program = start_owner()
     assert program.stdout is not None
     try:
         workers = program.stdout.readline().split()
@@ -141,3 +150,38 @@ def test_get_cluster_finds_the_engine_in_the_record(
     finally:
         for name in ("of-ssh", "of-slurm"):
             records.remove(name, str(tmp_path / name))
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="signals of Linux")
+def test_calls_to_an_owner_that_is_stopped_later_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler_watch, "GRACE_SECONDS", 1.0)
+    program = start_owner()
+    assert program.stdout is not None
+    try:
+        assert len(program.stdout.readline().split()) == 2
+        with dask.config.set({"hyperplane.engines.local.stall_timeout": "2s"}):
+            client, cluster = hyperplane.get_cluster("frozen")
+        future = client.submit(time.sleep, 1000, pure=False)
+        os.kill(program.pid, signal.SIGSTOP)
+        with pytest.raises(SchedulerUnreachable, match="process is stopped"):
+            future.result(timeout=120)
+        monkeypatch.setattr(scheduler_watch, "GRACE_SECONDS", 300.0)
+        os.kill(program.pid, signal.SIGCONT)
+        # Until the scheduler has answered, new calls and futures end with the same error.
+        wait_until(lambda: _answers(client), 120)
+        assert client.submit(sum, [1, 2], pure=False).result(timeout=120) == 3
+        client.close()
+        cluster.close()
+    finally:
+        if program.poll() is None:
+            os.killpg(program.pid, signal.SIGKILL)
+        program.communicate()
+
+
+def _answers(client: Client) -> bool:
+    try:
+        client.run_on_scheduler(int)
+    except SchedulerUnreachable:
+        return False
+    return True

@@ -17,6 +17,7 @@ import hyperplane
 import hyperplane.clusters.dask.gateway.start as gateway_start
 from hyperplane.clusters.dask.gateway import plugins
 from hyperplane.guard.busy import BusyWorkerGuard
+from hyperplane.guard.usage import UsageMonitor
 
 #: A program without this package that runs a worker and a scheduler with a short time-to-live.
 PROGRAM = """
@@ -126,6 +127,12 @@ def test_a_gateway_scheduler_gets_the_guard_unless_the_user_set_a_time_to_live(
 
     # The guard comes after the plugin that sets the time-to-live.
     settings = [] if environment else ["hyperplane-settings"] * 2
-    assert names() == [*settings, BusyWorkerGuard.name, "hyperplane-idle-guard"]
+    assert names() == [
+        *settings,
+        BusyWorkerGuard.name,
+        "hyperplane-idle-guard",
+        "hyperplane-lease",
+        UsageMonitor.name,
+    ]
     with dask.config.set({"distributed.scheduler.worker-ttl": "45s"}):
         assert BusyWorkerGuard.name not in names()

@@ -18,6 +18,7 @@ import psutil
 import pytest
 from dask_notices import without_notices
 from scale import FULL
+from subprograms import dead, wait_until
 
 import hyperplane
 from hyperplane.clusters import records
@@ -170,6 +171,37 @@ def test_a_folder_that_takes_no_socket_means_no_fork_and_leaves_nothing(
     monkeypatch.setattr(forkserver, "_short_path", str)
     assert not forkserver.acquire([], {})
     assert list(far.iterdir()) == []
+
+
+def test_a_killed_forkserver_is_replaced_and_nothing_is_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    before = {each.pid for each in psutil.Process().children()}
+    client, cluster = hyperplane.start(hyperplane.plan_cluster(**ONE))
+    with cluster, client:
+        assert forkserver._started is not None
+        killed, variables, modules = forkserver._started
+        worker = psutil.Process(client.submit(os.getpid).result())
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda: dead(worker), 120)
+        assert client.submit(os.getpid, pure=False).result(timeout=120) != worker.pid
+        assert (
+            f"process {killed}, from which worker processes are forked, was killed" in caplog.text
+        )
+        assert forkserver._started[0] != killed
+        assert forkserver._started[1:] == (variables, modules)
+        # One more cluster of the program is forked, too.
+        second = hyperplane.start(hyperplane.plan_cluster(**ONE))
+        with second.cluster, second.client:
+            parent = second.client.submit(os.getppid).result()
+            assert parent == forkserver._started[0]
+    left = {each.pid for each in psutil.Process().children() if not is_tracker(each)}
+    assert left <= before
+    assert list(Path(tempfile.gettempdir()).rglob("*")) == []
+
+
+def is_tracker(process: psutil.Process) -> bool:
+    return "resource_tracker" in " ".join(process.cmdline())
 
 
 @pytest.mark.skipif(not FULL, reason="stops a process that rarely stops: at full scale")

@@ -1,18 +1,25 @@
-"""Close a cluster from two threads."""
+"""Close a cluster from two threads, and lost workers."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
+import dask
 import pytest
 from distributed import Scheduler
+from subprograms import wait_until
 
+from hyperplane.clusters.dask import guarded_cluster
+from hyperplane.clusters.dask.cluster_guards import ClusterGuards
 from hyperplane.clusters.dask.guarded_cluster import GuardedCluster
+from hyperplane.clusters.dask.recovery import RecoverySettings
+from hyperplane.guard.memory_advice import WorkerLayout
+from hyperplane.guard.oom_retry import OomRetry
 
 
 class SlowToClose(GuardedCluster):
@@ -24,7 +31,7 @@ class SlowToClose(GuardedCluster):
             scheduler={"cls": Scheduler, "options": {"dashboard": False, "host": "127.0.0.1"}},
             scheduler_config={},
             cluster_config={},
-            idle_timeout=None,
+            guards=ClusterGuards(RecoverySettings(None, "raise"), WorkerLayout()),
             release=lambda: None,
         )
 
@@ -72,3 +79,59 @@ def test_a_cluster_closes_although_its_client_does_not(cluster: SlowToClose) -> 
     with pytest.raises(ValueError, match="not idle"):
         cluster.close_all()
     assert cluster.status.name == "closed"
+
+
+class LoanDouble(OomRetry):
+    """Plugin of a scheduler on whose node one nanny may have lent its memory."""
+
+    def __init__(self) -> None:
+        super().__init__(lends=True)
+        self.lenders, self.questions = {"tcp://nanny"}, 0
+
+    @property
+    def suspended(self) -> set[str]:
+        self.questions += 1
+        return self.lenders
+
+
+def test_a_worker_is_not_lost_while_it_lends_its_memory(
+    cluster: SlowToClose, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have ended before the loan began, so that Dask already waits for its return."""
+    loan, worker = LoanDouble(), mock.AsyncMock()
+    cluster.may_close.set()
+    cluster.scheduler.add_plugin(loan)
+
+    async def lose_worker() -> None:
+        cluster.workers[0] = worker
+        cluster.scheduler_info["workers"]["tcp://w"] = {"name": 0, "nanny": "tcp://nanny"}
+        cluster._update_worker_status("remove", "tcp://w")
+
+    monkeypatch.setattr(guarded_cluster, "_SUSPENDED_SECONDS", 0.01)
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "10ms"}):
+        cluster.sync(lose_worker)
+        wait_until(lambda: loan.questions > 2, 60)
+        assert list(cluster.workers.values()) == [worker]
+        loan.lenders = set()
+        wait_until(lambda: not cluster.workers, 60)
+    wait_until(lambda: worker.close.await_count == 1, 60)
+
+
+def test_without_a_timeout_a_loan_is_not_asked_for_all_the_time(cluster: SlowToClose) -> None:
+    cluster.may_close.set()
+    cluster.scheduler.add_plugin(LoanDouble())
+    delays: list[float] = []
+
+    def call_later(delay: float, call: Callable[[], None]) -> None:
+        delays.append(delay)
+        if len(delays) == 1:
+            call()
+
+    async def lose_worker() -> None:
+        cluster.workers[0] = mock.AsyncMock()
+        with mock.patch.object(asyncio.get_running_loop(), "call_later", call_later):
+            cluster._close_if_lost(0, "tcp://nanny")
+
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": 0}):
+        cluster.sync(lose_worker)
+    assert delays == [0, 1]

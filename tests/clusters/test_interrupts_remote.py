@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import tempfile
 import threading
@@ -11,8 +12,10 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import asyncssh
+import cloudpickle
 import pytest
 from distributed import Scheduler
 from distributed.core import Status
@@ -31,6 +34,9 @@ import hyperplane
 from hyperplane.clusters import records
 from hyperplane.clusters.dask import settings as dask_settings
 from hyperplane.clusters.dask import versions, wait_for_workers
+from hyperplane.core.errors import StartFailed
+from hyperplane.guard import memory_plugins
+from hyperplane.guard.preflight.environment import EnvironmentRequest, describe_here
 
 ONE: dict[str, Any] = {
     "num_workers": 2,
@@ -66,6 +72,9 @@ def ssh(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
 def slurm(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
     from hyperplane.clusters.dask.slurm import cluster as slurm_cluster
     from hyperplane.clusters.dask.slurm import engine as slurm_engine
+    from hyperplane.clusters.dask.slurm import preflight as slurm_preflight
+    from hyperplane.platforms.slurm import partitions
+    from hyperplane.platforms.slurm.commands import CommandResult
 
     async def submit(script: str) -> str:
         number = world.begin("job").partition(" ")[2]
@@ -78,7 +87,18 @@ def slurm(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
     async def ask(numbers: list[str]) -> dict[str, Any]:
         return {}
 
+    async def run(words: list[str], **options: Any) -> CommandResult:
+        name = world.begin("process")
+        try:
+            await asyncio.sleep(SHORT)
+        finally:  # it is killed
+            world.runs.discard(name)
+        output = json.dumps({"environment": vars(describe_here(EnvironmentRequest()))})
+        return CommandResult(0, output, "")
+
     usable = (True, "")
+    patch.setattr(slurm_preflight, "run_command_async", run)
+    patch.setattr(partitions, "run_command_async", run)
     patch.setattr(slurm_engine.SlurmEngine, "available", lambda engine: usable)
     patch.setattr(slurm_cluster, "submit_script_async", submit)
     patch.setattr(slurm_cluster, "cancel_jobs", cancel)
@@ -93,6 +113,7 @@ def gateway(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
     from hyperplane.clusters.dask.gateway import start as gateway_start
 
     there = GatewayServer(world)
+    patch.setattr(asyncio, "open_connection", there.open_connection)
     patch.setattr(server, "call", there.ask)
     patch.setattr(server, "open_gateway", there.opened)
     patch.setattr(gateway_start, "POLL_INTERVAL", SHORT)
@@ -106,7 +127,9 @@ def gateway(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
 
 
 def kubernetes(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
+    from hyperplane.clusters import custom_resource
     from hyperplane.clusters.dask.kubernetes import engine as kubernetes_engine
+    from hyperplane.clusters.dask.kubernetes import preflight as kubernetes_preflight
     from hyperplane.clusters.dask.kubernetes import resource
     from hyperplane.clusters.dask.kubernetes.cluster import HyperplaneKubeCluster
 
@@ -115,8 +138,9 @@ def kubernetes(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPla
 
     usable = (True, "")
     patch.setattr(kubernetes_engine.KubernetesEngine, "available", lambda engine: usable)
-    patch.setattr(resource, "KubernetesApi", lambda namespace: FakeKubernetesApi(world))
-    patch.setattr(resource.DaskClusterResource, "wait_for_scheduler", soon)
+    for module in (custom_resource, kubernetes_preflight):
+        patch.setattr(module, "KubernetesApi", lambda namespace, **_: FakeKubernetesApi(world))
+    patch.setattr(resource.DaskClusterResource, "wait_for_head", soon)
     patch.setattr(HyperplaneKubeCluster, "_reach_scheduler", soon)
     options = {"image": "registry.example/flights:1", "security": "none"}
     return hyperplane.plan_cluster(engine="kubernetes", engine_options=options, **ONE)
@@ -124,11 +148,13 @@ def kubernetes(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPla
 
 def left() -> list[str]:
     """Everything that this process holds for clusters."""
-    loops = [thread.name for thread in threading.enumerate() if "IO loop" in thread.name]
+    names = [thread.name for thread in threading.enumerate()]
+    threads = [name for name in names if "IO loop" in name or "preflight" in name]
     schedulers = [each for each in Scheduler._instances if each.status != Status.closed]
     files = map(str, Path(tempfile.gettempdir()).rglob("*"))
     listed = [record.name for record in records.read_all(starting=True)]
-    return [*loops, *map(str, schedulers), *files, *listed, *dask_settings._applied]
+    by_value = cloudpickle.list_registry_pickle_by_value()
+    return [*threads, *map(str, schedulers), *files, *listed, *dask_settings._applied, *by_value]
 
 
 @pytest.mark.parametrize("engine", [ssh, slurm, gateway, kubernetes])
@@ -172,6 +198,45 @@ def test_ctrl_c_as_any_operation_begins_leaves_nothing(
         with pytest.raises(KeyboardInterrupt):
             hyperplane.start(plan)
         assert (number, world.runs, left()) == (number, set(), before)
+
+
+@pytest.mark.parametrize("engine", [gateway, kubernetes])
+def test_ctrl_c_while_plugins_are_added_waits_for_them(
+    engine: Callable[[World, pytest.MonkeyPatch], hyperplane.ClusterPlan],
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = engine(world, monkeypatch)
+    added = []
+
+    def register(client: Any, layout: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        added.append(layout)
+
+    monkeypatch.setattr(memory_plugins, "register", register)
+    with pytest.raises(KeyboardInterrupt):
+        hyperplane.start(plan)
+    assert len(added) == 1
+    assert not world.runs
+
+
+@pytest.mark.parametrize("answers", [0, 1, 2, 3])
+def test_a_node_that_is_closed_during_its_start_stays_closed(world: World, answers: int) -> None:
+    from hyperplane.clusters.dask.ssh.nodes import HostServer
+
+    async def close_in_start() -> tuple[Status, set[str]]:
+        connection = HostConnection(world, "a")
+        connections: Any = SimpleNamespace(connection=AsyncMock(return_value=connection))
+        node = HostServer(connections, "a", "python", 10.0, 0.0, {"role": "worker"}, [])
+        starting = asyncio.ensure_future(node)
+        # So many answers of the host come before; without one its start waits for the first.
+        await asyncio.sleep(SHORT * (answers + 0.5))
+        await node.close()
+        await asyncio.wait([starting])
+        assert starting.exception() is None or isinstance(starting.exception(), StartFailed)
+        return node.status, world.runs - {connection.name}
+
+    assert asyncio.run(close_in_start()) == (Status.closed, set())
 
 
 @pytest.mark.parametrize("taken", [False, True])

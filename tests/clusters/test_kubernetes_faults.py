@@ -11,7 +11,7 @@ from hypothesis import given, strategies
 from kubernetes_cases import IMAGE, plan, worker
 
 import hyperplane
-from hyperplane.clusters.dask.kubernetes.template import (
+from hyperplane.platforms.kubernetes.pod_template import (
     merge_template,
     parse_selector,
     read_template,

@@ -92,13 +92,20 @@ def test_a_cluster_that_is_gone_is_reported_with_both_causes(
     async def nothing() -> None:
         pass
 
+    endings: list[str] = []
+
+    async def finish(reason: str) -> None:
+        endings.append(reason)
+
     cluster: Any = SimpleNamespace(
         name="flights",
         status=Status.running,
         resource=SimpleNamespace(is_gone=is_gone),
         _refresh_info=fail,
+        _finish_record=finish,
         _close_client=nothing,
         _detach=nothing,
     )
     asyncio.run(HyperplaneKubeCluster._poll(cluster))
-    assert "flights was deleted after its idle timeout or by another program" in caplog.text
+    assert "flights was deleted after its idle timeout, when its lease expired or" in caplog.text
+    assert endings == ["it was deleted"]

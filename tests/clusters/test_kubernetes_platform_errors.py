@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hyperplane.clusters.dask.kubernetes.platform_errors import raise_engine_errors
+from hyperplane.clusters.custom_resource import engine_errors
 from hyperplane.core.errors.platforms import PlatformError
 from hyperplane.errors import EngineError, HyperplaneError, StartFailed
 from hyperplane.platforms.kubernetes.errors import (
@@ -31,10 +31,10 @@ from hyperplane.platforms.kubernetes.errors import (
 def test_an_error_of_the_platform_is_raised_as_one_of_the_engine(
     error: KubernetesError, kind: type[EngineError]
 ) -> None:
-    @raise_engine_errors
     async def request(number: int) -> None:
-        assert number == 1
-        raise error
+        with engine_errors("kubernetes"):
+            assert number == 1
+            raise error
 
     assert isinstance(error, PlatformError)
     assert isinstance(error, HyperplaneError)
@@ -47,10 +47,10 @@ def test_an_error_of_the_platform_is_raised_as_one_of_the_engine(
 
 
 def test_results_and_other_errors_pass() -> None:
-    @raise_engine_errors
     async def request(number: int) -> int:
-        if number < 0:
-            raise StartFailed("kubernetes", "the operator did not react", "its log")
+        with engine_errors("kubernetes"):
+            if number < 0:
+                raise StartFailed("kubernetes", "the operator did not react", "its log")
         return number
 
     assert asyncio.run(request(1)) == 1

@@ -77,7 +77,8 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_rendered_files_equal_the_expected_ones(case: str) -> None:
+def test_rendered_files_equal_the_expected_ones(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "ada")
     text = render(plan(**CASES[case]))
     file = GOLDEN / f"{case}.yaml"
     if os.environ.get("HYPERPLANE_WRITE_GOLDEN"):
@@ -190,4 +191,7 @@ def test_without_tls_there_is_no_secret_and_the_operator_gives_the_address() -> 
 def test_idle_timeout_is_whole_seconds_and_never_by_default_zero() -> None:
     assert rendered()["spec"]["idleTimeout"] == 1800
     assert rendered(idle_timeout=90.2)["spec"]["idleTimeout"] == 91
-    assert rendered({"idle_timeout": None})["spec"]["idleTimeout"] == 0
+    # The operator ends a cluster whose lease has expired only if it has an idle timeout.
+    assert rendered({"idle_timeout": None})["spec"]["idleTimeout"] == 1e9
+    alone = {"idle_timeout": None, "keep_alive": True}
+    assert rendered(alone)["spec"]["idleTimeout"] == 0

@@ -14,7 +14,6 @@ from kubernetes_cases import rendered
 from kubernetes_server import NAMESPACE, ApiServer, running_api_server
 
 import hyperplane
-from hyperplane.clusters.dask.kubernetes import resource as kubernetes_resource
 from hyperplane.clusters.dask.kubernetes.resource import DaskClusterResource
 
 TLS = {"ca_file": "authority", "cert": "certificate", "key": "private key"}
@@ -99,7 +98,7 @@ def test_an_api_server_without_the_operator_is_explained(server: ApiServer) -> N
 def test_a_scheduler_that_is_ready_is_not_waited_for(server: ApiServer) -> None:
     add_pod(server, "worker")
     add_pod(server, "scheduler")
-    using(lambda resource: resource.wait_for_scheduler(time.monotonic() + 60))
+    using(lambda resource: resource.wait_for_head(time.monotonic() + 60))
 
 
 def test_a_scheduler_that_never_starts_is_a_failure_with_its_log(server: ApiServer) -> None:
@@ -108,7 +107,7 @@ def test_a_scheduler_that_never_starts_is_a_failure_with_its_log(server: ApiServ
     add_pod(server, "scheduler", ready=False, state={"waiting": waiting}, lastState=last)
     server.logs["flights-scheduler"] = b"Traceback:\n  File x\nKeyError: 'n\xc3\xa4me'\n"
     with pytest.raises(hyperplane.StartFailed, match="CrashLoopBackOff: it repeatedly") as caught:
-        using(lambda resource: resource.wait_for_scheduler(time.monotonic() + 60))
+        using(lambda resource: resource.wait_for_head(time.monotonic() + 60))
     assert caught.value.log_tail == "Traceback:\nKeyError: 'näme'"
 
 
@@ -129,7 +128,7 @@ def test_the_error_of_a_scheduler_says_whether_the_cluster_was_closed(
             await resource.create(rendered(), TLS)
         else:
             await resource.load()
-        await resource.wait_for_scheduler(deadline)
+        await resource.wait_for_head(deadline)
 
     with pytest.raises(hyperplane.StartTimeout, match=outcome):
         using(lambda resource: wait(resource, time.monotonic() - 1))
@@ -154,21 +153,21 @@ def test_a_start_that_takes_too_long_has_the_warnings_of_its_pods(server: ApiSer
     with pytest.raises(
         hyperplane.StartTimeout, match=r"within 0 s \(timeout\).*Insufficient cpu"
     ) as caught:
-        using(lambda resource: resource.wait_for_scheduler(time.monotonic() - 1))
+        using(lambda resource: resource.wait_for_head(time.monotonic() - 1))
     assert "gpu" not in str(caught.value)
     server.refusals["GET", "events"] = [403] * 4
     with pytest.raises(hyperplane.StartTimeout, match="1 running but not ready"):
-        using(lambda resource: resource.wait_for_scheduler(time.monotonic() - 1))
+        using(lambda resource: resource.wait_for_head(time.monotonic() - 1))
 
 
 def test_an_operator_that_does_not_react_is_named(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kubernetes_resource, "OPERATOR_SECONDS", -1.0)
+    monkeypatch.setattr(DaskClusterResource, "operator_seconds", -1.0)
 
     async def work(resource: DaskClusterResource) -> None:
         await resource.create(rendered(), {})
-        await resource.wait_for_scheduler(time.monotonic() + 60)
+        await resource.wait_for_head(time.monotonic() + 60)
 
     with pytest.raises(hyperplane.StartFailed, match="operator of dask-kubernetes did not react"):
         using(work)

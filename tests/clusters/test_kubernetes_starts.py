@@ -12,7 +12,7 @@ from services import until
 from services_kubernetes import LONGEST, NAMESPACE, clusters, kubectl, left, service
 
 import hyperplane
-from hyperplane.clusters.dask.kubernetes import resource as kubernetes_resource
+from hyperplane.clusters.dask.kubernetes.resource import DaskClusterResource
 
 pytestmark = [
     pytest.mark.engine,
@@ -75,8 +75,19 @@ def test_no_node_has_such_labels_or_so_much_room() -> None:
     assert "Insufficient cpu" in str(found)
 
 
-def test_a_quota_that_is_used_up() -> None:
+def test_a_quota_that_is_too_small() -> None:
     kubectl("-n", NAMESPACE, "create", "quota", "few", "--hard=limits.memory=800Mi")
+    try:
+        found = failure()
+        assert "nothing was started: the pods need limits.memory" in str(found)
+        assert "quota few permits 800Mi" in str(found)
+    finally:
+        kubectl("-n", NAMESPACE, "delete", "quota", "few")
+
+
+def test_a_quota_that_is_used_up_by_the_scheduler() -> None:
+    # The checks before a start do not read such a number.
+    kubectl("-n", NAMESPACE, "create", "quota", "few", "--hard=count/pods=1")
     try:
         found = failure(timeout=50)
         assert isinstance(found, hyperplane.StartTimeout)
@@ -112,7 +123,7 @@ def test_a_name_that_is_taken() -> None:
 
 
 def test_an_operator_that_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kubernetes_resource, "OPERATOR_SECONDS", 3.0)
+    monkeypatch.setattr(DaskClusterResource, "operator_seconds", 3.0)
     kubectl("-n", "dask-operator", "scale", "deployment/operator", "--replicas=0")
     kubectl("-n", "dask-operator", "wait", "--for=delete", "pod", "-l", "app=operator")
     try:

@@ -48,6 +48,12 @@ class TestLocalEngine(OneClusterContract, OwnedClusterContract):
     engine = "local"
     small = SMALL
     print_workers = SAY_WORKERS
+    at_full_scale = frozenset(
+        {
+            "test_the_main_job_gives_what_pandas_gives",  # as in test_demo_run.py
+            "test_a_gang_of_two_runs",  # as in test_gang.py
+        }
+    )
 
     def check_terminate(self, cluster: Any, expected: float) -> None:
         found = {
@@ -239,7 +245,7 @@ def test_the_idle_timeout_begins_when_the_start_is_over(tmp_path: Path) -> None:
         "    try:\n"
         f"        os.mkdir({str(tmp_path / 'first')!r})\n"
         "    except FileExistsError:\n"
-        "        time.sleep(2)\n"
+        "        time.sleep(1.2)\n"
     )
     with dask.config.set({"distributed.worker.preload": [str(slow)]}):
         client, cluster = hyperplane.start(hyperplane.plan_cluster(**SMALL, idle_timeout=0.5))

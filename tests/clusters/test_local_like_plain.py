@@ -278,7 +278,7 @@ def test_workers_survive_a_pause_of_the_scheduler(
         checks.append(began)
 
     def stand_still() -> None:
-        time.sleep(3)
+        time.sleep(2)
         ended.append(time.monotonic())
 
     check.callback = noted
@@ -289,7 +289,7 @@ def test_workers_survive_a_pause_of_the_scheduler(
     assert held.result() == 3
 
 
-@pytest.mark.usefixtures("short_lives")
+@pytest.mark.usefixtures("short_lives", "short_grace_period")
 @pytest.mark.parametrize("how", ["stopped", "waits for longer than the limit"])
 def test_a_stopped_or_deadlocked_process_is_replaced(
     how: str, started: StartedCluster, monkeypatch: pytest.MonkeyPatch, fifo: Path

@@ -37,6 +37,8 @@ FAST = {
     "method": "tasks",
     "trim": "67108864",
     "mmap": "33554432",
+    "arenas": "2",
+    "messages": 1,
     "pool": "system",
     "polars": "2",
     "polars threads": 2,
@@ -49,6 +51,8 @@ DASK = {
     "method": None,
     "trim": "65536",
     "mmap": None,
+    "arenas": None,
+    "messages": 10,
     "polars": None,
 }
 
@@ -70,6 +74,8 @@ def look(dask_worker: Any) -> dict[str, Any]:
         "method": dask.config.get("dataframe.shuffle.method"),
         "trim": os.environ.get("MALLOC_TRIM_THRESHOLD_"),
         "mmap": os.environ.get("MALLOC_MMAP_THRESHOLD_"),
+        "arenas": os.environ.get("MALLOC_ARENA_MAX"),
+        "messages": dask.config.get("distributed.p2p.comm.concurrency"),
         "pool": pyarrow.default_memory_pool().backend_name,
         "polars": os.environ.get("POLARS_MAX_THREADS"),
         "polars threads": polars.thread_pool_size(),
@@ -163,7 +169,8 @@ def test_several_processes_keep_the_shuffle_of_dask() -> None:
     )
     with cluster, client:
         assert dask.config.get("dataframe.shuffle.method") is None
-        assert {each["method"] for each in client.run(look).values()} == {None}
+        found = client.run(look).values()
+        assert {(each["method"], each["messages"]) for each in found} == {(None, 2)}
 
 
 def test_the_program_is_unchanged_but_for_the_shuffle_of_all_handles() -> None:

@@ -65,3 +65,38 @@ def test_a_refusal_of_the_kernel_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(parent_death.ctypes, "CDLL", lambda name, use_errno: Library())
     with pytest.raises(OSError, match="PR_SET_PDEATHSIG"):
         parent_death.end_with_parent(lambda: True)
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel of Linux")
+def test_a_forkserver_that_imports_modules_ends_with_its_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    importing = tmp_path / "importing"
+    slow = (
+        "import os, pathlib, sys, time\n"
+        "if 'forkserver' in ' '.join(sys.orig_argv):  # the owner imports the modules, too\n"
+        f"    pathlib.Path({str(importing)!r}).write_text(str(os.getpid()))\n"
+        "    time.sleep(600)\n"
+    )
+    (tmp_path / "slow_to_import.py").write_text(slow, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+    monkeypatch.setenv("DASK_HYPERPLANE__ENGINES__LOCAL__PRELOAD", "['slow_to_import']")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    program = (
+        "import hyperplane\n"
+        "hyperplane.initialize_cluster(num_workers=1, nprocs=1, ram_gb_per_proc=0.5)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL) as owner:
+        deadline = time.monotonic() + 120
+        while not importing.exists() or not importing.read_text():
+            assert owner.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        forkserver = int(importing.read_text())
+        assert not _gone(forkserver)
+        owner.kill()
+    deadline = time.monotonic() + 30
+    while not _gone(forkserver):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -12,12 +12,13 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from late_clock import expire_after_first_worker
 from services import is_empty
 
 import hyperplane
 from hyperplane.clusters import records
 from hyperplane.clusters.framework import RUNNING
-from hyperplane.clusters.local_nodes import program_process
+from hyperplane.clusters.local_nodes import program_process, worker_group
 from hyperplane.clusters.ray import driver_environment, node_group
 from hyperplane.clusters.ray.client import RayClient
 from hyperplane.clusters.ray.local.engine import LocalRayEngine
@@ -59,8 +60,9 @@ def test_a_timeout_counts_the_worker_nodes_after_unknown_lines(
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     monkeypatch.setattr(program_process, "_PROGRAM", str(program))
+    expire_after_first_worker(monkeypatch, 100)
     with pytest.raises(StartTimeout, match="1 of 2 worker nodes have started in time"):
-        LocalRayEngine().start(make_plan(timeout=15))
+        LocalRayEngine().start(make_plan(timeout=60))
     assert records.read_all(starting=True) == []
     assert is_empty(Path(os.environ["TMPDIR"]))
 
@@ -144,7 +146,7 @@ class TestNodeGroup:
             raise SystemError("its raylet has ended")
 
         monkeypatch.setattr(node_group, "start_node", fail)
-        monkeypatch.setattr(node_group, "_RETRY_SECONDS", 0.01)
+        monkeypatch.setattr(worker_group, "_RETRY_SECONDS", 0.01)
         monkeypatch.setenv("RAY_raylet_start_wait_time_s", "30")  # the group sets another value
         group = node_group.RayNodeGroup(lambda **event: events.append(event))
         processes = [("raylet", SimpleNamespace(pid=1)), ("gcs_server", SimpleNamespace(pid=2))]
@@ -153,7 +155,7 @@ class TestNodeGroup:
         return group
 
     request: ClassVar[dict[str, Any]] = {
-        "worker": "ray-worker-1", "cpus": 1, "memory": 1, "object_store": 1,
+        "worker": "ray-worker-1", "cpus": 1, "gpus": 0, "memory": 1, "object_store": 1,
     }  # fmt: skip
 
     def add_ended(self, group: node_group.RayNodeGroup, starts: int) -> None:
@@ -173,7 +175,7 @@ class TestNodeGroup:
     ) -> None:
         group.handle({"ready": True})
         for seconds, last in ((600.0, "failed"), (0.0, "warning")):
-            monkeypatch.setattr(node_group, "_STABLE_SECONDS", seconds)
+            monkeypatch.setattr(worker_group, "_STABLE_SECONDS", seconds)
             self.add_ended(group, starts=10)
             group.check()
             assert events[-1]["event"] == last

@@ -23,7 +23,7 @@ import hyperplane
 from hyperplane import ray_common
 from hyperplane.clusters import records
 from hyperplane.clusters.framework import CLOSED
-from hyperplane.clusters.ray.slurm.script import PROGRAM
+from hyperplane.clusters.ray.slurm.cluster import PROGRAM
 
 pytest.importorskip("ray")
 pytestmark = [pytest.mark.ray, pytest.mark.cluster, pytest.mark.slow]
@@ -193,6 +193,29 @@ def test_a_killed_raylet_ends_its_job_which_is_submitted_again(
         until(lambda: "the raylet of this worker node has ended" in caplog.text, 250)
     until(lambda: len(set(queue("RUNNING")) - jobs) == 1, 250)
     until(lambda: sorted(cluster.workers) == before, 250)
+
+
+@pytest.mark.skipif(not FULL, reason="one more cluster takes half a minute: at full scale")
+def test_a_job_gets_its_gpu_from_slurm(
+    shared: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # This machine need not have the GPU that its Slurm assigns.
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: NVIDIA A'\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    client, cluster = hyperplane.start(
+        hyperplane.plan_cluster(**{**SMALL, "num_workers": 1, "ngpus": 1})
+    )
+    try:
+        details = [read_job_details(job) for job in queue("RUNNING")]
+        [job] = [each for each in details if each["JobName"] == cluster.name]
+        assert job["TresPerNode"] == "gres:gpu:1"
+        assert client.ray.cluster_resources()["GPU"] == 1
+        read = client.ray.remote(num_gpus=1)(lambda: os.environ["CUDA_VISIBLE_DEVICES"])
+        assert client.ray.get(read.remote(), timeout=120) == "0"
+    finally:
+        client.close()
+        cluster.close()
 
 
 def test_a_worker_node_is_added(running: Any) -> None:

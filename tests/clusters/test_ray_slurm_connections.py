@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 from services import until
 
-from hyperplane.clusters.ray import worker_program
-from hyperplane.clusters.ray.slurm import job_program
-from hyperplane.clusters.ray.slurm.job_program import ServerConnection
-from hyperplane.clusters.ray.slurm.job_server import JobServer
+from hyperplane.clusters.ray.worker_program import RayWorkerProgram
+from hyperplane.clusters.remote_nodes import job_connection
+from hyperplane.clusters.remote_nodes.job_connection import ServerConnection
+from hyperplane.clusters.remote_nodes.job_server import JobServer
+from hyperplane.clusters.remote_nodes.worker_program import _create_folder
 from hyperplane.core.event_loop_thread import EventLoopThread
 
 Connect = Callable[[str], ServerConnection]
@@ -187,11 +188,11 @@ class TestConnections:
 
 def test_the_folder_of_a_node_is_created_and_short_enough_for_sockets(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as short:
-        made = worker_program._create_folder(f"{short}/new")
+        made = _create_folder({"local_directory": f"{short}/new"}, RayWorkerProgram())
         assert made.parent == Path(short, "new")
         long = Path(short, "x" * 60)
         with pytest.raises(OSError, match="too long for the sockets of Ray"):
-            worker_program._create_folder(str(long))
+            _create_folder({"local_directory": str(long)}, RayWorkerProgram())
         assert not any(long.iterdir())
 
 
@@ -212,4 +213,4 @@ def test_a_job_that_cannot_connect_says_why(
     change(server.file)
     monkeypatch.setattr("sys.argv", ["job_program", str(server.file), "one"])
     with pytest.raises(SystemExit, match=message):
-        job_program.main()
+        job_connection.connect()

@@ -19,8 +19,9 @@ from hyperplane import config
 from hyperplane.clusters.engine import Availability
 from hyperplane.clusters.ray import node_group as rules
 from hyperplane.clusters.ray.slurm import node_group
-from hyperplane.clusters.ray.slurm import script as script_module
 from hyperplane.clusters.ray.slurm.engine import SlurmRayEngine
+from hyperplane.clusters.remote_nodes import slurm_group
+from hyperplane.clusters.remote_nodes.job_script import NAME_PLACEHOLDER
 from hyperplane.platforms.local.addresses import find_address
 from hyperplane.platforms.slurm.job_state import SlurmJobStatus
 from hyperplane.spec.settings import RaySlurmSettings
@@ -51,7 +52,7 @@ class TestScript:
         assert (program, option) == ("/opt/my python", "-m")
         assert module == "hyperplane.clusters.ray.slurm.job_program"
         assert file.startswith(str(tmp_path))
-        assert name == script_module.NAME_PLACEHOLDER
+        assert name == NAME_PLACEHOLDER
         assert "#SBATCH --no-requeue" in lines
 
     def test_settings_are_those_of_slurm_unless_the_engine_has_its_own(self) -> None:
@@ -148,8 +149,8 @@ class TestJobs:
         """A running cluster whose head is not there, which the tests do not need."""
         monkeypatch.setenv("RAY_raylet_start_wait_time_s", "30")  # the group sets another value
         for name in ("_FIRST_INTERVAL", "_LONGEST_INTERVAL"):
-            monkeypatch.setattr(node_group, name, 0.05)
-        monkeypatch.setattr(node_group, "_END_SECONDS", 1.0)
+            monkeypatch.setattr(slurm_group, name, 0.05)
+        monkeypatch.setattr(slurm_group, "_END_SECONDS", 1.0)
         monkeypatch.setattr(rules, "end_processes", lambda head: None)  # of this process
         made = node_group.SlurmRayNodeGroup(lambda **event: events.append(event))
         head = {"address": "127.0.0.1:1", "dashboard": ""}
@@ -166,7 +167,7 @@ class TestJobs:
                 "name": "cluster", "folder": str(tmp_path), "scratch": str(tmp_path),
                 "logs": str(tmp_path / "logs"),
                 "script": "#!/bin/sh\nexec program WORKER_NODE\n", "local_directory": None,
-                "host": "127.0.0.1", "tls": False, "user_tmpdir": "",
+                "host": "127.0.0.1", "tls": False, "user_tmpdir": "", "interface_key": "",
             }
         )  # fmt: skip
         made.handle({"ready": True})
@@ -177,7 +178,13 @@ class TestJobs:
     def add(self, group: node_group.SlurmRayNodeGroup, count: int) -> None:
         for number in range(count):
             group.handle(
-                {"worker": f"ray-worker-{number}", "cpus": 1, "memory": 1, "object_store": 1}
+                {
+                    "worker": f"ray-worker-{number}",
+                    "cpus": 1,
+                    "gpus": 0,
+                    "memory": 1,
+                    "object_store": 1,
+                }
             )
 
     def test_the_end_submits_no_more_jobs_and_cancels_those_there_are(
@@ -253,7 +260,7 @@ class TestJobs:
         states: list[str],
         reason: str,
     ) -> None:
-        monkeypatch.setattr(node_group, "_NOTICE_SECONDS", 60.0 if len(states) > 1 else 0.2)
+        monkeypatch.setattr(slurm_group, "_NOTICE_SECONDS", 60.0 if len(states) > 1 else 0.2)
         self.add(group, 1)
         until(lambda: len(group._jobs) == 1, 60)
         [job_id] = group._jobs
@@ -290,7 +297,8 @@ class TestStates:
     def test_only_a_running_job_may_be_unreachable(self) -> None:
         pending = SlurmJobStatus("PENDING", "Resources", "1:00")
         running = SlurmJobStatus("RUNNING", "None", "1:00")
-        assert node_group._describe_waiting({"1": pending}, 1) == (
+        assert slurm_group._describe_waiting({"1": pending}, 1, "key") == (
             "squeue reports: 1 job PENDING (Resources)"
         )
-        assert "engines.slurm.interface" in node_group._describe_waiting({"1": running}, 1)
+        key = "hyperplane.engines.ray_slurm.interface"
+        assert f"({key})" in slurm_group._describe_waiting({"1": running}, 1, key)

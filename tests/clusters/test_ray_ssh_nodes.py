@@ -13,9 +13,9 @@ from cryptography.exceptions import InvalidSignature
 
 import hyperplane
 from hyperplane.clusters.ray import driver_environment
-from hyperplane.clusters.ray.certificates import CertificateAuthority
 from hyperplane.clusters.ray.ssh.cluster import SshRayCluster
 from hyperplane.clusters.ray.ssh.node_group import SshRayNodeGroup
+from hyperplane.clusters.remote_nodes.certificates import CertificateAuthority
 from hyperplane.errors import RequestError
 from hyperplane.platforms.ssh.hosts import HostConnectionError
 
@@ -92,7 +92,7 @@ def test_a_node_has_a_certificate_for_its_address_that_only_this_user_can_read(
     certificate.verify_directly_issued_by(root)
     with pytest.raises(InvalidSignature):
         certificate.verify_directly_issued_by(stranger)
-    driver_environment.write_certificates(tmp_path, *issued)
+    issued.write(tmp_path)
     files = driver_environment.build_variables("secret", loopback=False, tls_folder=str(tmp_path))
     for name, content in zip(("CERT", "KEY"), issued[:2], strict=True):
         file = Path(str(files[f"RAY_TLS_SERVER_{name}"]))

@@ -120,7 +120,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[StartedCluster]:
     """The stand-in pairs that initialize_cluster has returned."""
     found: list[Any] = []
 
-    def start(plan: hyperplane.ClusterPlan) -> Any:
+    def start(plan: hyperplane.ClusterPlan, sync: bool) -> Any:
         found.append(StartedCluster(Fake(), Fake()))  # type: ignore[arg-type]
         return found[-1]
 

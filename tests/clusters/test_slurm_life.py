@@ -49,7 +49,7 @@ def test_a_timeout_counts_the_connected_workers() -> None:
     [
         ({"partition": "nowhere"}, {}, "sbatch refused the job: .*[Ii]nvalid partition"),
         ({"constraint": "red"}, {}, "sbatch refused the job: .*Invalid feature"),
-        ({}, {"ram_gb_per_proc": 900}, "sbatch refused the job: .*Memory specification"),
+        ({}, {"ram_gb_per_proc": 900}, "sbatch refused the job: .*not available"),
         ({}, {"num_workers": 1, "nprocs": 3, "ngpus": 1, "nthreads": 99}, "another partition"),
         ({"partition": "short", "walltime": "1 hour"}, {}, "PartitionTimeLimit.*shorter"),
         ({"python": "/no/python"}, {}, "ended before its workers connected"),

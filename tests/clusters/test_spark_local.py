@@ -11,13 +11,15 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from contract import OwnedClusterContract
+from cycles import check_cycles, find_descendants
+from scale import FULL
 from services import is_empty, temporary_directory, until
 
 import hyperplane
@@ -111,6 +113,22 @@ def test_nothing_is_left_after_the_program_with_the_processes_is_killed() -> Non
     until(lambda: cluster.status == CLOSED and records.read_all(starting=True) == [])
     until(lambda: _gone(every))
     until(lambda: is_empty(Path(os.environ["TMPDIR"])))
+
+
+@contextmanager
+def run_cluster() -> Iterator[list[psutil.Process]]:
+    client, cluster = hyperplane.start(hyperplane.plan_cluster(engine=ENGINE, **SMALL))
+    assert client.spark.range(7).count() == 7
+    driver = client.spark.sparkContext._gateway.proc.pid
+    yield find_descendants(cluster.program_pid, driver)
+    client.close()
+    cluster.close()
+
+
+@pytest.mark.skipif(not FULL, reason="other tests end a cluster and look: at full scale")
+@pytest.mark.timeout(1800)
+def test_starts_and_ends_leave_no_process_port_or_file() -> None:
+    check_cycles(20, run_cluster)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from late_clock import expire_after_first_worker
 from services import is_empty
 
 import hyperplane
@@ -33,7 +34,8 @@ for line in sys.stdin:
         print(json.dumps({"event": "lost", "name": "another"}), flush=True)
     elif not started:
         started = 1
-        print(json.dumps({"event": "worker", "name": request["worker"], "pid": 1}), flush=True)
+        event = {"event": "worker", "name": request["worker"], "pid": 1, "host": "127.0.0.1"}
+        print(json.dumps(event), flush=True)
 """
 
 
@@ -153,8 +155,9 @@ def test_a_timeout_counts_the_workers_after_unknown_lines(
     file = tmp_path / "program.py"
     file.write_text(PROGRAM)
     monkeypatch.setattr(program_process, "_PROGRAM", str(file))
+    expire_after_first_worker(monkeypatch, 100)
     with pytest.raises(StartTimeout, match="1 of 2 workers have started in time"):
-        LocalSparkEngine().start(make_plan(timeout=15))
+        LocalSparkEngine().start(make_plan(timeout=60))
     expect_nothing_left()
 
 

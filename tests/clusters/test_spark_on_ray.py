@@ -12,19 +12,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask.config
 import pandas as pd
 import psutil
 import pytest
+from cycles import check_cycles, find_descendants
+from scale import FULL
 from services import is_empty, temporary_directory, until
 
 from hyperplane.clusters.framework import CLOSED
 from hyperplane.clusters.ray.cluster import AttachedRayCluster
 from hyperplane.clusters.records import ClusterRecord
+from hyperplane.clusters.spark import on_ray
 from hyperplane.clusters.spark.driver import VARIABLES
 from hyperplane.core.optional import is_installed
 from hyperplane.errors import EngineError, EngineUnavailable, RequestError
 from hyperplane.ray_common import initialize_ray_cluster, stop_ray_cluster
-from hyperplane.spark import init_spark
+from hyperplane.spark import init_spark, stop_spark
+from hyperplane.spec.spark_options import MIB
 
 SMALL: dict[str, Any] = {"num_executors": 1, "executor_cores": 1, "executor_memory": "512m"}
 
@@ -90,7 +95,27 @@ def test_a_published_program_runs_and_its_exit_leaves_nothing(tmp_path: Path) ->
     assert "dataset [1, 2, 3]" in lines
     assert "back 6" in lines
     assert any(line.startswith("again 3 ray://") for line in lines), lines
+    assert "StatusConsoleListener" not in done.stdout  # the driver finds the settings of its log
     assert is_empty(Path(os.environ["TMPDIR"]))
+
+
+@contextlib.contextmanager
+def run_session() -> Iterator[list[psutil.Process]]:
+    ray_cluster = initialize_ray_cluster(1, 2, 3)
+    session = init_spark(**SMALL, ray_cluster=ray_cluster)
+    assert session.range(7).count() == 7
+    yield find_descendants(ray_cluster.program_pid, session.sparkContext._gateway.proc.pid)
+    stop_spark()
+    stop_ray_cluster(ray_cluster)
+
+
+@pytest.mark.spark
+@pytest.mark.cluster
+@pytest.mark.skipif(not FULL, reason="other tests end a cluster and look: at full scale")
+@pytest.mark.timeout(3600)
+def test_starts_and_ends_leave_no_process_port_or_file() -> None:
+    with dask.config.set({"hyperplane.engines.ray_local.dashboard": False}):
+        check_cycles(20, run_session)
 
 
 @pytest.fixture(scope="module")
@@ -137,8 +162,15 @@ def test_executors_without_room_are_refused_before_anything_starts(
 
 @pytest.mark.spark
 @pytest.mark.cluster
-def test_nothing_is_left_of_a_session_whose_cluster_was_killed(cluster: Any) -> None:
+def test_nothing_is_left_of_a_session_whose_cluster_was_killed(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
     from pyspark.sql import SparkSession
+
+    class Holder:  # local, because workers cannot import this file
+        def hold(self) -> None:
+            """Return when the actor has started."""
 
     session = init_spark(
         "mine", **SMALL, configs={"spark.sql.shuffle.partitions": 3}, ray_cluster=cluster
@@ -149,6 +181,15 @@ def test_nothing_is_left_of_a_session_whose_cluster_was_killed(cluster: Any) -> 
     assert session.sparkContext.master.startswith("ray://")
     assert session.conf.get("spark.sql.shuffle.partitions") == "3"
     assert session.range(100).selectExpr("sum(id)").first()[0] == 4950
+    # A request for which others leave no room is refused before this session ends.
+    other = ray.remote(num_cpus=1)(Holder).remote()
+    ray.get(other.hold.remote())
+    monkeypatch.setattr(on_ray, "_FREE_SECONDS", 3)
+    with pytest.raises(RequestError, match=r"at most 1, each .* free on the nodes of Ray"):
+        init_spark(**{**SMALL, "num_executors": 2}, ray_cluster=cluster)
+    assert session.range(7).count() == 7
+    on_ray.check_request(cluster, on_ray.SessionRequest("mine", 1, 1, 512 * MIB, {}))
+    ray.kill(other)
     jvms = find_jvms(os.getpid(), cluster.program_pid)
     assert len(jvms) >= 4  # the driver, RayDP's master and its actor, and the executor
     for jvm in jvms:

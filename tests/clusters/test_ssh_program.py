@@ -16,6 +16,7 @@ import pytest
 import hyperplane
 from hyperplane.clusters.dask.ssh.nodes import PROGRAM, HostServer
 from hyperplane.errors import StartFailed
+from hyperplane.spec.settings import SshSettings
 
 #: What a cluster of version 0.1.0 sends to the host of one more node.
 OF_NODE = {
@@ -35,17 +36,31 @@ OF_NODE = {
 @pytest.mark.process
 @pytest.mark.parametrize("module", [PROGRAM, "hyperplane.engines.ssh.process"])
 def test_the_program_reads_a_configuration_and_replies(module: str) -> None:
-    done = subprocess.run(
+    with start_program(module) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(OF_NODE) + "\n")
+        process.stdin.flush()
+        reply = json.loads(process.stdout.readline())
+        assert process.wait(120) == 1
+    assert reply["fault"].startswith("its processes need 1000 PB together")
+
+
+def start_program(module: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
         [sys.executable, "-m", module],
-        input=json.dumps(OF_NODE) + "\n",
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[2],
-        timeout=120,
-        check=False,
     )
-    assert done.returncode == 1
-    assert json.loads(done.stdout)["fault"].startswith("its processes need 1000 PB together")
+
+
+@pytest.mark.process
+def test_the_program_ends_without_a_reply_if_the_connection_is_lost_meanwhile() -> None:
+    with start_program(PROGRAM) as process:
+        out, _ = process.communicate(json.dumps(OF_NODE) + "\n", timeout=120)
+    assert (process.returncode, out) == (1, "")
 
 
 async def _start_on_host(exit_status: int, output: str) -> None:
@@ -66,7 +81,7 @@ async def _start_on_host(exit_status: int, output: str) -> None:
 
     faults: list[str] = []
     server = HostServer(
-        SimpleNamespace(connection=connection),  # type: ignore[arg-type]
+        SimpleNamespace(connection=connection, settings=SshSettings()),  # type: ignore[arg-type]
         "node1", "/opt/python", 60.0, time.monotonic() + 60, {"role": "worker"}, faults,
     )  # fmt: skip
     server.process = SimpleNamespace(  # type: ignore[assignment]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import dask.config
@@ -12,9 +13,10 @@ from distributed import Client, LocalCluster
 from distributed.client import _global_clients
 
 import hyperplane
-from hyperplane.clusters.dask import wait_for_workers
+from hyperplane.clusters.dask import recovery, wait_for_workers
+from hyperplane.clusters.dask.kubernetes import start as kubernetes_start
 from hyperplane.clusters.dask.settings import restore_client_settings
-from hyperplane.errors import StartFailed, StartTimeout
+from hyperplane.errors import SchedulerUnreachable, StartFailed, StartTimeout
 from hyperplane.spec.settings import RemoteSettings
 
 SETTINGS = RemoteSettings()
@@ -148,3 +150,18 @@ def test_a_scheduler_that_does_not_answer_is_an_error_of_ours(
     with pytest.raises(StartFailed, match=said):
         join(cluster, 1)
     assert clients() == []
+
+
+def _stop(*args: object, **options: object) -> None:
+    raise SchedulerUnreachable("no answer")
+
+
+def test_a_scheduler_that_stops_while_it_gets_plugins_is_no_scheduler_without_plugins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client: Any = SimpleNamespace(register_plugin=_stop)
+    monkeypatch.setattr(recovery, "register", _stop)
+    with pytest.raises(SchedulerUnreachable):
+        wait_for_workers._add_plugins(client, client, plan(1))
+    with pytest.raises(SchedulerUnreachable):
+        kubernetes_start._measure_usage(client, False)

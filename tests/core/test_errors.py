@@ -14,6 +14,7 @@ from hyperplane import errors
 from hyperplane.errors import (
     BadLines,
     BadLinesWarning,
+    ClusterStalled,
     ConfigError,
     DataError,
     DoesNotFit,
@@ -31,8 +32,10 @@ from hyperplane.errors import (
     MissingPackage,
     OutputConflict,
     OutputExists,
+    PreflightError,
     ReadError,
     RequestError,
+    SchedulerUnreachable,
     SearchFailed,
     SkippedFile,
     StartFailed,
@@ -44,6 +47,7 @@ from hyperplane.errors import (
     UnknownName,
     UnknownPool,
     UnsupportedModule,
+    WorkerOutOfMemory,
     WrongType,
 )
 
@@ -53,6 +57,7 @@ PROCS = Fault("nprocs", "0", "at least 1")
 
 # Each error with its attributes and its built-in base class.
 EXAMPLES = [
+    (WorkerOutOfMemory("no", peak=4), {"peak": 4, "attempts": 1, "fix": ""}, MemoryError),
     (HyperplaneError("no"), {}, Exception),
     (RequestError([PROCS, PAUSE]), {"faults": (PROCS, PAUSE)}, ValueError),
     (UnknownArgument([UNKNOWN]), {"faults": (UNKNOWN,)}, TypeError),
@@ -128,6 +133,21 @@ EXAMPLES = [
         TimeoutError,
     ),
     (
+        WorkerOutOfMemory("too large", key="x", peak=9, limit=8, attempts=2),
+        {"task": "x", "peak": 9, "limit": 8, "attempts": 2},
+        MemoryError,
+    ),
+    (
+        ClusterStalled("no progress", "memory", 3, 60.0),
+        {"cause": "memory", "tasks": 3, "seconds": 60.0},
+        RuntimeError,
+    ),
+    (
+        SchedulerUnreachable("no answer", "silent", 90.0),
+        {"cause": "silent", "seconds": 90.0, "reason": "scheduler-silent"},
+        ConnectionError,
+    ),
+    (
         EngineError("local", "it broke", "line 1\nline 2"),
         {"engine": "local", "message": "it broke", "log_tail": "line 1\nline 2"},
         RuntimeError,
@@ -141,6 +161,11 @@ EXAMPLES = [
         StartFailed("local", "no port", "tail"),
         {"engine": "local", "message": "no port", "log_tail": "tail"},
         EngineError,
+    ),
+    (
+        PreflightError("ssh", [PROCS, PAUSE]),
+        {"engine": "ssh", "faults": (PROCS, PAUSE), "log_tail": ""},
+        StartFailed,
     ),
     (
         StartTimeout("local", "20 s", "tail"),

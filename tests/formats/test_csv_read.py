@@ -8,7 +8,7 @@ import math
 import dask
 import numpy as np
 import pandas as pd
-import pandas_3_0
+import pandas_versions
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -60,7 +60,7 @@ def test_any_files_equal_pandas(tmp_path_factory, monkeypatch, data, files, part
     df = read(folder, partition_size=size)
     ours = df.compute()
     assert ours.dtypes.equals(df.dtypes)
-    pieces = [pandas_3_0.read_csv(folder / f"{number}.csv") for number in range(files)]
+    pieces = [pandas_versions.read_csv(folder / f"{number}.csv") for number in range(files)]
     theirs = pd.concat([p.astype(object) for p in pieces], ignore_index=True)
     same(ours, theirs)
 

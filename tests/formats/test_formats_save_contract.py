@@ -10,7 +10,7 @@ import fastavro
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pandas_3_0 import REFUSED_AS_TEXT
+from pandas_versions import REFUSED_AS_TEXT
 from save_contract import RecordsContract, SaveContract
 from saving_cases import in_this_thread
 

@@ -224,7 +224,7 @@ def read_first_message(process: subprocess.Popen[str]) -> str:
 def test_a_job_on_a_full_disk_continues_when_there_is_space(small_disk, tmp_path, monkeypatch):
     process = start_job(small_disk, tmp_path, monkeypatch)
     assert read_first_message(process).startswith("waiting: job store ")
-    time.sleep(2)
+    time.sleep(1)  # one retry fails, too
     (small_disk / "filler").unlink()
     _, stderr = process.communicate(timeout=120)
     assert (process.returncode, stderr.count("disk is full")) == (0, 0)

@@ -184,7 +184,8 @@ def test_a_cancelled_job_ends_its_steps_with_sigterm(tmp_path):
 
 def test_a_step_that_ignores_sigterm_is_killed_before_the_job_has_ended(tmp_path):
     stubborn = f"trap '' TERM; echo $$ > {tmp_path}/pid; while :; do sleep 0.05; done"
-    job = submit_job(bash("stubborn", stubborn))
+    with dask.config.set({"hyperplane.jobs.grace": "1s"}):
+        job = submit_job(bash("stubborn", stubborn))
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     job.cancel()
     assert job.wait(LIMIT) == "cancelled"

@@ -116,12 +116,16 @@ def test_requests_name_the_object_the_namespace_and_the_selectors() -> None:
 
     async def respond(method: str, **request: Any) -> Any:
         seen.append((method, request))
-        return SimpleNamespace(json=lambda: {"items": [{"a": 1}]}, content=b"its log\n")
+        answer = SimpleNamespace(json=lambda: {"items": [{"a": 1}]}, content=b"its log\n")
+        answer.headers = {"Date": "Thu, 01 Jan 1970 00:01:40 GMT"} if len(seen) == 1 else {}
+        return answer
 
     async def main() -> None:
         api = connected(respond)
         assert await api.list("jobs", "batch/v1", labels="a=b") == [{"a": 1}]
+        assert api.answered_at == 100
         await api.delete("jobs", "n", "batch/v1")
+        assert api.answered_at is None
         assert await api.read_log("n-x", "step", previous=True, lines=5) == b"its log\n"
 
     asyncio.run(main())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -76,6 +77,28 @@ def test_a_command_that_does_not_end_is_killed(
     while file.exists() and Path(f"/proc/{file.read_text().strip()}").exists():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.process
+def test_a_command_is_killed_by_a_cancellation_if_asked_for(
+    programs: SlurmPrograms, tmp_path: Path
+) -> None:
+    started = tmp_path / "started"
+    programs.write("squeue", f"echo $$ > {started}.new; mv {started}.new {started}; exec sleep 300")
+
+    async def cancelled() -> int:
+        running = asyncio.ensure_future(run_command_async(["squeue"], kill_on_cancel=True))
+        async with asyncio.timeout(60):
+            while not started.exists():
+                await asyncio.sleep(0.01)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return int(started.read_text())
+
+    process = asyncio.run(cancelled())
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
 
 
 @BOTH

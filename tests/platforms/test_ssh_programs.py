@@ -13,6 +13,7 @@ import psutil
 import pytest
 from scale import FULL
 
+from hyperplane.platforms.ssh.host_program import END_LINE
 from hyperplane.platforms.ssh.hosts import HostConnectionError
 from hyperplane.platforms.ssh.processes import wrap_command
 
@@ -28,6 +29,19 @@ os.write(1, b"of a task")
 host_program.send_reply(variable=os.environ["WORD"], number=configuration["number"])
 stop.wait()
 sys.exit(7)
+"""
+
+
+#: Ignores the end of its connection, and has a child that does, too.
+STUBBORN = """
+import subprocess, sys, time
+from hyperplane.platforms.ssh import host_program
+
+owner = host_program.OwnerPipe()
+child = subprocess.Popen(["sleep", "600"])
+owner.call_at_end(lambda: None, grace=600.0, lost_grace=0.1)
+print(child.pid, flush=True)
+time.sleep(600)
 """
 
 
@@ -110,6 +124,32 @@ def test_a_python_program_replies_once_and_its_output_is_apart() -> None:
         assert process.wait(60) == 7
         assert process.stdout.read() == b""
         assert process.stderr.read() == b"of a task"
+
+
+@pytest.mark.process
+def test_a_lost_connection_ends_all_processes_soon_and_an_announced_end_waits() -> None:
+    def run() -> subprocess.Popen[bytes]:
+        words = [sys.executable, "-c", STUBBORN]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(words, stdin=pipe, stdout=pipe, cwd=ROOT)
+
+    with run() as lost, run() as announced:
+        for process in (lost, announced):
+            assert process.stdout is not None
+        child = psutil.Process(int(lost.stdout.readline()))  # type: ignore[union-attr]
+        other = psutil.Process(int(announced.stdout.readline()))  # type: ignore[union-attr]
+        assert announced.stdin is not None
+        announced.stdin.write(END_LINE.encode())
+        close(announced)
+        close(lost)
+        assert lost.wait(60) == 1
+        deadline = time.monotonic() + 30
+        while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert announced.poll() is None
+        announced.kill()
+        other.kill()
 
 
 def test_the_error_names_each_host_and_pickles() -> None:

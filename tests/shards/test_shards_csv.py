@@ -12,7 +12,7 @@ import pytest
 from counting_store import fresh, read_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pandas_3_0 import read_csv
+from pandas_versions import read_csv
 from scale import scaled
 
 import hyperplane

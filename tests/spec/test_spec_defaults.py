@@ -17,14 +17,19 @@ from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.settings import (
     CudaSettings,
     GatewaySettings,
+    HistorySettings,
     JobSettings,
     KubernetesSettings,
     LocalSettings,
+    RayKubernetesSettings,
     RayLocalSettings,
     RaySlurmSettings,
     RaySshSettings,
     SlurmSettings,
+    SparkKubernetesSettings,
     SparkLocalSettings,
+    SparkSlurmSettings,
+    SparkSshSettings,
     SshSettings,
 )
 
@@ -39,7 +44,11 @@ MODELS: dict[str, type[BaseModel]] = {
     "ray_local": RayLocalSettings,
     "ray_ssh": RaySshSettings,
     "ray_slurm": RaySlurmSettings,
+    "ray_kubernetes": RayKubernetesSettings,
     "spark_local": SparkLocalSettings,
+    "spark_ssh": SparkSshSettings,
+    "spark_slurm": SparkSlurmSettings,
+    "spark_kubernetes": SparkKubernetesSettings,
 }
 #: Settings whose defaults differ: without the configuration, a model preloads nothing.
 DIFFERENT = {("local", "preload")}
@@ -72,6 +81,12 @@ def test_defaults_of_jobs() -> None:
     shipped = section("jobs.yaml", "jobs")
     assert JobSettings() == JobSettings(**shipped)
     assert set(JobSettings.model_fields) == set(shipped)
+
+
+def test_defaults_of_the_history() -> None:
+    shipped = section("history.yaml", "history")
+    assert HistorySettings() == HistorySettings(**shipped)
+    assert set(HistorySettings.model_fields) == set(shipped)
 
 
 def test_defaults_of_the_memory_policy() -> None:

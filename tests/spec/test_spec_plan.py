@@ -14,7 +14,7 @@ from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.plan import ClusterPlan, new_cluster_name
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
-from hyperplane.spec.settings import LocalSettings
+from hyperplane.spec.settings import CudaSettings, LocalSettings
 from hyperplane.spec.tuning import Tuning
 from hyperplane.spec.worker import WorkerSpec
 
@@ -100,6 +100,27 @@ def test_the_text_shows_the_requested_and_the_planned_layout(plan):
         "note           2 < 3 & more",
         "note           second",
     ]
+
+
+def test_the_text_shows_what_was_chosen_for_failures(plan):
+    request = ClusterRequest(num_workers=3, stall_timeout="2 minutes", oom="raise")
+    text = str(replace(plan, request=request))
+    assert "stall timeout  120 s\noom            raise\n" in text
+
+
+@pytest.mark.parametrize(
+    ("setting", "argument", "expected"),
+    [(True, None, True), (False, None, False), (False, True, True), (True, False, False)],
+)
+def test_the_argument_decides_about_checks_before_the_setting(plan, setting, argument, expected):
+    request = ClusterRequest(num_workers=3, preflight=argument)
+    changed = replace(plan, request=request, settings=LocalSettings(preflight=setting))
+    assert changed.preflight is expected
+    assert ("preflight", "no") in changed.rows() or argument is not False
+
+
+def test_an_engine_without_checks_has_no_setting_for_them() -> None:
+    assert "preflight" not in CudaSettings.model_fields
 
 
 @pytest.mark.parametrize("timeout", [None, 0, "0", "0s", "0 minutes"])

@@ -42,6 +42,10 @@ OURS = {
     "local_fit": None,
     "tuning": None,
     "framework": None,
+    "budget": None,
+    "stall_timeout": None,
+    "oom": None,
+    "preflight": None,
 }
 NAN, INF = float("nan"), float("inf")
 COUNT, WHOLE = "at least 1", "a whole number"
@@ -54,6 +58,8 @@ NAME = "text that matches ^[a-z0-9]"
 BAD = [
     ("num_workers", 0, COUNT),
     ("num_workers", -3, COUNT),
+    ("num_workers", (10, 2), WHOLE),
+    ("budget", "much", "core-hours as a number above 0"),
     ("num_workers", 10**7, "at most 1000000"),
     ("nprocs", 10**30, "at most 1000000"),
     ("timeout", "1e400s", SECONDS),
@@ -108,6 +114,11 @@ BAD = [
     ("idle_timeout", " ", SECONDS),
     ("idle_timeout", False, SECONDS),
     ("idle_timeout", 0, "more than 0"),
+    ("stall_timeout", "a while", SECONDS),
+    ("stall_timeout", 0, "more than 0"),
+    ("oom", "ignore", "one of 'retry' or 'raise'"),
+    ("oom", True, "one of 'retry' or 'raise'"),
+    ("preflight", "perhaps", "True or False"),
     ("scheduler_deploy_mode", "pod", "one of 'remote' or 'local'"),
     ("dashboard_port", 65536, PORT),
     ("dashboard_port", -1, PORT),
@@ -163,8 +174,8 @@ def test_initialize_cluster_has_the_documented_order_of_arguments():
         name for name, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
     ]
     by_name = [name for name, kind in kinds.items() if kind is inspect.Parameter.KEYWORD_ONLY]
-    # replace= concerns running clusters and is not part of a request.
-    assert (by_position, by_name) == (list(DOCUMENTED), [*OURS, "replace"])
+    # replace= and sync= are not part of a request.
+    assert (by_position, by_name) == (list(DOCUMENTED), [*OURS, "replace", "sync"])
     assert list(ClusterRequest.model_fields) == [*DOCUMENTED, *OURS]
 
 
@@ -327,6 +338,7 @@ def test_whole_numbers_of_numpy_floats_and_text_are_accepted(name, value):
         ("idle_timeout", "30 minutes", 1800.0),
         ("idle_timeout", 90, 90.0),
         ("idle_timeout", None, None),
+        ("stall_timeout", "2 minutes", 120.0),
         ("dashboard_port", 8787, "8787"),
         ("dashboard_port", " 8787 ", "8787"),
         ("dashboard_port", "Random", "random"),

@@ -38,6 +38,13 @@ def test_clients_of_one_process_have_separate_settings(processes, expected):
     assert tuning.environ["POLARS_MAX_THREADS"] == "3"
 
 
+@pytest.mark.parametrize(("processes", "expected"), [(1, 1), (4, 4), (10, 10), (50, 10)])
+def test_servers_get_the_number_of_processes_at_most_ten(processes, expected):
+    profile = TuningProfile(server={"a": "{processes}", "b": "processes", "c": 1})
+    tuning = Tuning.of("mine", profile, processes=processes, nthreads=1)
+    assert tuning.server == {"a": expected, "b": "processes", "c": 1}
+
+
 def test_tuning_round_trips_through_json():
     tuning = Tuning.of("fast", TuningProfile(**FAST), processes=1, nthreads=2)
     assert Tuning(**json.loads(json.dumps(tuning.model_dump()))) == tuning

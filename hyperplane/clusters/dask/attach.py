@@ -7,21 +7,27 @@ import time
 import uuid
 import weakref
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, cast
 
 from distributed import Client
 from distributed.core import Status, rpc
 from distributed.deploy.cluster import Cluster
 from distributed.objects import SchedulerInfo
+from distributed.security import Security
 from tornado.ioloop import PeriodicCallback
 
 from hyperplane.clusters import records
 from hyperplane.clusters.dask.guarded_cluster import CLOSE_OWNER
+from hyperplane.clusters.dask.local_process import LOOPBACK
 from hyperplane.clusters.dask.remote_process import make_security
+from hyperplane.clusters.dask.scheduler_silence import stall_seconds, watch_scheduler
 from hyperplane.clusters.dask.settings import apply_client_settings, restore_client_settings
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.clusters.running_clusters import describe_running, read_running
 from hyperplane.core.errors import EngineError
+from hyperplane.guard.same_user import same_user_security
+from hyperplane.spec.settings import EngineSettings
 
 #: Seconds that closing waits for the owning process to clean up.
 CLOSE_TIMEOUT_SECONDS = 30.0
@@ -54,7 +60,7 @@ class AttachedCluster(Cluster):
     async def _start(self) -> None:
         # Without super()._start(), which would make the scheduler send its worker updates to this
         # object and no longer to the owner.
-        self.security = make_security(self._record.security)
+        self.security = self._security()
         self.scheduler_comm = rpc(
             self._record.scheduler,
             connection_args=self.security.get_connection_args("client"),
@@ -67,6 +73,12 @@ class AttachedCluster(Cluster):
         self.periodic_callbacks["poll"] = PeriodicCallback(self._poll, POLL_INTERVAL * 1000)
         self.periodic_callbacks["poll"].start()
         self.status = Status.running
+
+    def _security(self) -> Security:
+        if self._record.scheduler.startswith(f"tcp://{LOOPBACK}:"):
+            # The scheduler may have ended, and another user may use its port.
+            return same_user_security()
+        return make_security(self._record.security)
 
     @property
     def dashboard_link(self) -> str:
@@ -88,6 +100,12 @@ class AttachedCluster(Cluster):
         self.sync(super()._close)
         self._loop_runner.stop()
 
+    async def read_scheduler_process(self) -> str:
+        """Return the text of ``/proc/PID/stat`` of the owner, if the scheduler runs in it."""
+        if not self._record.scheduler.startswith(f"tcp://{LOOPBACK}:"):
+            return ""
+        return await asyncio.to_thread(Path(f"/proc/{self._record.pid}/stat").read_text)
+
     async def _refresh_info(self) -> None:
         scheduler = cast(rpc, self.scheduler_comm)
         self.scheduler_info = SchedulerInfo(await scheduler.identity(n_workers=-1))
@@ -98,8 +116,9 @@ class AttachedCluster(Cluster):
             self.status = Status.closing
             self.periodic_callbacks["poll"].stop()
             if _is_listed(self._record.name):
-                with suppress(OSError):  # the scheduler is ending already
-                    await getattr(self.scheduler_comm, CLOSE_OWNER)()
+                with suppress(OSError):  # the scheduler is ending already, or is stopped
+                    closing = getattr(self.scheduler_comm, CLOSE_OWNER)()
+                    await asyncio.wait_for(closing, CLOSE_TIMEOUT_SECONDS)
             deadline = time.monotonic() + CLOSE_TIMEOUT_SECONDS
             while _is_listed(self._record.name) and time.monotonic() < deadline:
                 await asyncio.sleep(0.05)
@@ -119,7 +138,7 @@ def _is_listed(name: str) -> bool:
     return any(record.name == name for record in records.read_all())
 
 
-def attach(name: str, engine: str) -> StartedCluster:
+def attach(name: str, engine: str, settings: EngineSettings) -> StartedCluster:
     """Return a client and a cluster object for a running cluster.
 
     Raises
@@ -140,6 +159,7 @@ def attach(name: str, engine: str) -> StartedCluster:
     try:
         direct = record.direct_to_workers or None
         client = Client(cluster, timeout=ANSWER_SECONDS, direct_to_workers=direct)
+        watch_scheduler(client, cluster, name, stall_seconds(settings))
         return StartedCluster(client, cluster)
     except (TimeoutError, OSError) as error:
         cluster.detach()

@@ -8,6 +8,7 @@ from typing import Any
 from distributed import Client
 
 from hyperplane.clusters import records
+from hyperplane.clusters.dask.adaptive import begin_adapting
 from hyperplane.clusters.dask.guarded_cluster import GuardedCluster
 from hyperplane.clusters.dask.settings import restore_client_settings
 from hyperplane.clusters.engine import StartedCluster
@@ -32,12 +33,13 @@ def reserve_record(plan: ClusterPlan, parent: str | None, **others: Any) -> reco
 
 
 def finish_start(
-    cluster: GuardedCluster, client: Client, record: records.ClusterRecord
+    cluster: GuardedCluster, client: Client, record: records.ClusterRecord, plan: ClusterPlan
 ) -> StartedCluster:
-    """Complete a start: store the cluster's addresses and begin its idle timeout."""
+    """Complete a start: store the addresses, let an adaptive cluster adapt, begin the timeout."""
     cluster.remember_client(client)
     scheduler, dashboard = cluster.scheduler_address, cluster.dashboard_link
     records.write(replace(record, scheduler=scheduler, dashboard=dashboard))
+    begin_adapting(cluster, plan)
     cluster.begin_idle_timeout()
     return StartedCluster(client, cluster)
 

@@ -8,6 +8,7 @@ while it builds the scheduler.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 import weakref
@@ -19,22 +20,36 @@ import dask.config
 from dask.utils import parse_timedelta
 from distributed import Client, Scheduler, SpecCluster
 from distributed.core import Status
+from distributed.deploy.cluster import Cluster
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from hyperplane.clusters.dask import log_filters
+from hyperplane.clusters.dask.cluster_guards import ClusterGuards
 from hyperplane.clusters.dask.interruptible_start import InterruptibleStart
 from hyperplane.clusters.dask.lazy_dashboard import LazyDashboard
+from hyperplane.clusters.dask.recovery import is_suspended
+from hyperplane.clusters.dask.run_usage import UsageCopy, finish_record
 from hyperplane.clusters.dask.settings import drop_overridden, in_force
+from hyperplane.core.dask_internals.message_batches import install_message_batches
+from hyperplane.core.dask_internals.span_limit import SpanLimit
+from hyperplane.guard import memory_plugins
 from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.idle import IdleGuard
+from hyperplane.guard.same_user import check_dashboard
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import StartupSettings
 
+logger = logging.getLogger(__name__)
+
 #: Scheduler handler that a client in another process calls to close the whole cluster.
 CLOSE_OWNER = "hyperplane_close_owner"
+#: Why a cluster ends.
+CLOSED_BY_PROGRAM = "closed by another program"
 #: Setting for the time without a heartbeat after which a worker counts as dead.
 TIME_TO_LIVE = "distributed.scheduler.worker-ttl"
+#: Least seconds between checks whether a worker has ended the loan of its memory.
+_SUSPENDED_SECONDS = 1.0
 
 
 def dashboard_routes() -> dict[str, list[str]]:
@@ -75,6 +90,12 @@ class GuardedScheduler(Scheduler):
             super().__init__(*args, **kwargs)
         LazyDashboard(self)
 
+    def start_http_server(self, *args: Any, **kwargs: Any) -> None:
+        """Start Dask's server, which refuses other users of this machine if it is on loopback."""
+        super().start_http_server(*args, **kwargs)
+        if self.security.require_encryption:  # CheckedSecurity has the check, and none has none
+            check_dashboard(self)
+
     def identity(self, n_workers: int = -1) -> dict[str, Any]:
         """Return Dask's identity, with Dask's type name because programs compare it."""
         return {**super().identity(n_workers), "type": Scheduler.__name__}
@@ -97,10 +118,11 @@ class _CloseOwnerPlugin(SchedulerPlugin):
         """Register the handler that clients call to close the cluster."""
         scheduler.handlers[CLOSE_OWNER] = self.close_cluster
 
-    def close_cluster(self) -> None:
+    def close_cluster(self, reason: str = CLOSED_BY_PROGRAM) -> None:
         """Close the cluster object in a new thread, because its event loop runs this method."""
         cluster = self.cluster()
         if cluster is not None and cluster.status == Status.running:
+            cluster.end_reason = cluster.end_reason or reason
             # Not a daemon thread, so that the program waits for it at exit.
             threading.Thread(
                 target=cluster.close_all, name="hyperplane-close", daemon=False
@@ -112,7 +134,7 @@ class _CloseOwnerPlugin(SchedulerPlugin):
         if cluster is not None and cluster.status == Status.running:
             # A request to a scheduler that has ended would wait 30 s for an answer.
             cluster.shutdown_scheduler = False
-            self.close_cluster()
+            self.close_cluster("its scheduler has ended")
 
 
 def scheduler_settings(plan: ClusterPlan, settings: StartupSettings) -> dict[str, Any]:
@@ -142,30 +164,37 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         Dotted Dask settings for a scheduler in this process.
     cluster_config : mapping
         Dotted Dask settings that the cluster object reads.
-    idle_timeout : float or None
-        Seconds without use after which the cluster closes itself.
+    guards : ClusterGuards
+        What watches the cluster.
     release : callable
         Releases what the cluster holds outside Dask; called once, however the cluster ends.
     **kwargs
         Arguments of Dask's class.
     """
 
+    #: Whether nannies run in this process.
+    nannies_are_here = False
+
     def __init__(
         self,
         *,
         scheduler_config: Mapping[str, Any],
         cluster_config: Mapping[str, Any],
-        idle_timeout: float | None,
+        guards: ClusterGuards,
         release: Callable[[], None],
         **kwargs: Any,
     ) -> None:
         self._scheduler_config = scheduler_config
         self._cluster_config = cluster_config
-        self._idle_timeout = idle_timeout
+        self._guards, self._recorder = guards, guards.recorder
         self._idle_guard: IdleGuard | None = None
+        self._copy: UsageCopy | None = None
+        #: Why the cluster ends; empty while it runs.
+        self.end_reason = ""
         self._client: weakref.ref[Client] | None = None
         self._closing = threading.RLock()
         log_filters.raise_log_level()
+        install_message_batches()  # of the scheduler in this process, and of clients
         self._cleanup = weakref.finalize(self, _release_in_process, os.getpid(), release)
         # At exit Dask's own handler closes the cluster, which calls the cleanup.
         self._cleanup.atexit = False
@@ -188,6 +217,8 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         """Close a cluster that is still starting; Dask's ``_close`` closes only a running one."""
         # The starts of workers fail now, and nothing retrieves their exceptions.
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        # Set if Ctrl-C cancelled the task before it began; Dask's _close would wait for that task.
+        self._correct_state_waiting = None
         await self._end_workers()
         if self.status == Status.starting and self.scheduler is not None:
             with suppress(Exception):  # close the connection in any case
@@ -211,25 +242,57 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         await super()._start()
         if self.status == Status.running and isinstance(self.scheduler, Scheduler):
             await self._add_guards(self.scheduler)
+        elif self.status == Status.running and self._recorder is not None and self._copy is None:
+            self._copy = UsageCopy(self)
+            self.periodic_callbacks["usage"] = self._copy.timer
+            self._copy.timer.start()
 
     async def _add_guards(self, scheduler: Scheduler) -> None:
         closing = _CloseOwnerPlugin(self)
-        plugins: list[SchedulerPlugin] = [closing]
+        plugins: list[SchedulerPlugin] = [closing, SpanLimit()]
         if TIME_TO_LIVE in self._scheduler_config:
             plugins.append(BusyWorkerGuard())  # not if the user has set the time-to-live
-        if self._idle_timeout is not None:
-            guard = IdleGuard(self._idle_timeout, closing.close_cluster, starting=True)
-            self._idle_guard = guard
-            plugins.append(guard)
+        plugins += self._guards.plugins(closing.close_cluster, self._warn)
+        self._idle_guard = next((each for each in plugins if isinstance(each, IdleGuard)), None)
         for plugin in plugins:
             scheduler.add_plugin(plugin)
             await plugin.start(scheduler)
+        await memory_plugins.install(scheduler, self._guards.layout, not self.nannies_are_here)
+
+    def _warn(self, text: str) -> None:
+        logger.warning("cluster %s: %s", self.name, text)
 
     def _update_worker_status(self, op: str, msg: Any) -> None:
+        if op == "remove":
+            worker = self.scheduler_info["workers"][msg]
+            self._close_if_lost(worker["name"], worker["nanny"])
+        Cluster._update_worker_status(self, op, msg)
+
+    def _close_if_lost(self, name: Any, nanny: str | None, least: float = 0.0) -> None:
+        """Close a worker that does not return within ``lost-worker-timeout``, as Dask does.
+
+        A worker that has lent its memory starts again later, and gets this time once more.
+        """
+
+        def close() -> None:
+            connected = self.scheduler_info["workers"].values()
+            if name not in self.workers or any(each["name"] == name for each in connected):
+                return
+            if is_suspended(self.scheduler, nanny):
+                self._close_if_lost(name, nanny, _SUSPENDED_SECONDS)
+            else:
+                self._futures.add(asyncio.ensure_future(self.workers.pop(name).close()))
+
         with in_force(self._cluster_config):
-            super()._update_worker_status(op, msg)
+            timeout = parse_timedelta(dask.config.get("distributed.deploy.lost-worker-timeout"))
+        asyncio.get_running_loop().call_later(max(timeout, least), close)
 
     async def _close(self) -> None:
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None and self._client is not None:  # the start was complete
+            scheduler = self.scheduler if isinstance(self.scheduler, Scheduler) else None
+            reason = self.end_reason or "closed"
+            await finish_record(recorder, self.scheduler_comm, reason, scheduler, self._copy)
         with log_filters.drop_closing_messages():
             await super()._close()
         self._cleanup()

@@ -1,7 +1,7 @@
 """Steps of a start on this machine that the engines local and cuda share.
 
-Other engines use parts of it: ssh and slurm the loopback address, and ssh also the user's preloads
-and :data:`PARENT_DEATH`.
+Other engines use parts of it: ssh and slurm the loopback address, and ssh also the user's preloads,
+:data:`PARENT_DEATH`, :data:`MESSAGE_BATCHES` and :data:`DASHBOARD_USERS`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import logging
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import dask.config
 from distributed import Client
+from distributed.security import Security
 
 from hyperplane.clusters.dask.cluster_records import finish_start, reserve_record
 from hyperplane.clusters.dask.guarded_cluster import GuardedCluster
 from hyperplane.clusters.dask.settings import apply_client_settings, user_settings
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.clusters.records import ClusterRecord
+from hyperplane.guard.same_user import same_user_security
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 
@@ -28,8 +30,12 @@ LOOPBACK = "127.0.0.1"
 PARENT_DEATH = "hyperplane.clusters.dask.parent_death"
 #: Preload: applies environment variables of memory allocators.
 WORKER_MEMORY = "hyperplane.clusters.dask.worker_memory"
+#: Preload: lets the HTTP server of a worker refuse other users of its machine.
+DASHBOARD_USERS = "hyperplane.clusters.dask.dashboard_users"
 #: Preload: suppresses log messages of workers that close.
 LOG_FILTERS = "hyperplane.clusters.dask.log_filters"
+#: Preload: sends messages also after the clock was set back.
+MESSAGE_BATCHES = "hyperplane.core.dask_internals.message_batches"
 #: Last lines of Dask's log that an error shows.
 LOG_LINES = 40
 
@@ -42,7 +48,12 @@ def user_preloads() -> list[str]:
 
 def worker_preloads() -> list[str]:
     """Return the preloads of worker processes on this machine: the user's, then this package's."""
-    return [*user_preloads(), PARENT_DEATH, WORKER_MEMORY, LOG_FILTERS]
+    return [*user_preloads(), PARENT_DEATH, WORKER_MEMORY, LOG_FILTERS, MESSAGE_BATCHES]
+
+
+def local_security(setting: Literal["user", "none"]) -> Security:
+    """Return the security of a cluster whose processes all listen on the loopback address."""
+    return same_user_security() if setting == "user" else Security()
 
 
 @contextmanager
@@ -77,12 +88,14 @@ def reserve_local_record(
     return reserve_record(plan, spill_to, direct_to_workers=direct, **others)
 
 
-def connect_local_client(cluster: GuardedCluster, record: ClusterRecord) -> StartedCluster:
+def connect_local_client(
+    cluster: GuardedCluster, record: ClusterRecord, plan: ClusterPlan
+) -> StartedCluster:
     """Connect a client to a cluster whose workers run, and complete the start; close on errors."""
     try:
         apply_client_settings(record.name, record.client)
         client = Client(cluster, direct_to_workers=record.direct_to_workers or None)
-        return finish_start(cluster, client, record)
+        return finish_start(cluster, client, record, plan)
     except BaseException:
         cluster.close()
         raise

@@ -42,8 +42,13 @@ def end_with_parent(is_parent_alive: Callable[[], bool]) -> None:
     """
     if not sys.platform.startswith("linux"):
         return
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, "prctl(PR_SET_PDEATHSIG): " + os.strerror(number))
+    request_signal(signal.SIGKILL)
     if not is_parent_alive():
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def request_signal(number: int) -> None:
+    """Make the kernel of Linux send a signal at the end of the parent's thread; 0 for none."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, "prctl(PR_SET_PDEATHSIG): " + os.strerror(error))

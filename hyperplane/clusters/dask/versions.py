@@ -9,12 +9,8 @@ from typing import Any, cast
 from distributed import Client
 
 from hyperplane.core.errors import StartFailed
+from hyperplane.guard.preflight.versions import MUST_AGREE, describe_differences
 from hyperplane.spec.settings import RemoteSettings
-
-#: Packages whose versions must agree, so that processes can read the tasks and messages of others.
-MUST_AGREE = ("python", "dask", "distributed", "cloudpickle", "msgpack", "numpy", "pandas")
-#: Packages of ``MUST_AGREE`` whose versions need to agree in the first two numbers only.
-MAJOR_MINOR_ONLY = ("python", "numpy", "pandas")
 
 logger = logging.getLogger(__name__)
 
@@ -48,31 +44,10 @@ def differences(versions: Mapping[str, Any]) -> list[str]:
     there.update(
         {address: _package_versions(reported) for address, reported in versions["workers"].items()}
     )
-    lines = []
-    for name in MUST_AGREE:
-        others: dict[str | None, list[str]] = {}
-        for place, reported in there.items():
-            if reported.get(name) != here.get(name):
-                others.setdefault(reported.get(name), []).append(place)
-        if others:
-            texts = [
-                f"{version or 'none'} on {_join_places(places)}"
-                for version, places in others.items()
-            ]
-            lines.append(f"{name} {here.get(name) or 'none'} here, {', '.join(texts)}")
-    return lines
+    lines = (describe_differences(name, here, there) for name in MUST_AGREE)
+    return list(filter(None, lines))
 
 
-def _package_versions(reported: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return versions by package, with the first two numbers only for ``MAJOR_MINOR_ONLY``."""
-    versions = dict(reported["packages"])
-    for name in MAJOR_MINOR_ONLY:
-        if versions.get(name):
-            versions[name] = ".".join(str(versions[name]).split(".")[:2])
+def _package_versions(reported: Mapping[str, Any]) -> Mapping[str, str | None]:
+    versions: Mapping[str, str | None] = reported["packages"]
     return versions
-
-
-def _join_places(places: list[str]) -> str:
-    if len(places) <= 2:
-        return " and ".join(places)
-    return f"{', '.join(places[:2])} and {len(places) - 2} more"

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 
-from distributed import Client
+from distributed import Client, Scheduler
 from distributed.deploy.cluster import Cluster
 
 from hyperplane.clusters import interrupts
-from hyperplane.clusters.dask import versions
+from hyperplane.clusters.dask import recovery, versions
+from hyperplane.clusters.dask.recovery import RecoverySettings
+from hyperplane.clusters.dask.scheduler_silence import watch_scheduler
 from hyperplane.clusters.dask.settings import apply_client_settings
 from hyperplane.clusters.dask.start_errors import start_timeout
+from hyperplane.clusters.dask.worker_layout import layout_of
 from hyperplane.core.errors import EngineError, StartFailed
+from hyperplane.guard import memory_plugins
+from hyperplane.guard.scheduler_unreachable import SchedulerUnreachable
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import RemoteSettings
 
 #: Seconds between two calls of ``explain_wait``.
 POLL_INTERVAL = 2.0
+
+logger = logging.getLogger(__name__)
+
 _NO_ANSWER = (OSError, TimeoutError, asyncio.TimeoutError)
 
 
@@ -63,6 +72,11 @@ def connect_client(
         with interrupts.allow_interrupts():
             _wait_for_workers(client, plan, began, explain_wait)
             versions.check(client, plan.engine, settings)
+        # The watch first: Ctrl-C does not end a call that adds plugins.
+        watch_scheduler(client, cluster, plan.name, plan.stall_timeout)
+        # Ctrl-C is deferred: it could leave modules registered to be pickled by value, or the lock
+        # of that held, for which the next start would wait forever.
+        _add_plugins(client, cluster, plan)
     except BaseException as error:
         if client is not None:
             client.close()
@@ -76,6 +90,25 @@ def connect_client(
             "everything was closed again. Check that this machine can open connections to it",
         ) from error
     return client
+
+
+def _add_plugins(client: Client, cluster: Cluster, plan: ClusterPlan) -> None:
+    """Add the plugins of the guard, unless the scheduler is in this process."""
+    if isinstance(getattr(cluster, "scheduler", None), Scheduler):
+        return  # the cluster object has added them
+    try:
+        # The retries first: they count a report before the explainer asks which tasks fail.
+        recovery.register(client, RecoverySettings.of(plan, replaces_workers=plan.engine != "ssh"))
+        memory_plugins.register(client, layout_of(plan))
+    except SchedulerUnreachable:
+        raise
+    except Exception as error:  # noqa: BLE001 - the scheduler can raise any exception
+        logger.warning(
+            "cluster %s accepts no plugins (%s): failures for memory are not explained, and a "
+            "cluster without progress is not detected",
+            plan.name,
+            error,
+        )
 
 
 def _wait_for_workers(

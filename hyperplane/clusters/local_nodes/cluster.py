@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +19,7 @@ from hyperplane.clusters import records
 from hyperplane.clusters.framework import CLOSED, RUNNING
 from hyperplane.clusters.local_nodes.program_process import CLOSE_SECONDS, NodeProgram
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
-from hyperplane.core.units import bytes_to_gb
+from hyperplane.core.units import bytes_to_gb, plural
 from hyperplane.platforms.local.process_identity import is_id_reused, start_time
 from hyperplane.spec.plan import ClusterPlan
 
@@ -26,7 +27,7 @@ _logger = logging.getLogger(__name__)
 
 
 class LocalNodeCluster(ABC):
-    """A head and workers on this machine, which this process owns.
+    """A cluster whose head is on this machine, and which this process owns.
 
     Parameters
     ----------
@@ -36,10 +37,13 @@ class LocalNodeCluster(ABC):
         The reserved record of the cluster.
     """
 
-    #: Name of the engine, and names of the framework and of its head for messages.
+    #: Name of the engine, and names of the framework, of its head and of its workers for messages.
     engine: ClassVar[str]
     framework: ClassVar[str]
     head: ClassVar[str]
+    noun: ClassVar[str] = "worker"
+    #: Whether workers start at the same time, or one after the other.
+    starts_together: ClassVar[bool]
     #: Running clusters of this process by name, one mapping for each framework.
     running: ClassVar[dict[str, Any]]
 
@@ -51,6 +55,12 @@ class LocalNodeCluster(ABC):
         self.workers: list[str] = []
         self.end_reason = ""
         self._pids: dict[str, int] = {}
+        #: Addresses of the machines of the workers.
+        self._hosts: dict[str, str] = {}
+        #: Requested workers that a running cluster could not add, and why.
+        self._not_added: dict[str, str] = {}
+        #: Why workers are missing, as far as the program knows.
+        self._start_status = ""
         self._changed = threading.Condition(threading.RLock())
 
     def __init_subclass__(cls) -> None:
@@ -102,8 +112,52 @@ class LocalNodeCluster(ABC):
         )
 
     @abstractmethod
-    def start_workers(self, count: int, deadline: float, announce: Callable[[str], None]) -> None:
+    def describe_worker(self, name: str) -> dict[str, Any]:
+        """Return the size and the place of a new worker, for the program that starts it."""
+
+    def start_workers(
+        self, count: int, deadline: float, announce: Callable[[str], None] = lambda name: None
+    ) -> None:
         """Start workers, call a function with the name of each, and wait for all of them."""
+        self._start_status = ""
+        prefix = self.framework.lower()
+        names = [f"{prefix}-worker-{uuid.uuid4()}" for _ in range(count)]
+        try:
+            self._start_and_wait(names, deadline, announce)
+        except BaseException:
+            self._program.send(withdraw=names)
+            raise
+
+    def _start_and_wait(
+        self, names: list[str], deadline: float, announce: Callable[[str], None]
+    ) -> None:
+        for name in names:
+            self._program.send(worker=name, **self.describe_worker(name))
+            announce(name)
+            if not self.starts_together:
+                self._wait_for_workers(names, [name], deadline)
+        if self.starts_together:
+            self._wait_for_workers(names, names, deadline)
+
+    def _wait_for_workers(self, every: list[str], names: list[str], deadline: float) -> None:
+        """Wait until workers have started; ``every`` are those of the same call."""
+
+        def describe() -> str:
+            started = len({*every} & {*self.workers})
+            text = f"{started} of {plural(len(every), self.noun)} have started"
+            return f"{self._start_status}; {text}" if self._start_status else text
+
+        def is_complete() -> bool:
+            return bool({*names} & {*self._not_added}) or {*names} <= {*self.workers}
+
+        self._wait_until(is_complete, deadline, describe)
+        reasons = [self._not_added.pop(name, "") for name in names]
+        if any(reasons):
+            raise StartFailed(
+                self.engine,
+                f"{describe()}: {'; '.join(dict.fromkeys(filter(None, reasons)))}",
+                self._program.log,
+            )
 
     @abstractmethod
     def connect_programs(self) -> None:
@@ -115,7 +169,7 @@ class LocalNodeCluster(ABC):
 
     def describe_connection(self) -> dict[str, Any]:
         """Return what other processes need to connect, in addition to the record's fields."""
-        return {}
+        return {"hosts": dict(self._hosts)}
 
     def complete_start(self) -> None:
         """Write the record with the addresses, and start the clock of the idle timeout."""
@@ -175,14 +229,22 @@ class LocalNodeCluster(ABC):
         """Update the cluster after an event that the program reports."""
         kind = event["event"]
         with self._changed:
+            if kind == "status":
+                self._start_status = event["text"]
+                return
+            if kind in {"not_added", "abandoned"}:
+                self._not_added[event["name"]] = event["message"]
             if kind == "head":
                 self.address, self.dashboard = event["address"], event["dashboard"]
             elif kind == "worker":
                 self.workers.append(event["name"])
                 self._pids[event["name"]] = event["pid"]
+                self._hosts[event["name"]] = event["host"]
             elif kind == "lost":
                 self.workers = [each for each in self.workers if each != event["name"]]
                 self._pids.pop(event["name"], None)
+            elif kind in {"not_added", "withdrawn"}:
+                pass
             elif kind in {"warning", "abandoned"}:
                 _logger.warning("cluster %s: %s", self.name, event["message"])
             else:
@@ -210,6 +272,11 @@ class AttachedNodeCluster(ABC):
     def __init__(self, record: records.ClusterRecord) -> None:
         self.name, self.record = record.name, record
         self.address, self.dashboard = record.scheduler, record.dashboard
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine."""
+        return self.record.engine
 
     @property
     def status(self) -> str:

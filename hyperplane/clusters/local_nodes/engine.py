@@ -31,7 +31,7 @@ OwnCluster = TypeVar("OwnCluster", bound=LocalNodeCluster)
 
 
 class LocalNodeEngine(ABC, Generic[OwnClient, OwnCluster]):
-    """Starts a head and workers on this machine, owned by this process."""
+    """Base of engines that start a head on this machine, and workers there or on others."""
 
     name: ClassVar[str]
     settings: ClassVar[type[EngineSettings]]

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from hyperplane.clusters import records
+from hyperplane.clusters.gpu_requests import count_gpus
 from hyperplane.clusters.interrupts import allow_interrupts
 from hyperplane.clusters.local_nodes.cluster import AttachedNodeCluster, LocalNodeCluster
 from hyperplane.clusters.local_nodes.program_process import NodeProgram
 from hyperplane.clusters.ray import driver_environment
 from hyperplane.clusters.spark import on_ray
-from hyperplane.core.errors import EngineError, Fault, StartFailed
-from hyperplane.core.units import plural
+from hyperplane.core.errors import EngineError
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.ray_options import MIN_OBJECT_STORE, RayOptions
 
@@ -50,14 +49,13 @@ class OwnedRayCluster(LocalNodeCluster):
 
     framework: ClassVar[str] = "Ray"
     head: ClassVar[str] = "head node"
+    noun: ClassVar[str] = "worker node"
     #: Module and name of the class that starts the nodes.
     node_group: ClassVar[str]
     #: Whether all nodes are at the loopback address.
     loopback: ClassVar[bool]
     #: Variables that all nodes have unless the user has set them.
     node_variables: ClassVar[Mapping[str, str]] = {}
-    #: Whether worker nodes start at the same time, or one after the other.
-    starts_together: ClassVar[bool]
 
     def __init__(
         self,
@@ -70,12 +68,6 @@ class OwnedRayCluster(LocalNodeCluster):
     ) -> None:
         super().__init__(plan, record)
         RayOptions.of(plan.options)  # raises an error before anything is started
-        #: Requested worker nodes that a running cluster could not add, and why.
-        self._not_added: dict[str, str] = {}
-        #: Why worker nodes are missing, as far as the program knows.
-        self._start_status = ""
-        #: Addresses of the machines of the worker nodes.
-        self._hosts: dict[str, str] = {}
         self._tls_folder = str(folder) if tls else ""
         # The dashboard leaves temporary folders when it is killed.
         environment = {**self.build_environment(), "TMPDIR": str(folder)}
@@ -108,55 +100,16 @@ class OwnedRayCluster(LocalNodeCluster):
         del name
         return {}
 
-    def start_workers(
-        self, count: int, deadline: float, announce: Callable[[str], None] = lambda name: None
-    ) -> None:
-        """Start worker nodes, call a function with the name of each, and wait for all of them."""
-        self._start_status = ""
-        names = [f"ray-worker-{uuid.uuid4()}" for _ in range(count)]
-        try:
-            self._start_and_wait(names, deadline, announce)
-        except BaseException:
-            self._program.send(withdraw=names)
-            raise
-
-    def _start_and_wait(
-        self, names: list[str], deadline: float, announce: Callable[[str], None]
-    ) -> None:
+    def describe_worker(self, name: str) -> dict[str, Any]:
+        """Return the size and the place of a new worker node."""
         options = RayOptions.of(self.plan.options)
-        for name in names:
-            self._program.send(
-                worker=name,
-                cpus=self.plan.worker.nthreads,
-                memory=options.memory,
-                object_store=options.object_store,
-                **self.place_worker(name),
-            )
-            announce(name)
-            if not self.starts_together:
-                self._wait_for_workers(names, [name], deadline)
-        if self.starts_together:
-            self._wait_for_workers(names, names, deadline)
-
-    def _wait_for_workers(self, every: list[str], names: list[str], deadline: float) -> None:
-        """Wait until worker nodes have started; ``every`` are those of the same call."""
-
-        def describe() -> str:
-            started = len({*every} & {*self.workers})
-            text = f"{started} of {plural(len(every), 'worker node')} have started"
-            return f"{self._start_status}; {text}" if self._start_status else text
-
-        def is_complete() -> bool:
-            return bool({*names} & {*self._not_added}) or {*names} <= {*self.workers}
-
-        self._wait_until(is_complete, deadline, describe)
-        reasons = [self._not_added.pop(name, "") for name in names]
-        if any(reasons):
-            raise StartFailed(
-                self.engine,
-                f"{describe()}: {'; '.join(dict.fromkeys(filter(None, reasons)))}",
-                self._program.log,
-            )
+        return {
+            "cpus": self.plan.worker.nthreads,
+            "gpus": count_gpus(self.plan.worker),
+            "memory": options.memory,
+            "object_store": options.object_store,
+            **self.place_worker(name),
+        }
 
     @abstractmethod
     def check_room(self, count: int) -> None:
@@ -183,22 +136,7 @@ class OwnedRayCluster(LocalNodeCluster):
 
     def describe_connection(self) -> dict[str, Any]:
         """Return the folder of the certificates, and the addresses of the worker nodes."""
-        return {"tls_folder": self._tls_folder, "hosts": dict(self._hosts)}
-
-    def handle(self, event: dict[str, Any]) -> None:
-        """Update the cluster after an event that the program reports."""
-        with self._changed:
-            if event["event"] == "status":
-                self._start_status = event["text"]
-                return
-            if event["event"] in {"not_added", "abandoned"}:
-                self._not_added[event["name"]] = event["message"]
-                self._changed.notify_all()
-            if event["event"] in {"not_added", "withdrawn"}:
-                return
-            if event["event"] == "worker":
-                self._hosts[event["name"]] = event["host"]
-            super().handle(event)
+        return {**super().describe_connection(), "tls_folder": self._tls_folder}
 
 
 class RemoteRayCluster(OwnedRayCluster):
@@ -232,11 +170,3 @@ class AttachedRayCluster(AttachedNodeCluster):
                 on_ray.disconnect(Path(conf))
         finally:
             driver_environment.restore_variables(self.address)
-
-
-def find_type_faults(where: str, value: object) -> list[Fault]:
-    """Return a fault if an argument is no cluster of Ray."""
-    if isinstance(value, OwnedRayCluster | AttachedRayCluster):
-        return []
-    allowed = "a cluster that initialize_ray_cluster or get_ray_cluster returned"
-    return [Fault(where, f"<{type(value).__name__}>", allowed)]

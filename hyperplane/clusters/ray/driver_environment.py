@@ -13,20 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane.clusters.local_nodes.cluster_variables import ClusterVariables
+from hyperplane.clusters.remote_nodes.certificates import FILE_NAMES
 
 #: Without it Ray replaces a loopback address by that of a network interface, which does not answer.
 _LOOPBACK_VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 #: Variables of Ray with the files of its certificates, and the names of the files.
-_TLS_FILES = {
-    "RAY_TLS_SERVER_CERT": "certificate.pem",
-    "RAY_TLS_SERVER_KEY": "key.pem",
-    "RAY_TLS_CA_CERT": "authority.pem",
-}
+_TLS_FILES = dict(
+    zip(("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT"), FILE_NAMES, strict=True)
+)
 #: Variables of Ray that select a cluster, its token and its certificates.
 VARIABLES = (
     "RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", _LOOPBACK_VARIABLE,
     "RAY_USE_TLS", *_TLS_FILES,
 )  # fmt: skip
+
+#: Addresses of Ray Client begin with it.
+CLIENT_SCHEME = "ray://"
 
 Variables = Mapping[str, str | None]
 
@@ -60,14 +62,6 @@ def build_variables(token: str, loopback: bool, tls_folder: str = "") -> dict[st
     }
 
 
-def write_certificates(folder: Path, certificate: bytes, key: bytes, authority: bytes) -> None:
-    """Write the files that the variables name, which only this user can read."""
-    for name, content in zip(_TLS_FILES.values(), (certificate, key, authority), strict=True):
-        descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-
-
 def set_variables(address: str, variables: Variables) -> None:
     """Make ``ray.init()`` connect to a cluster, in this process and in its child processes."""
     _clusters.set({**variables, "RAY_ADDRESS": address})
@@ -92,8 +86,7 @@ def connect(address: str, variables: Variables) -> Any:
         _read_again()
         if not ray.is_initialized():
             ray.init(address=address)
-        elif ray.get_runtime_context().gcs_address != address:
-            other = ray.get_runtime_context().gcs_address
+        elif (other := _connected_address(ray)) != address:
             raise RuntimeError(
                 f"this process is connected to the Ray cluster at {other}; call ray.shutdown() "
                 f"before you use the one at {address}"
@@ -110,8 +103,18 @@ def disconnect(address: str) -> None:
     ray = sys.modules.get("ray")
     if ray is None or not hasattr(ray, "is_initialized") or not ray.is_initialized():
         return
-    if ray.get_runtime_context().gcs_address == address:
+    if _connected_address(ray) == address:
         ray.shutdown()
+
+
+def _connected_address(ray: Any) -> str:
+    """Return the address that this process is connected to, also through Ray Client."""
+    client = ray.util.client.ray
+    if client.is_connected():
+        # Not the address of the head, which a client has to ask for.
+        return f"{CLIENT_SCHEME}{client.get_context().client_worker._conn_str}"
+    address: str = ray.get_runtime_context().gcs_address
+    return address
 
 
 def _read_again() -> None:

@@ -1,33 +1,73 @@
-"""Base of the engines of Ray, whose head is on this machine."""
+"""Interface of the engines of Ray, and the base of those whose head is on this machine."""
 
 from __future__ import annotations
 
 import os
 import secrets
 from abc import abstractmethod
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from hyperplane.clusters import records
-from hyperplane.clusters.engine import StartedCluster, SupportedDeployMode
+from hyperplane.clusters.engine import (
+    Availability,
+    Feature,
+    StartedCluster,
+    SupportedDeployMode,
+)
+from hyperplane.clusters.gpu_requests import find_division_fault
 from hyperplane.clusters.local_nodes.engine import LocalNodeEngine
 from hyperplane.clusters.ray import driver_environment
 from hyperplane.clusters.ray.client import RayClient
 from hyperplane.clusters.ray.cluster import AttachedRayCluster, OwnedRayCluster
 from hyperplane.clusters.ray.node_processes import LONGEST_FOLDER
-from hyperplane.core.errors import StartFailed
+from hyperplane.core.errors import Fault, StartFailed
 from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings
 
 #: Advice if Ray is missing.
 INSTALL_RAY = 'Ray is not installed: pip install "hyperplane[ray]"'
 
 
+class RayEngine(Protocol):
+    """What the documented functions for Ray clusters need of an engine."""
+
+    name: ClassVar[str]
+    settings: ClassVar[type[EngineSettings]]
+
+    def available(self) -> Availability:
+        """Return whether the engine can be used on this machine, and why."""
+        ...
+
+    def start_with_lines(
+        self, plan: ClusterPlan, announce: Callable[[str, str], None]
+    ) -> StartedCluster[RayClient, Any]:
+        """Start a cluster, and report the address of the dashboard and the names of workers."""
+        ...
+
+    def connect(self, name: str, settings: EngineSettings) -> StartedCluster[RayClient, Any]:
+        """Attach to a running cluster."""
+        ...
+
+    def list_workers(
+        self, record: records.ClusterRecord, settings: EngineSettings
+    ) -> list[tuple[str, str]]:
+        """Return the names and addresses of the running worker nodes of a cluster."""
+        ...
+
+
 class BaseRayEngine(LocalNodeEngine[RayClient, OwnedRayCluster]):
     """Starts a head of Ray on this machine, and worker nodes."""
 
+    unsupported: ClassVar[frozenset[Feature]] = frozenset()
     #: Whether all nodes are at the loopback address.
     loopback: bool
+
+    def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
+        """Return a fault if GPUs cannot be divided among the worker nodes of a machine."""
+        return [*super().faults(request, settings), *find_division_fault(request)]
 
     def create_record(self, plan: ClusterPlan) -> records.ClusterRecord:
         """Return the record of a new cluster with its token."""
@@ -56,6 +96,14 @@ class BaseRayEngine(LocalNodeEngine[RayClient, OwnedRayCluster]):
         return RayClient(
             self.name, cluster.address, cluster.variables, cluster.disconnect, cluster.find_end
         )
+
+    def list_workers(
+        self, record: records.ClusterRecord, settings: EngineSettings
+    ) -> list[tuple[str, str]]:
+        """Return the names and addresses of the running worker nodes, from a record."""
+        del settings
+        head, hosts = record.scheduler.rpartition(":")[0], record.client.get("hosts", {})
+        return [(name, hosts.get(name, head)) for name in record.client["workers"]]
 
     def attach(self, record: records.ClusterRecord) -> StartedCluster[RayClient, Any]:
         """Connect programs of this process to a running cluster; return its client and object."""

@@ -75,6 +75,7 @@ def build_parameters(
         "gcs_address": head,
         "redis_address": head,
         "num_cpus": request["cpus"],
+        "num_gpus": request["gpus"],
         "memory": request["memory"],
         "object_store_memory": request["object_store"],
         "node_name": request["worker"],
@@ -99,7 +100,6 @@ def start_node(
     node_id = NodeID.from_random().hex()
     _write_ports(Path(parameters["temp_dir"], SESSION), node_id, ports)
     every = RayParams(
-        num_gpus=0,
         node_ip_address=host,
         min_worker_port=0,
         max_worker_port=0,

@@ -27,6 +27,8 @@ class SparkClient:
         The values of ``SPARK_CONF_DIR`` and ``SPARK_HOME`` for programs that use the cluster.
     pause_idle_timeout : callable
         Returns a context manager for the start of a session, in which the cluster is not idle.
+    python : str
+        Path of Python on other machines with executors.
     """
 
     def __init__(
@@ -36,9 +38,10 @@ class SparkClient:
         conf: Path,
         home: Path,
         pause_idle_timeout: Callable[[], AbstractContextManager[None]] = nullcontext,
+        python: str = "",
     ) -> None:
         self.engine, self.address, self.conf, self.home = engine, address, conf, home
-        self._pause_idle_timeout = pause_idle_timeout
+        self._pause_idle_timeout, self._python = pause_idle_timeout, python
 
     @property
     def spark(self) -> SparkSession:
@@ -50,7 +53,9 @@ class SparkClient:
         self._check_running()
         try:
             with self._pause_idle_timeout():
-                session: SparkSession = driver.connect(self.conf, self.home, self.address, app_name)
+                session: SparkSession = driver.connect(
+                    self.conf, self.home, self.address, app_name, self._python
+                )
         except (RuntimeError, OSError) as error:
             self._check_running()
             raise EngineError(self.engine, str(error)) from error

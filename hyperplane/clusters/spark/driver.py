@@ -8,7 +8,6 @@ when its JVM starts, and pyspark has no public function that ends it.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
 import threading
@@ -19,12 +18,12 @@ from typing import Any
 import psutil
 
 from hyperplane.clusters.local_nodes.cluster_variables import ClusterVariables
-from hyperplane.clusters.spark.configuration import HOST, temporary_folder
+from hyperplane.clusters.spark.configuration import LOOPBACK, temporary_folder
 
 #: Variables of Spark that select a cluster, its properties and its addresses.
 VARIABLES = (
-    "PYSPARK_PYTHON", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP",
-    "SPARK_REMOTE",
+    "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_LOCAL_DIRS",
+    "SPARK_LOCAL_IP", "SPARK_PUBLIC_DNS", "SPARK_REMOTE",
 )  # fmt: skip
 #: Seconds until a driver that does not end is killed.
 _END_SECONDS = 10
@@ -39,16 +38,23 @@ def find_former_configuration(home: Path) -> Path:
     return Path(_clusters.read_former("SPARK_CONF_DIR") or home / "conf")
 
 
-def set_variables(conf: Path, home: Path) -> None:
-    """Make new sessions use a cluster, in this process and in its child processes."""
+def set_variables(conf: Path, home: Path, python: str = "") -> None:
+    """Make new sessions use a cluster, in this process and in its child processes.
+
+    ``python`` is that of executors on other machines. Without it the driver has that of executors.
+    """
+    own = sys.executable if python else None
     _clusters.set(
         {
+            "PYSPARK_DRIVER_PYTHON": _clusters.read_former("PYSPARK_DRIVER_PYTHON") or own,
             # Python of the executors: pyspark's default is the first python3 of PATH.
-            "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or sys.executable,
+            "PYSPARK_PYTHON": python or _clusters.read_former("PYSPARK_PYTHON") or sys.executable,
             "SPARK_CONF_DIR": str(conf),
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_DIRS": str(temporary_folder(conf.parent)),
-            "SPARK_LOCAL_IP": HOST,
+            "SPARK_LOCAL_IP": LOOPBACK,
+            # In addresses of pages, which otherwise have the address of the driver.
+            "SPARK_PUBLIC_DNS": LOOPBACK,
             "SPARK_REMOTE": None,
         }
     )
@@ -73,7 +79,9 @@ def is_current(session: Any) -> bool:
     return context is not None and session.sparkContext is context
 
 
-def connect(conf: Path, home: Path, address: str, app_name: str | None = None) -> Any:
+def connect(
+    conf: Path, home: Path, address: str, app_name: str | None = None, python: str = ""
+) -> Any:
     """Return the session of this process with a cluster; start the driver if there is none."""
     with _clusters.lock, contextlib.ExitStack() as failure:
         if (other := find_session_address()) not in {"", address}:
@@ -83,7 +91,7 @@ def connect(conf: Path, home: Path, address: str, app_name: str | None = None) -
             )
         if str(conf) not in _clusters:
             failure.callback(restore_variables, conf)
-        select_configuration(conf, home, new_jvm=False)
+        select_configuration(conf, home, new_jvm=False, python=python)
         from pyspark.sql import SparkSession
 
         builder: Any = SparkSession.builder
@@ -99,7 +107,7 @@ def connect(conf: Path, home: Path, address: str, app_name: str | None = None) -
         return session
 
 
-def select_configuration(conf: Path, home: Path, new_jvm: bool) -> None:
+def select_configuration(conf: Path, home: Path, new_jvm: bool, python: str = "") -> None:
     """Make the next session of this process read a configuration.
 
     If there is no session, a JVM that has read another configuration is ended; with ``new_jvm`` any
@@ -107,7 +115,7 @@ def select_configuration(conf: Path, home: Path, new_jvm: bool) -> None:
     """
     with _clusters.lock:
         if not _clusters.in_effect(str(conf)):
-            set_variables(conf, home)
+            set_variables(conf, home, python)
         if not find_session_address() and (
             new_jvm or _find_driver_configuration() not in {None, str(conf)}
         ):

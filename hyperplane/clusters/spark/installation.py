@@ -27,8 +27,11 @@ _INSTALL = 'pip install "hyperplane[spark]" in a separate environment'
 _SECONDS = 60
 
 
-def find_problem() -> str:
-    """Return why Spark cannot be used in this environment, and what to do; empty if it can."""
+def find_problem(java_advice: str = "") -> str:
+    """Return why Spark cannot be used in this environment, and what to do; empty if it can.
+
+    ``java_advice`` is added if the reason is Java.
+    """
     if not is_installed("pyspark"):
         return 'Spark is not installed: pip install "hyperplane[spark]"'
     version = importlib.metadata.version("pyspark")
@@ -37,7 +40,10 @@ def find_problem() -> str:
     pandas = importlib.metadata.version("pandas")
     if Version(pandas).major >= 3:
         return f"pandas {pandas} is installed; pyspark {version} needs pandas 2: {_INSTALL}"
-    return _find_problem_of_home(version) or _find_problem_of_java()
+    if problem := _find_problem_of_home(version):
+        return problem
+    problem = _find_problem_of_java()
+    return problem and problem + java_advice
 
 
 def find_home() -> Path:
@@ -104,7 +110,11 @@ def _find_problem_of_java() -> str:
 def _read_java_version(program: str) -> int | None:
     """Return the major version of Java; None if its output is unknown."""
     done = subprocess.run(  # noqa: S603 - a list of arguments, and no shell
-        [program, "-version"], capture_output=True, text=True, timeout=_SECONDS, check=True
+        [program, "-XX:-UsePerfData", "-version"],
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=True,
     )
     match = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
     return int(match[1]) if match else None

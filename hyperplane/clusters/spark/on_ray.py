@@ -14,10 +14,13 @@ import shutil
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from hyperplane.clusters.ray import driver_environment
 from hyperplane.clusters.ray.client import RayClient
@@ -50,10 +53,15 @@ _JAVA_OPTIONS = (
     *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
 )
 _OPTIONS_FILE = "java-options"
+#: Where RayDP looks for the settings of a driver's log; without it, warnings go to standard output.
+_LOGGING = "log4j2-default.properties"
 #: Beginnings of properties that RayDP itself reads; Spark reads all others from the configuration.
 _OF_RAYDP = ("spark.ray.", "spark.dynamicAllocation.", "spark.shuffle.service.", "raydp.")
-#: Suffix of the name of RayDP's actor.
-_MASTER = "_SPARK_MASTER"
+#: Suffix of the name of RayDP's actor, its class, and that of the actor of an executor.
+_MASTER, _MASTER_CLASS = "_SPARK_MASTER", "RayDPSparkMaster"
+_EXECUTOR_CLASS = "org.apache.spark.executor.RayDPExecutor"
+#: Resources of Ray that an executor has.
+_SIZE = ("CPU", "memory")
 #: Seconds in which executors of an earlier session end.
 _FREE_SECONDS = 20.0
 #: Seconds to wait for RayDP's lock and for the head of a cluster.
@@ -71,6 +79,8 @@ def create_configuration(folder: Path) -> Path:
     conf = configuration.configuration_folder(folder)
     options = "\n".join(f'"{each}"' for each in _build_java_options(folder))
     (conf / _OPTIONS_FILE).write_text(options, encoding="utf-8")
+    if not (conf / _LOGGING).exists():
+        (conf / _LOGGING).symlink_to(conf / configuration.LOGGING)
     _write_properties(conf, {})
     return conf
 
@@ -183,15 +193,15 @@ class SessionRequest:
 
 def find_engine_faults(cluster: Any) -> list[Fault]:
     """Return a fault if RayDP does not start executors on a Ray cluster."""
-    if cluster.record.engine == _ENGINE:
+    if cluster.engine == _ENGINE:
         return []
-    asked = f"{cluster.name} of the engine {cluster.record.engine}"
+    asked = f"{cluster.name} of the engine {cluster.engine}"
     allowed = f"a cluster of the engine {_ENGINE}: connections of RayDP have no password"
     return [Fault("ray_cluster", asked, allowed)]
 
 
 def check_request(cluster: Any, request: SessionRequest) -> None:
-    """Raise an error if a session cannot start, even if nothing else uses the Ray cluster.
+    """Raise an error if a session cannot start after the end of an earlier one of this process.
 
     Raises
     ------
@@ -200,7 +210,8 @@ def check_request(cluster: Any, request: SessionRequest) -> None:
     EngineError
         If the cluster has ended, or was started where RayDP cannot be used.
     RequestError
-        If the nodes are too small or too few; RayDP itself would wait without an end.
+        If the nodes are too small or too few, or if others use them; RayDP itself would wait
+        without an end.
     """
     if problem := find_problem():
         raise EngineUnavailable(_ENGINE, problem)
@@ -210,6 +221,7 @@ def check_request(cluster: Any, request: SessionRequest) -> None:
         raise EngineError(_ENGINE, f"{cluster.name}: {reason}")
     nodes = [each["Resources"] for each in ray.nodes() if each["Alive"]]
     check(_find_size_faults(request, nodes, "nodes of Ray"))
+    _wait_for_room(ray, request, _find_own_resources(ray))
 
 
 def _connect(cluster: Any) -> Any:
@@ -227,10 +239,10 @@ def start_session(cluster: Any, request: SessionRequest) -> SparkSession:
     EngineError
         If RayDP fails.
     RequestError
-        If others use the cluster, so that the nodes have no room for the executors.
+        If others now use the cluster, so that the nodes have no room for the executors.
     """
     ray = _connect(cluster)
-    _wait_for_room(ray, request)
+    _wait_for_room(ray, request, None)
     conf = Path(cluster.record.client["spark_conf"])
     _write_properties(conf, request.properties)
     driver.select_configuration(conf, installation.find_home(), new_jvm=True)
@@ -259,24 +271,79 @@ def start_session(cluster: Any, request: SessionRequest) -> SparkSession:
     return session
 
 
-def _wait_for_room(ray: Any, request: SessionRequest) -> None:
-    """Wait until executors and the actor of an earlier session have ended.
+def _wait_for_room(
+    ray: Any, request: SessionRequest, own: Mapping[str, Mapping[str, float]] | None
+) -> None:
+    """Wait until executors and the actor of a session that ends have ended.
 
-    Raises a RequestError if the nodes have no room for all executors after that.
+    Raises a RequestError if the nodes have no room for all executors after that. ``own`` has the
+    resources of a session that ends before the new one starts, on each node.
     """
     from ray._private.state import available_resources_per_node
 
     deadline = time.monotonic() + _FREE_SECONDS
     while True:
-        free = list(available_resources_per_node().values())
+        free = [
+            {key: resources.get(key, 0) + (own or {}).get(node, {}).get(key, 0) for key in _SIZE}
+            for node, resources in available_resources_per_node().items()
+        ]
         faults = _find_size_faults(request, free, "free on the nodes of Ray")
-        with contextlib.suppress(ValueError):  # there is no such actor
-            ray.get_actor(request.app_name + _MASTER)
-            allowed = "a name that no running session on the Ray cluster has"
-            faults.append(Fault("app_name", repr(request.app_name), allowed))
+        if own is None or _find_own_name() != request.app_name:
+            with contextlib.suppress(ValueError):  # there is no such actor
+                ray.get_actor(request.app_name + _MASTER)
+                allowed = "a name that no running session on the Ray cluster has"
+                faults.append(Fault("app_name", repr(request.app_name), allowed))
         if not faults or time.monotonic() > deadline:
             return check(faults)
         time.sleep(0.2)
+
+
+def _find_own_name() -> str:
+    """Return the name of the session of RayDP that this process has; "" if it has none."""
+    context: Any = sys.modules.get("raydp.context")
+    session = getattr(context, "_global_spark_context", None)
+    return str(getattr(session, "_app_name", ""))
+
+
+def _find_own_resources(ray: Any) -> dict[str, dict[str, float]] | None:
+    """Return what the executors of this process have, by the ID of their node of Ray.
+
+    None if this process has no session of RayDP.
+    """
+    context: Any = sys.modules.get("raydp.context")
+    session = getattr(context, "_global_spark_context", None)
+    if session is None:
+        return None
+    from ray._private.state import actors, jobs
+    from raydp.utils import parse_memory_size
+
+    job = ray.get_runtime_context().get_job_id()
+    running = [each for each in actors().values() if each["State"] != "DEAD"]
+    masters = [
+        each["Pid"]
+        for each in running
+        if each["ActorClassName"] == _MASTER_CLASS and each["JobID"] == job
+    ]
+    # Executors belong to the job of a JVM that this process or its actor has started.
+    processes = {os.getpid(), *masters}
+    own = {each["JobID"] for each in jobs() if processes & _find_ancestors(each["DriverPid"])}
+    nodes = Counter(
+        each["Address"]["NodeID"]
+        for each in running
+        if each["ActorClassName"] == _EXECUTOR_CLASS and each["JobID"] in own
+    )
+    size = session._executor_cores, parse_memory_size(str(session._executor_memory))
+    return {
+        node: {key: count * each for key, each in zip(_SIZE, size, strict=True)}
+        for node, count in nodes.items()
+    }
+
+
+def _find_ancestors(pid: int) -> set[int]:
+    """Return the process IDs of the parents of a process."""
+    with contextlib.suppress(psutil.Error):
+        return {each.pid for each in psutil.Process(pid).parents()}
+    return set()
 
 
 def _find_size_faults(
@@ -291,6 +358,6 @@ def _find_size_faults(
     described = ", ".join(
         f"{plural(cores, 'core')} and {format_bytes(ram)}" for cores, ram in nodes if cores or ram
     )
-    size = f"{plural(request.cores, 'core')} and, beside its heap, too, {format_bytes(memory)}"
+    size = f"{plural(request.cores, 'core')} and {format_bytes(memory)} for heap and overhead"
     allowed = f"at most {room}, each with {size}; {what}: {described or 'nothing'}"
     return [Fault("num_executors", str(request.executors), allowed)]

@@ -234,7 +234,8 @@ def _find_result_dtype(dtype: Any, function: str) -> Any:
         dtype = pd.ArrowDtype(pa.float32())
     arrow = dtype.pyarrow_dtype if isinstance(dtype, pd.ArrowDtype) else pa.null()
     if pa.types.is_decimal(arrow):
-        if function in FLOAT64_FUNCTIONS:  # pandas 3.0 has no std of decimals
+        # pandas 3.0 has no std of decimals, and pandas 2 truncates medians to their digits.
+        if function in (*FLOAT64_FUNCTIONS, "median"):
             return pd.ArrowDtype(pa.float64())
         column = pd.Series([Decimal(0), Decimal(0)], dtype=dtype)
     elif pa.types.is_date(arrow):  # if all dates are missing, pandas 3.0 returns the type null

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -26,6 +26,7 @@ from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call, warn_caller
 from hyperplane.formats.pandas_frames.column_names import escape
+from hyperplane.formats.partition_sizes import WHOLE_FILES, estimate_columns
 from hyperplane.formats.partitions import Bounds, ScannablePartition
 from hyperplane.formats.reader import make_collection
 
@@ -80,6 +81,35 @@ class JoinedPartition:
         """Return the bounds of a left column; None for columns of the right side."""
         old = {new: old for old, new in self.left_names}.get(column)
         return None if old is None else self.left.bounds(old)
+
+    @property
+    def partition_size(self) -> int:
+        """Bytes in memory that a partition should have at most."""
+        return getattr(self.left, "partition_size", WHOLE_FILES)
+
+    def estimate_columns(self, columns: Collection[str]) -> int | None:
+        """Return the bytes of some columns of the joined rows, an estimate; None if unknown.
+
+        Each row of the left side is counted with one of the right side.
+        """
+        sizes = []
+        for parts, names, where in (
+            ([self.left], self.left_names, self.left_where),
+            (self.right, self.right_names, self.right_where),
+        ):
+            needed = {old for old, new in names if new in columns} | {*self.on}
+            needed |= set() if where is None else {*where.meta.root_names()}
+            sizes.append(estimate_columns(parts, needed))
+        left, right = sizes
+        rows, right_rows = self.left.rows, [part.rows or 0 for part in self.right]
+        if left is None or right is None or rows is None:
+            return None
+        return sum(left) + sum(right) * rows // max(1, sum(right_rows))
+
+    def merge(self, others: Sequence[JoinedPartition]) -> JoinedPartition:
+        """Return a partition of these rows and those of the partitions that follow it."""
+        left: Any = self.left
+        return replace(self, left=left.merge([other.left for other in others]))
 
     def __repr__(self) -> str:
         return f"JoinedPartition({self.left!r})"

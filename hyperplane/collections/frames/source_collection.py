@@ -22,7 +22,7 @@ from hyperplane.core.errors import DataError, Fault, RequestError
 from hyperplane.formats.pandas_frames.column_names import unescape
 from hyperplane.formats.pandas_frames.convert import from_pandas
 from hyperplane.formats.parquet.pandas_index import check_index
-from hyperplane.formats.partition_sizes import DEFAULT_PARTITION_SIZE
+from hyperplane.formats.partition_sizes import DEFAULT_PARTITION_SIZE, merge_neighbors
 from hyperplane.formats.partitions import ScannablePartition
 
 Frame = dd.DataFrame | str | PathLike[str] | Sequence[str]
@@ -67,16 +67,20 @@ def select_source(df: dd.DataFrame, columns: Sequence[str]) -> CollectionSource:
     """Return the source of some columns of a collection.
 
     If the collection consists of filters and column selections of :func:`read`, Polars scans the
-    files and applies the filters. Otherwise the partitions are pandas frames computed by Dask.
+    files and applies the filters; neighboring partitions whose needed columns are small are read
+    together. Otherwise the partitions are pandas frames computed by Dask.
     """
     unique_columns = list(dict.fromkeys(columns))
     scan = filter_pushdown.extract_filters(df.expr)
     token = tokenize(df.expr._name, unique_columns)
     if scan is not None:
         root, where = scan
-        return CollectionSource(
-            tuple(root.iterables[0]), tuple(unique_columns), where, token, scanned=True
-        )
+        filtered = [] if where is None else where.meta.root_names()
+        partitions = merge_neighbors(root.iterables[0], {*unique_columns, *filtered})
+        if len(partitions) < len(root.iterables[0]):
+            # The number of threads of the cluster, which may change, decides what is merged.
+            token = tokenize(token, partitions)
+        return CollectionSource(partitions, tuple(unique_columns), where, token, scanned=True)
     return CollectionSource(
         tuple(df[unique_columns].to_delayed()), tuple(unique_columns), None, token, scanned=False
     )

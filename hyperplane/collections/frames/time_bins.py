@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
@@ -86,7 +87,8 @@ class TimeWindows:
 
     def grouper(self) -> pd.Grouper:
         """Return the grouper of pandas for these windows; days become hours if that is equal."""
-        every, offset = self.every, _parse_offset(self.every)
+        every: str = self.every
+        offset: Any = pd.tseries.frequencies.to_offset(every)
         if isinstance(offset, pd.offsets.Day) and not self.keeps_instants:
             # With days closed on the right, pandas 3.0 begins with an additional, empty window.
             every = f"{offset.n * DAY // _HOUR}h"
@@ -183,10 +185,13 @@ def _parse_offset(every: Any) -> Any:
     if isinstance(every, str) and len(every) > _MAX_LENGTH:
         return None
     try:
-        offset: Any = pd.tseries.frequencies.to_offset(every)
+        with warnings.catch_warnings():
+            # Of pandas 2 about aliases that pandas 3 has removed, such as "15m" for 15 months.
+            warnings.simplefilter("error", FutureWarning)
+            offset: Any = pd.tseries.frequencies.to_offset(every)
         if offset is not None and _get_fixed_width(offset) is None:
             pd.Series(1, index=_EXAMPLE).groupby(pd.Grouper(freq=offset)).size()
-    except (ValueError, TypeError, AttributeError, ArithmeticError):
+    except (ValueError, TypeError, AttributeError, ArithmeticError, FutureWarning):
         return None
     if offset is None or offset.n <= 0:
         return None

@@ -15,6 +15,12 @@ from hyperplane.collections.frames import filter_pushdown
 from hyperplane.collections.frames.arguments import collect_faults, find_column_faults, has_column
 from hyperplane.collections.frames.source_collection import Frame, as_collection
 from hyperplane.collections.frames.task_errors import run_in_partition
+from hyperplane.collections.frames.time_parsing import (
+    get_result_unit,
+    has_swapped_day_and_month,
+    parse_numbers,
+    parse_text,
+)
 from hyperplane.core.argument_checks import find_flag_faults, is_one_of
 from hyperplane.core.column_cast import cast_column
 from hyperplane.core.dask_internals.frames import Assign, new_collection
@@ -24,17 +30,8 @@ from hyperplane.formats.pandas_frames.convert import decode_categories
 
 #: Time units, the coarsest first.
 _UNITS = ("s", "ms", "us", "ns")
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 #: Maximum number of values in an error.
 _MAX_SHOWN = 5
-#: A UTC offset after a time of day; without a time of day, "-2026" is the year of a date.
-_OFFSET = r"(?:\d:\d\d(?:[.,]\d+)?|T\d{4,6}(?:[.,]\d+)?)\s*(?:Z|[+-]\d\d:?(?:\d\d)?)$"
-#: Dates of three numbers, with the year last or first. pandas silently swaps month and day of a
-#: value that is not a date in the requested order; these patterns find such values.
-_YEAR_LAST = (
-    r"(?<!\d)(?P<first>\d{1,2})(?P<by>[./\- ])(?P<second>\d{1,2})(?P=by)(?:\d{4}|\d{2})(?!\d)"
-)
-_YEAR_FIRST = r"(?<!\d)\d{4}(?P<by>[./\- ])(?P<month>\d{1,2})(?P=by)\d{1,2}(?!\d)"
 
 
 @check_call
@@ -152,7 +149,7 @@ def to_datetime(
         unit=unit,
         dayfirst=dayfirst,
     )
-    result_unit = _get_result_unit(unit)
+    result_unit = get_result_unit(unit)
     meta = pd.Series(
         dtype=f"datetime64[{result_unit}, UTC]" if utc else f"datetime64[{result_unit}]",
         name=column,
@@ -181,11 +178,6 @@ def _find_type_faults(
     if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
         return [Fault("column", f"{column!r} of type {dtype}", "text, numbers or times")]
     return []
-
-
-def _get_result_unit(unit: str | None) -> str:
-    """Return the time unit of the result."""
-    return "ns" if unit == "ns" else "us"
 
 
 def normalize_times(values: Any, column: str, utc: bool, like: Any) -> Any:
@@ -279,7 +271,7 @@ def parse_partition(
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = decode_categories(values).set_axis(values.index)
     if unit is not None:
-        times: Any = _parse_numbers(values, unit)
+        times: Any = parse_numbers(values, unit)
     elif pd.api.types.is_datetime64_any_dtype(values.dtype):
         if values.dt.tz is not None and not utc:  # possible for unknown categories only
             message = f"holds times in {values.dt.tz}; write utc=True for times in UTC"
@@ -288,7 +280,7 @@ def parse_partition(
     else:
         text = _mask_bytes(values).astype("str")
         text = text.where(values.notna())
-        times = _parse_text(text, time_format, dayfirst, column, utc)
+        times = parse_text(text, time_format, dayfirst, column, utc)
     invalid = values[times.isna() & values.notna()]
     if len(invalid) and errors == "raise":
         shown = ", ".join(
@@ -297,11 +289,7 @@ def parse_partition(
         kind = f"not times in the format {time_format!r}" if time_format else "not times"
         advice = "give their format=, or errors='coerce' to make them missing"
         text = _mask_bytes(invalid).astype("str")
-        if (
-            unit is None
-            and time_format is None
-            and _has_swapped_day_and_month(text, dayfirst).all()
-        ):
+        if unit is None and time_format is None and has_swapped_day_and_month(text, dayfirst).all():
             kind = f"not times with the {'day' if dayfirst else 'month'} first"
             advice = f"write dayfirst={not dayfirst}, or the format= of all values"
         raise DataError(
@@ -309,7 +297,7 @@ def parse_partition(
             f"{len(invalid):,} of {len(values):,} values of a partition are {kind}, such as "
             f"{shown}; {advice}",
         )
-    times = times.dt.tz_convert("UTC").dt.as_unit(_get_result_unit(unit))
+    times = times.dt.tz_convert("UTC").dt.as_unit(get_result_unit(unit))
     return times.rename(column) if utc else times.dt.tz_localize(None).rename(column)
 
 
@@ -325,76 +313,3 @@ def _mask_bytes(values: pd.Series[Any]) -> Any:
     ):
         return values
     return values.mask(values.map(lambda value: isinstance(value, (bytes, bytearray))))
-
-
-def _parse_numbers(values: pd.Series[Any], unit: str) -> pd.Series[Any]:
-    """Convert numbers to times in UTC, each independent of the others."""
-    # No overload of to_datetime has all these arguments.
-    convert: Any = partial(pd.to_datetime, unit=unit, errors="coerce", utc=True)
-    dtype: Any = values.dtype
-    if isinstance(dtype, pd.ArrowDtype) and pa.types.is_integer(dtype.pyarrow_dtype):
-        # Arrow does not compare integers beyond 2**53 with floats.
-        values = values.astype("UInt64" if dtype.kind == "u" else "Int64")
-    # If one number is infinite, pandas considers other numbers out of bounds, too.
-    finite = values.where(~values.isin([float("inf"), float("-inf")]))
-    if not pd.api.types.is_float_dtype(finite.dtype):
-        return _set_unit(convert(finite), _get_result_unit(unit))
-    # If one number is a fraction, pandas converts all of them to nanoseconds.
-    numbers = finite.to_numpy("float64", na_value=float("nan"))
-    fractions = pd.Series(numbers % 1 > 0, finite.index)
-    times = _set_unit(convert(finite.mask(fractions)), _get_result_unit(unit))
-    if fractions.any():
-        times[fractions] = _set_unit(convert(finite[fractions]), _get_result_unit(unit))
-    return times
-
-
-def _set_unit(times: Any, unit: str) -> Any:
-    """Return times in a unit; times out of its bounds become missing, as in pandas 3.1."""
-    factor = _PER_SECOND[unit] // _PER_SECOND[times.dt.unit]
-    if factor > 1:  # pandas 3.0 raises OutOfBoundsDatetime for all of them
-        ticks = times.astype("int64")
-        times = times.where(ticks.abs() <= np.iinfo("int64").max // factor)
-    return times.dt.as_unit(unit).copy()  # pandas 2 warns if the result itself is changed
-
-
-def _parse_text(
-    text: pd.Series[Any], time_format: str | None, dayfirst: bool, column: str, utc: bool
-) -> pd.Series[Any]:
-    """Parse text to times in UTC; times without an offset are taken as UTC."""
-    if not utc:
-        offsets = (
-            text[text.str.contains(_OFFSET, na=False)] if time_format is None else text.iloc[:0]
-        )
-        if len(offsets):
-            raise DataError(
-                column,
-                f"{len(offsets):,} values have an offset from UTC, such as {offsets.iloc[0]!r}; "
-                "write utc=True for times in UTC",
-            )
-    convert: Any = pd.to_datetime
-    times = convert(text, format=time_format or "ISO8601", errors="coerce", utc=True)
-    if time_format is not None:
-        return times
-    unparsed = times.isna() & text.notna()
-    if not unparsed.any():
-        return times
-    unparsed_text = text[unparsed]
-    others = convert(unparsed_text, format="mixed", errors="coerce", utc=True, dayfirst=dayfirst)
-    others[
-        _has_swapped_day_and_month(unparsed_text, dayfirst) | _has_month_above_12(unparsed_text)
-    ] = pd.NaT
-    # In nanoseconds the range of years would be too small for some values.
-    times = _set_unit(times, "us")
-    times[unparsed] = others.dt.as_unit("us")
-    return times
-
-
-def _has_swapped_day_and_month(text: pd.Series[Any], dayfirst: bool) -> pd.Series[Any]:
-    """Return a mask of texts that are dates only with day and month swapped."""
-    numbers = text.astype(object).str.extract(_YEAR_LAST)
-    return pd.to_numeric(numbers["second" if dayfirst else "first"]) > 12
-
-
-def _has_month_above_12(text: pd.Series[Any]) -> pd.Series[Any]:
-    """Return a mask of texts in which a number above 12 follows the year, in place of the month."""
-    return pd.to_numeric(text.astype(object).str.extract(_YEAR_FIRST)["month"]) > 12

@@ -28,8 +28,10 @@ from hyperplane.core.errors.data import (
     WrongType,
 )
 from hyperplane.core.errors.engines import (
+    ClusterStalled,
     EngineError,
     EngineUnavailable,
+    PreflightError,
     StartFailed,
     StartTimeout,
 )
@@ -45,6 +47,7 @@ from hyperplane.core.errors.ml import GangFailed, GangTimeout, SearchFailed, Tra
 __all__ = [
     "BadLines",
     "BadLinesWarning",
+    "ClusterStalled",
     "ConfigError",
     "DataError",
     "DoesNotFit",
@@ -62,6 +65,7 @@ __all__ = [
     "MissingPackage",
     "OutputConflict",
     "OutputExists",
+    "PreflightError",
     "ReadError",
     "RequestError",
     "SearchFailed",

@@ -27,6 +27,8 @@ _TRUE, _FALSE = ("True", "TRUE", "true"), ("False", "FALSE", "false")
 #: Block sizes of pyarrow: one that fits into the CPU cache, and one for longer rows.
 BLOCK = 1 << 20
 LARGE_BLOCK = 1 << 27
+#: A byte of a row. It is the first one, if there is any; ``bytes.strip`` would copy the data.
+_ROW = re.compile(rb"[^\r\n]")
 _BAD_VALUE = re.compile(
     r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]+): (.*)"
 )
@@ -237,7 +239,7 @@ def to_arrow_type(kind: pl.DataType) -> pa.DataType:
 
 def parse_csv(data: bytes, dialect: CsvDialect, types: dict[str, pa.DataType] | None) -> pa.Table:
     """Parse CSV without a header: the columns of ``types``; if None, all, with inferred types."""
-    if not data.strip(b"\r\n"):
+    if not _ROW.search(data):
         selected = types or dict.fromkeys(dialect.names, pa.null())
         return pa.schema(list(selected.items())).empty_table()
     if data.startswith(BOM) and _is_utf8(dialect.encoding):

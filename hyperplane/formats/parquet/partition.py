@@ -13,9 +13,9 @@ from pyarrow import parquet
 from hyperplane.formats.column_mapping import ColumnMapping
 from hyperplane.formats.file_changes import check_local_size, check_opened_size
 from hyperplane.formats.file_partition import FilePartition
-from hyperplane.formats.filters import Filters
+from hyperplane.formats.filters import Filters, list_filter_columns
 from hyperplane.formats.parquet.index_ranges import IndexRange
-from hyperplane.formats.partition_sizes import find_shard_bounds
+from hyperplane.formats.partition_sizes import WHOLE_FILES, find_shard_bounds
 from hyperplane.formats.partitions import Bounds
 from hyperplane.formats.polars_frames import columns
 from hyperplane.formats.request import OnError
@@ -121,6 +121,11 @@ class ParquetPartition(FilePartition):
         Whether a damaged file is an error or left out.
     known : mapping of str to Bounds
         Minimum and maximum of columns; not pickled.
+    column_sizes : mapping of str to int
+        Estimated bytes in memory of each requested column and of those of the filters; not
+        pickled.
+    partition_size : int
+        Bytes in memory that a partition should have at most.
     """
 
     pieces: tuple[RowGroupRange, ...]
@@ -128,6 +133,8 @@ class ParquetPartition(FilePartition):
     nbytes: int
     on_error: OnError = "raise"
     known: Mapping[str, Bounds] = field(default_factory=dict, compare=False, repr=False)
+    column_sizes: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    partition_size: int = field(default=WHOLE_FILES, compare=False, repr=False)
 
     @property
     def slices(self) -> tuple[RowGroupRange, ...]:
@@ -170,8 +177,36 @@ class ParquetPartition(FilePartition):
         """
         return self.known.get(column)
 
+    def estimate_columns(self, columns: Collection[str]) -> int | None:
+        """Return the bytes in memory of some columns and those of the filters, before filters."""
+        needed = {*columns, *list_filter_columns(self.filters)}
+        if not needed <= self.column_sizes.keys():
+            return None
+        return sum(self.column_sizes[name] for name in needed)
+
+    def merge(self, others: Sequence[ParquetPartition]) -> ParquetPartition:
+        """Return a partition of these row groups and those of the partitions that follow it."""
+        parts = (self, *others)
+        bounds = {
+            name: [part.known[name] for part in parts]
+            for name in self.known
+            if all(name in part.known for part in others)
+        }
+        return replace(
+            self,
+            pieces=tuple(piece for part in parts for piece in part.pieces),
+            nbytes=sum(part.nbytes for part in parts),
+            known={
+                name: (min(low for low, _ in each), max(high for _, high in each))
+                for name, each in bounds.items()
+            },
+            column_sizes={
+                name: sum(part.column_sizes[name] for part in parts) for name in self.column_sizes
+            },
+        )
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "known": {}}
+        return {**self.__dict__, "known": {}, "column_sizes": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

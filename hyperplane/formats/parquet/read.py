@@ -153,6 +153,11 @@ def plan_partitions(files: Sequence[File], request: ReadRequest) -> ReadPlan:
             sum(sizes[id(row_group)] for row_group in group),
             request.on_error,
             _find_bounds(group, chosen),
+            {
+                name: sum(row_group.memory([name]) for row_group in group)
+                for name in {**chosen, **filter_schema}
+            },
+            request.partition_size,
         )
         for group in groups
     ]

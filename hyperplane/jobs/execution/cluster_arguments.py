@@ -43,6 +43,15 @@ def find_framework_faults(step: Step, where: str, system: str) -> list[Fault]:
     return [Fault(f"{where}.cluster.framework", repr(framework), allowed, advice)]
 
 
+def find_gang_cluster_faults(step: Step, where: str, system: str) -> list[Fault]:
+    """Return a fault if the processes of a gang on several machines have one cluster."""
+    if not step.gang_size or not (framework := prestarted_framework(step)):
+        return []
+    allowed = f"dask in a step with a gang: {system} may start its processes on several machines"
+    advice = "use the local runner"
+    return [Fault(f"{where}.cluster.framework", repr(framework), allowed, advice)]
+
+
 def cluster_variable(step: Step, memory_faults: int) -> dict[str, str]:
     """Return the variable with the arguments of the step's cluster.
 

@@ -44,6 +44,7 @@ class StepCluster:
         self._stop = threading.Event()
         self._framework: Framework
         self._started: StartedCluster[Any, Any] | None = None
+        self._program: subprocess.Popen[bytes] | None = None
         signal.signal(signal.SIGTERM, self._handle_signal)
 
     def _handle_signal(self, number: int, frame: FrameType | None) -> None:
@@ -52,6 +53,8 @@ class StepCluster:
         self._stop.set()
         if self._started is None:
             signal.raise_signal(signal.SIGINT)  # a start closes what it has begun
+        elif self._program is not None and os.getpid() == 1:
+            self._program.terminate()  # a container's first process is the only one to get it
 
     def start(self, arguments: dict[str, Any]) -> None:
         """Start the cluster, and print the documented lines."""
@@ -76,10 +79,12 @@ class StepCluster:
         assert self._started is not None  # noqa: S101 - for mypy
         cluster = self._started.cluster
         try:
-            program = subprocess.Popen(words, stdin=subprocess.DEVNULL)  # noqa: S603 - a list, of the user's own program
+            self._program = program = subprocess.Popen(words, stdin=subprocess.DEVNULL)  # noqa: S603 - a list, of the user's own program
         except OSError as error:
             _print_error(f"{error.filename}: {error.strerror}")
             return 127 if isinstance(error, FileNotFoundError) else 126
+        if self._stop.is_set() and os.getpid() == 1:  # the signal came before the program
+            program.terminate()
         while True:
             with suppress(subprocess.TimeoutExpired):
                 return program.wait(_INTERVAL)

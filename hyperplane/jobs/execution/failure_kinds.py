@@ -15,6 +15,8 @@ _MEMORY = re.compile(
     r"\b(MemoryError|OutOfMemory\w*|WorkerOutOfMemory|KilledWorker|ArrowMemoryError)\b|"
     r"std::bad_alloc|Cannot allocate memory|heap out of memory"
 )
+#: The explanation of a worker out of memory, several lines to the end of the log.
+_EXPLANATION = re.compile(r".*^[\w.]*WorkerOutOfMemory: (.+)", re.MULTILINE | re.DOTALL)
 #: Message of an HTTP library about a response that may succeed next time.
 _TRANSIENT_HTTP = re.compile(
     r"\b(408|425|429|500|502|503|504)\b[^\n]{0,40}\b(error|too many|unavailable|timeout|gateway)",
@@ -77,6 +79,8 @@ def describe_failure(exit_code: int | None, log: str) -> str:
         return "ended by SIGKILL; the likely cause is a lack of memory"
     if exit_code < 0:
         return f"ended by {_signal_name(-exit_code)}"
+    if explanation := _EXPLANATION.match(log):
+        return f"exit code {exit_code}: {' '.join(explanation[1].split())[:1000]}"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     last = f": {lines[-1][:300]}" if lines else ""
     return f"exit code {exit_code}{last}"

@@ -307,7 +307,7 @@ class StepExecutor:
             if code is None or left is None or left > 0:
                 code = await asyncio.wait_for(process.wait(), left and max(0.0, left))
         except TimeoutError:
-            timed_out, code = True, await self._end(process)
+            timed_out, code = process.exit_code() is None, await self._end(process)
         except asyncio.CancelledError:
             if not self.ending:
                 raise  # the supervisor ends; the step keeps running

@@ -13,7 +13,7 @@ from hyperplane.core.errors import Fault, UnknownPool
 from hyperplane.jobs.definition.message_formatting import format_value
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.execution.cluster_arguments import cluster_variable, find_framework_faults
+from hyperplane.jobs.execution.cluster_arguments import cluster_variable, find_gang_cluster_faults
 from hyperplane.jobs.execution.failure_kinds import INPUT, classify_failure
 from hyperplane.jobs.execution.step_command import build_arguments, notebook_output_path
 from hyperplane.jobs.execution.step_environment import (
@@ -24,6 +24,7 @@ from hyperplane.jobs.execution.step_environment import (
 from hyperplane.jobs.runners.step_resources import resource_request
 from hyperplane.jobs.store.job_records import Job, WorkUnit
 from hyperplane.jobs.submission.parameters import PARAMETER_PREFIX
+from hyperplane.jobs.submission.step_clusters import find_engine_faults
 
 #: Exit codes after which a retry makes no sense.
 INPUT_CODES = tuple(code for code in range(1, 256) if classify_failure(code, "") == INPUT)
@@ -124,7 +125,10 @@ def find_common_faults(pipeline: Pipeline, runner: str) -> Iterator[Fault]:
                 allowed = f"no value on {runner}, which restarts steps unchanged"
                 advice = "request the memory at once, or use the local runner"
                 yield Fault(f"steps[{index}].{field}", f"{value:g}", allowed, advice)
-        yield from find_framework_faults(step, f"steps[{index}]", runner)
+        yield from find_gang_cluster_faults(step, f"steps[{index}]", runner)
+        for fault in find_engine_faults(step):
+            is_key = fault.where.startswith("hyperplane.")
+            yield fault if is_key else replace(fault, where=f"steps[{index}].{fault.where}")
         try:
             resource_request(step)
         except UnknownPool as error:

@@ -26,6 +26,7 @@ from hyperplane.jobs.exporters.exported_step import (
     find_common_faults,
     slug,
 )
+from hyperplane.jobs.runners.cluster_command import cluster_words_in_image
 from hyperplane.jobs.runners.item import ITEMS
 from hyperplane.jobs.runners.kubernetes.step_pod import (
     CONTAINER,
@@ -196,9 +197,8 @@ def _build_command(job: Job, step: Step) -> list[str]:
     run = build_command_line(job, step, "python")
     # The location of this package in the image is unknown.
     notebook = ("python", "-m", "hyperplane.jobs.notebook", *run.words[2:])
-    words = [
-        escape_variables(word) for word in (notebook if step.kind == "notebook" else run.words)
-    ]
+    program = notebook if step.kind == "notebook" else run.words
+    words = [escape_variables(word) for word in (*cluster_words_in_image(step), *program)]
     if run.output is not None:
         before, after = map(escape_variables, run.output)
         words.append(f"{before}$({_INDEX_VARIABLE}){after}")

@@ -30,6 +30,7 @@ from hyperplane.jobs.exporters.exported_step import (
     slug,
 )
 from hyperplane.jobs.gang import gang_program
+from hyperplane.jobs.runners.cluster_command import cluster_words
 from hyperplane.jobs.runners.slurm.submit import batch_resources
 from hyperplane.jobs.runners.step_resources import grace_seconds
 from hyperplane.jobs.store.job_records import Job
@@ -137,17 +138,17 @@ class SlurmExporter:
             # Found on the PATH of the node, which the step may change.
             program = '"$(command -v timeout)"'
             words.append(f"{program} --kill-after={math.ceil(grace_seconds())} {limit}")
-        run = build_command_line(
-            job, step, requirements.select_interpreter(job.pipeline, self.python)
-        )
+        python = requirements.select_interpreter(job.pipeline, self.python)
+        run = build_command_line(job, step, python)
         if step.gang_size:
             # Beside the log, which all nodes can read.
             folder = f'"$SLURM_SUBMIT_DIR/logs/{file_stem(index, step)}-$SLURM_JOB_ID.ranks"'
             program = quote_word(gang_program.__file__)
             words.append(f"{quote_word(self.python)} -I -S {program} slurm {folder}")
-        if "=" in run.words[0]:  # env would read it as a variable
+        cluster = cluster_words(step, python)
+        if "=" in (cluster or run.words)[0]:  # env would read it as a variable
             words.append("/bin/sh -c 'exec \"$@\"' hyperplane-step")
-        words += map(quote_word, run.words)
+        words += map(quote_word, (*cluster, *run.words))
         if run.output is not None:
             before, after = map(quote_word, run.output)
             words.append(f'{before}"$(printf %05d {_TASK_INDEX})"{after}')

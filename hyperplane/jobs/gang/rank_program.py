@@ -3,7 +3,8 @@
 With ``slurm`` it runs in a task of srun: it writes its host and two free ports to the shared
 ``FOLDER``, waits for those of all others, runs the program, and writes its exit code. With
 ``kubernetes`` it runs in a pod of an Indexed Job, in which ``FOLDER`` is the subdomain of the pods:
-it waits until the names of all pods have an address, and becomes the program.
+it waits until the names of all pods have an address, runs the program, and writes the time of its
+end to the pod's status.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import signal
 import socket
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from types import FrameType
 
 if __package__:
     from hyperplane.clusters import gang_plan
@@ -29,16 +31,26 @@ else:
 PORT, MASTER_PORT = 2222, 29500
 _INTERVAL = 0.1
 _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+#: File whose content is the message of an ended container in the status of its pod.
+_TERMINATION_LOG = "/dev/termination-log"
+_NOT_STARTED = 128
+#: Signals by which a container is asked to end; an image may have one other than SIGTERM.
+_FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1)
 
 
 def main(platform: str, folder: str, words: list[str]) -> int:
     """Run the program; return its exit code, negative for a signal."""
     plan = gang_plan.GangPlan.from_json(os.environ[gang_plan.PLAN_VARIABLE])
     if platform == "kubernetes":
+        # The first process of a container ignores signals that it does not handle.
+        signal.signal(signal.SIGTERM, lambda number, frame: os._exit(128 + number))
         number = int(os.environ[_INDEX_VARIABLE])
         # Without it the number of the process would be the index of a shard.
         del os.environ[_INDEX_VARIABLE]
-        return _exec(words, _build_environment(plan, number, _find_pods(plan, folder)))
+        environment = _build_environment(plan, number, _find_pods(plan, folder))
+        code = _run(words, environment, forward=True)
+        _write_end_time(code)
+        return code
     number = int(os.environ["SLURM_PROCID"])
     with ExitStack() as sockets:
         # Open until the others know them, so that no other program gets the ports.
@@ -46,15 +58,45 @@ def main(platform: str, folder: str, words: list[str]) -> int:
         host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
         _write(f"{folder}/{number}.address", f"{host} {ports[0]} {ports[1]}")
         addresses = _read_addresses(plan, folder)
-    # The signal ends the program; this process then writes its exit code.
-    signal.signal(signal.SIGTERM, lambda number, frame: None)
-    child = os.fork()
-    if child == 0:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os._exit(_exec(words, _build_environment(plan, number, addresses)))
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    code = _run(words, _build_environment(plan, number, addresses), forward=False)
     _write(f"{folder}/{number}.exit", f"{code} {time.time()}")
     return code
+
+
+def _run(words: list[str], environment: dict[str, str], *, forward: bool) -> int:
+    """Run the program in a child process; with ``forward``, it gets the signals of this one."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        del frame
+        if forward:
+            with suppress(ProcessLookupError):
+                os.kill(child, number)
+
+    # The signals end the program; this process then writes how it ended. Blocked, so that none
+    # arrives before there is a process to forward it to.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
+    for number in _FORWARDED:
+        signal.signal(number, handle)
+    child = os.fork()
+    if child == 0:
+        for number in _FORWARDED:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+        os._exit(_exec(words, environment))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+    while True:
+        # The first process of a container is the parent of all whose parents have ended.
+        ended, status = os.wait()
+        if ended == child:
+            return os.waitstatus_to_exitcode(status)
+
+
+def _write_end_time(code: int) -> None:
+    """Write the time of the end to the pod's status; Kubernetes itself records whole seconds."""
+    # With a message, the code of a container that could not be started is not that of a program.
+    if code != _NOT_STARTED and os.path.exists(_TERMINATION_LOG):  # noqa: PTH110
+        with suppress(OSError), open(_TERMINATION_LOG, "a") as log:  # noqa: PTH123
+            log.write(f"\n{time.time():.3f}")
 
 
 def _build_environment(

@@ -19,6 +19,8 @@ class LocalRunner(SharedFilesystemMixin):
     runs_gangs: ClassVar[bool] = True
     #: Whether it starts the clusters of steps whose framework is not Dask.
     starts_clusters: ClassVar[bool] = True
+    #: Whether those clusters are on the machine of the submission.
+    uses_this_machine: ClassVar[bool] = True
 
     def unavailable_reason(self) -> str:
         """Return an empty text: this machine is always available."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, SQLAlchemyError
 
 from hyperplane.core.errors import Fault, JobError, RequestError
 from hyperplane.jobs.store.job_records import OPEN, PENDING, TIMED_OUT, Attempt, Job, timeout_reason
@@ -226,8 +226,9 @@ def _make_tables(engine: sql.Engine) -> None:
         try:
             _TABLES.create_all(engine)
             return
-        except DBAPIError:  # another process may be creating them
-            if tries == 2:
+        except DBAPIError as error:  # another process may be creating them
+            # SQLite's errors for a damaged file are of this class; others are of its subclasses.
+            if tries == 2 or type(error) is DatabaseError:
                 raise
             time.sleep(0.2)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from hyperplane.core.active_cluster import get_active_client
 from hyperplane.core.errors import ReadError
-from hyperplane.core.progress import show_progress
+from hyperplane.core.progress import iterate_completed, show_progress
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.text_tables import as_html, as_text
 from hyperplane.core.units import plural
@@ -264,14 +264,14 @@ def _predict_shards(request: BatchRequest, indexes: Sequence[int]) -> Iterator[_
     running = as_completed(first)
     pending = set(first)
     try:
-        for future in running:
+        for future in iterate_completed(client, running):
             pending.discard(future)
             yield future.result()
             for new in submit_next():
                 pending.add(new)
                 running.add(new)
     finally:
-        if pending:
+        if pending and client.status == "running":  # a request of a closed client would wait
             client.cancel(list(pending))
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Collection
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _SIMPLE = (type(None), bool, int, float, str)
@@ -106,7 +106,10 @@ def _hash_rows(table: Any) -> str:
 
 
 def _list_hashes(table: Any) -> list[str]:
-    if isinstance(table, pd.DataFrame | pd.Series):
+    pd: Any = sys.modules.get("pandas")  # a dataframe exists only where it is imported
+    # While another thread imports pandas, it may not have the classes yet.
+    classes: Any = tuple(getattr(pd, name, None) for name in ("DataFrame", "Series"))
+    if None not in classes and isinstance(table, classes):
         columns = [str(name) for name in getattr(table, "columns", ())]
         return [repr(columns), *_list_hashes(pd.util.hash_pandas_object(table, index=False).array)]
     if callable(getattr(table, "tocsr", None)):

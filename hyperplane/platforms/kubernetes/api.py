@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import calendar
 import json
 import os
 import ssl
 import weakref
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from email.utils import parsedate
 from typing import Any, TypeVar
 
 import anyio
@@ -73,6 +75,8 @@ class KubernetesApi:
         #: kr8s' API object, which all users in one event loop share.
         self.kr8s: Any = None
         self._can_list_events = True
+        #: Seconds since the epoch of the last response by the server's clock; None if not given.
+        self.answered_at: float | None = None
 
     async def connect(self) -> None:
         """Connect to the API server.
@@ -137,6 +141,13 @@ class KubernetesApi:
         """Create an object and return it."""
         return await self._call("POST", kind, version, "create", content=json.dumps(content))
 
+    async def patch(self, kind: str, name: str, operations: str, version: str = "v1") -> None:
+        """Change an object by the operations of a JSON patch."""
+        headers = {"Content-Type": "application/json-patch+json"}
+        await self._call(
+            "PATCH", f"{kind}/{name}", version, "patch", content=operations, headers=headers
+        )
+
     async def delete(self, kind: str, name: str, version: str = "v1") -> None:
         """Delete an object and those that it owns; raise ObjectNotFound if it does not exist.
 
@@ -187,6 +198,8 @@ class KubernetesApi:
             async with self.kr8s.call_api(
                 method, version=version, url=url, namespace=self.namespace, **options
             ) as answer:
+                date = parsedate(answer.headers.get("Date"))
+                self.answered_at = None if date is None else float(calendar.timegm(date))
                 content: dict[str, Any] = answer.json()
                 return content
 

@@ -3,16 +3,56 @@
 from __future__ import annotations
 
 import base64
+import getpass
+import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 #: Label of all objects.
 MANAGED_BY = {"app.kubernetes.io/managed-by": "hyperplane"}
+#: Label of clusters with the user who started them.
+OWNER = "hyperplane.dev/owner"
+_LONGEST_LABEL = 63
+#: Login names that all users of a container image have.
+_SHARED_LOGINS = frozenset({"jovyan", "root", "unknown"})
 
 
 def parse_pairs(texts: Iterable[str]) -> dict[str, str]:
     """Return a mapping from texts of the form ``key=value``."""
     return {key: value for key, _, value in (text.partition("=") for text in texts)}
+
+
+def find_owner(labels: Iterable[str]) -> str:
+    """Return the value of the owner's label: that of the settings, or the name of the user.
+
+    The name is that in JupyterHub, where all users have the same login name, or the login name.
+
+    Examples
+    --------
+    >>> find_owner(["team=flights", "hyperplane.dev/owner=ada"])
+    'ada'
+    """
+    if owner := parse_pairs(labels).get(OWNER):
+        return owner
+    login = os.environ.get("JUPYTERHUB_USER")
+    if not login:
+        try:
+            login = getpass.getuser()
+        except (KeyError, OSError):  # a container without an entry for its user
+            login = str(os.getuid())
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", login)[:_LONGEST_LABEL].strip("-_.") or "unknown"
+
+
+def is_shared_owner(owner: str) -> bool:
+    """Return whether several users may have this value of the owner's label.
+
+    Examples
+    --------
+    >>> is_shared_owner("jovyan"), is_shared_owner("1000"), is_shared_owner("ada")
+    (True, True, False)
+    """
+    return owner in _SHARED_LOGINS or owner.isdecimal()
 
 
 def escape_variables(text: str) -> str:

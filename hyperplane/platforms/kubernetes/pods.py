@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hyperplane.platforms.kubernetes.objects import escape_variables, parse_pairs
-from hyperplane.spec.settings import KubernetesSettings
+from hyperplane.spec.settings import PodSettings
 
 #: Resource name of GPUs.
 GPU = "nvidia.com/gpu"
@@ -42,7 +42,7 @@ def build_unprivileged_pod(
     }
 
 
-def build_configured_pod(settings: KubernetesSettings, nodes: Mapping[str, str]) -> dict[str, Any]:
+def build_configured_pod(settings: PodSettings, nodes: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of an unprivileged pod with the settings, for nodes with these labels."""
     fields = build_unprivileged_pod(
         run_as_non_root=settings.run_as_non_root,
@@ -64,7 +64,7 @@ def build_configured_pod(settings: KubernetesSettings, nodes: Mapping[str, str])
     return fields
 
 
-def select_nodes(settings: KubernetesSettings, pool: str, alias: str) -> dict[str, str]:
+def select_nodes(settings: PodSettings, pool: str, alias: str) -> dict[str, str]:
     """Return the node labels of the settings; without a pool, only those without placeholders."""
     return {
         key: value.replace("{pool}", pool).replace("{alias}", alias)
@@ -122,3 +122,9 @@ def format_quantities(
         GPU: str(gpus) if gpus else None,
     }
     return {name: text for name, text in amounts.items() if text is not None}
+
+
+def build_resources(amounts: Mapping[str, str], cpu: int, reserved: float) -> dict[str, Any]:
+    """Return limits, and requests that are equal except for a fraction of the millicores."""
+    requests = {**amounts, "cpu": f"{max(1, math.floor(cpu * reserved))}m"}
+    return {"requests": requests, "limits": dict(amounts)}

@@ -101,10 +101,12 @@ async def run_command_async(
     stdin: str = "",
     path: str | None = None,
     timeout: float | None = COMMAND_TIMEOUT_SECONDS,
+    kill_on_cancel: bool = False,
 ) -> CommandResult:
     """Do the same as :func:`run_command` without a thread, which cannot be started at exit.
 
-    With ``timeout=None`` there is no time limit.
+    With ``timeout=None`` there is no time limit. With ``kill_on_cancel`` the command is killed if
+    this call is cancelled; a killed submission could leave a job without a known id.
     """
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
@@ -118,11 +120,19 @@ async def run_command_async(
     try:
         output, errors = await asyncio.wait_for(process.communicate(os.fsencode(stdin)), timeout)
     except TimeoutError as error:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        await _kill(process)
         raise _timeout_error(words[0], timeout or 0.0) from error
+    except asyncio.CancelledError:
+        if kill_on_cancel:
+            await _kill(process)
+        raise
     return CommandResult(process.returncode or 0, _decode(output), _decode(errors))
+
+
+async def _kill(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
 
 
 async def cancel_jobs(

@@ -112,7 +112,7 @@ def format_directives(words: Iterable[str]) -> list[str]:
 
 
 def node_directives(
-    settings: BatchSettings, name: str, log: str, resources: BatchResources
+    settings: BatchSettings, name: str, comment: str, log: str, resources: BatchResources
 ) -> list[str]:
     """Return the directives of a job on one node, with the settings of the user.
 
@@ -122,6 +122,8 @@ def node_directives(
         Partition, account, walltime and other options of the user.
     name : str
         Name of the job.
+    comment : str
+        Comment of the job, which users see in squeue; ``extra_directives`` may have another.
     log : str
         Path of the log, in which Slurm replaces placeholders.
     resources : BatchResources
@@ -131,6 +133,7 @@ def node_directives(
         resources = replace(resources, time_limit=parse_walltime(settings.walltime))
     options: dict[str, str | int | bool | None] = {
         "job-name": name,
+        "comment": comment,
         "output": f'"{log}"',
         "nodes": 1,
         "ntasks": 1,

@@ -18,8 +18,6 @@ from hyperplane.spec.settings import HostSettings
 _KEEPALIVE_SECONDS, _KEEPALIVE_COUNT = 15, 4
 #: Seconds that a connection may take to close.
 _CLOSE_TIMEOUT_SECONDS = 5.0
-#: Section of the configuration with the hosts.
-SECTION = "hyperplane.engines.ssh"
 
 
 class HostConnectionError(PlatformError):
@@ -91,17 +89,14 @@ class SshConnections:
                 raise asyncssh.ConnectionLost("the connections to all hosts are closed")
             return connection
 
-    async def close(self) -> None:
-        """Close all connections and permit no new ones."""
+    async def close(self, timeout: float = _CLOSE_TIMEOUT_SECONDS) -> None:
+        """Close all connections and permit no new ones; wait for at most ``timeout`` seconds."""
         self._closed = True
         connections = list(self._connections.values())
         self._connections.clear()
         for connection in connections:
             connection.close()
-        closed = (
-            asyncio.wait_for(connection.wait_closed(), _CLOSE_TIMEOUT_SECONDS)
-            for connection in connections
-        )
+        closed = (asyncio.wait_for(connection.wait_closed(), timeout) for connection in connections)
         await asyncio.gather(*closed, return_exceptions=True)
 
     def _options(self) -> dict[str, Any]:
@@ -135,23 +130,24 @@ def explain_error(error: BaseException, settings: HostSettings) -> str:
         user = settings.username or "you"
         return (
             f"permission denied for {user} with {keys}; try `ssh` in a terminal, or set "
-            f"{SECTION}.username and .client_keys"
+            f"{settings.locate('username')} and {settings.locate('client_keys')}"
         )
     if isinstance(error, TimeoutError | asyncio.TimeoutError):
         return (
             f"no answer within {settings.connect_timeout:g} s; is the machine up and the port "
-            f"open? Check {SECTION}.hosts and .port"
+            f"open? Check {settings.locate('hosts')} and {settings.locate('port')}"
         )
     if isinstance(error, asyncssh.KeyImportError | asyncssh.KeyEncryptionError):
-        return f"a key cannot be read: {error}; check {SECTION}.client_keys"
+        return f"a key cannot be read: {error}; check {settings.locate('client_keys')}"
     if isinstance(error, socket.gaierror):
-        return f"unknown host name ({error.strerror}); check {SECTION}.hosts"
+        return f"unknown host name ({error.strerror}); check {settings.locate('hosts')}"
     if isinstance(error, ConnectionError | asyncssh.ConnectionLost | asyncssh.ProtocolError):
         port = settings.port or 22
         reason = getattr(error, "strerror", None) or error
-        return f"no ssh server at port {port} ({reason}); check {SECTION}.port"
+        return f"no ssh server at port {port} ({reason}); check {settings.locate('port')}"
     if isinstance(error, OSError | asyncssh.Error):
-        return f"{error or type(error).__name__}; check {SECTION}.{_setting_of(error, settings)}"
+        key = settings.locate(_setting_of(error, settings))
+        return f"{error or type(error).__name__}; check {key}"
     raise error
 
 

@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import asyncssh
 
-from hyperplane.platforms.ssh.hosts import SECTION, SshConnections
+from hyperplane.platforms.ssh.host_program import END_LINE
+from hyperplane.platforms.ssh.hosts import SshConnections
 
 #: Number of last lines of a process's output that are kept.
 LOG_LINES = 40
@@ -55,6 +56,31 @@ def wrap_command(argv: Sequence[str]) -> list[str]:
     return ["sh", "-c", _END_WITH_INPUT, "sh", *argv]
 
 
+def explain_python_failure(program: str, output: str, exit_code: int | None, key: str) -> str:
+    """Return why a Python program did not start, with advice; empty if that is unknown.
+
+    Parameters
+    ----------
+    program : str
+        Path of Python on the host.
+    output : str
+        Its output.
+    exit_code : int or None
+        Its exit code, if it has ended.
+    key : str
+        Key of the setting with the path.
+    """
+    if "No module named" in output:
+        name = output.rpartition("No module named")[2].split()[0].strip("'\")(")
+        return (
+            f"{program} on the host has no {name.partition('.')[0]}; install the same "
+            f"packages as on this machine, or set {key}"
+        )
+    if exit_code == _NOT_FOUND:
+        return f"there is no {program}; set {key} to the path of Python on the hosts"
+    return ""
+
+
 class HostProcess:
     """A process on a host that ends with its ssh connection.
 
@@ -84,6 +110,7 @@ class HostProcess:
         self._connections = connections
         self._process: asyncssh.SSHClientProcess[str] | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._reading: list[asyncio.Task[None]] = []
 
     @property
     def exit_code(self) -> int | None:
@@ -119,33 +146,29 @@ class HostProcess:
             await asyncio.wait_for(process.wait_closed(), _EXIT_STATUS_SECONDS)
         return {}
 
+    async def read_rest(self) -> list[str]:
+        """Return the last lines of the output of a process that has ended."""
+        if self._reading:
+            await asyncio.wait(self._reading, timeout=_EXIT_STATUS_SECONDS)
+        return list(self.log)
+
     async def end(self) -> None:
         """End the process by closing its input; otherwise it ends with the connection."""
         if self._process is not None and not self._process.is_closing():
             with contextlib.suppress(asyncssh.Error, OSError, asyncio.TimeoutError):
+                self._process.stdin.write(END_LINE)
                 self._process.stdin.write_eof()
                 await asyncio.wait_for(self._process.wait_closed(), END_TIMEOUT_SECONDS)
-        for task in self._tasks:
+        for task in (*self._tasks, *self._reading):
             task.cancel()
 
     def explain_failure(self) -> str:
         """Return why a Python program did not start, with advice; empty if that is unknown."""
-        text = "\n".join(self.log)
-        if "No module named" in text:
-            name = text.rpartition("No module named")[2].split()[0].strip("'\")(")
-            return (
-                f"{self.argv[0]} on the host has no {name.partition('.')[0]}; install the same "
-                f"packages as on this machine, or set {SECTION}.python"
-            )
-        if self.exit_code == _NOT_FOUND:
-            return (
-                f"there is no {self.argv[0]}; set {SECTION}.python to the path of "
-                "Python on the hosts"
-            )
-        return ""
+        python = self._connections.settings.locate("python")
+        return explain_python_failure(self.argv[0], "\n".join(self.log), self.exit_code, python)
 
     def _follow(self, stream: asyncssh.SSHReader[str]) -> None:
-        self._tasks.append(asyncio.create_task(self._read(stream)))
+        self._reading.append(asyncio.create_task(self._read(stream)))
 
     async def _read(self, stream: asyncssh.SSHReader[str]) -> None:
         """Read a stream continuously: a process blocks when its output is not read."""

@@ -2,34 +2,67 @@
 
 from __future__ import annotations
 
-from hyperplane.spec.settings.base import EngineSettings, RemoteSettings, StartupSettings
+from hyperplane.spec.settings.base import (
+    EngineSettings,
+    LeaseSettings,
+    PreflightSettings,
+    RemoteSettings,
+    StartupSettings,
+)
 from hyperplane.spec.settings.cuda import CudaSettings
 from hyperplane.spec.settings.gateway import GatewaySettings
+from hyperplane.spec.settings.history import HistorySettings
 from hyperplane.spec.settings.jobs import JobSettings
-from hyperplane.spec.settings.kubernetes import KubernetesJobSettings, KubernetesSettings
+from hyperplane.spec.settings.kubernetes import (
+    ClusterPodSettings,
+    KubernetesJobSettings,
+    KubernetesSettings,
+    PodSettings,
+)
 from hyperplane.spec.settings.local import LocalSettings, MachineSettings
-from hyperplane.spec.settings.ray import RayLocalSettings, RaySlurmSettings, RaySshSettings
+from hyperplane.spec.settings.ray import (
+    RayKubernetesSettings,
+    RayLocalSettings,
+    RaySlurmSettings,
+    RaySshSettings,
+)
 from hyperplane.spec.settings.slurm import BatchSettings, SlurmSettings
-from hyperplane.spec.settings.spark import SparkLocalSettings
+from hyperplane.spec.settings.spark import (
+    SparkKubernetesSettings,
+    SparkLocalSettings,
+    SparkSettings,
+    SparkSlurmSettings,
+    SparkSshSettings,
+)
 from hyperplane.spec.settings.ssh import HostSettings, SshSettings
 
 __all__ = [
     "BatchSettings",
+    "ClusterPodSettings",
     "CudaSettings",
     "EngineSettings",
     "GatewaySettings",
+    "HistorySettings",
     "HostSettings",
     "JobSettings",
     "KubernetesJobSettings",
     "KubernetesSettings",
+    "LeaseSettings",
     "LocalSettings",
     "MachineSettings",
+    "PodSettings",
+    "PreflightSettings",
+    "RayKubernetesSettings",
     "RayLocalSettings",
     "RaySlurmSettings",
     "RaySshSettings",
     "RemoteSettings",
     "SlurmSettings",
+    "SparkKubernetesSettings",
     "SparkLocalSettings",
+    "SparkSettings",
+    "SparkSlurmSettings",
+    "SparkSshSettings",
     "SshSettings",
     "StartupSettings",
 ]

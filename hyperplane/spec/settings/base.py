@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+)
 
 from hyperplane.core.errors import RequestError
 from hyperplane.core.pydantic_faults import faults_from_validation, with_model_keys
@@ -45,8 +53,27 @@ class EngineSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     #: Settings whose default is the value in the section of Dask's engine on the same platform.
     inherited: ClassVar[frozenset[str]] = frozenset()
+    #: The section of these settings, or of Dask's engine on the same platform.
+    section: ClassVar[str] = ""
 
     idle_timeout: Duration | None = None
+    #: Keys of the configuration with inherited settings that another section overrides.
+    _keys: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    def locate(self, name: str) -> str:
+        """Return the key of the configuration with the value of a setting, for messages."""
+        return self._keys.get(name, f"hyperplane.engines.{self.section}.{name}")
+
+    def with_keys(self, keys: Mapping[str, str]) -> Self:
+        """Return a copy whose settings are at these keys of the configuration."""
+        copy = self.model_copy()
+        copy._keys = dict(keys)
+        return copy
+
+    @property
+    def setting_keys(self) -> dict[str, str]:
+        """Keys of the configuration with inherited settings that another section overrides."""
+        return dict(self._keys)
 
     def with_options(self, options: Mapping[str, Any], where: str = "engine_options") -> Self:
         """Return a copy with some settings replaced.
@@ -58,7 +85,7 @@ class EngineSettings(BaseModel):
         """
         replacements = {str(name).replace("-", "_"): value for name, value in options.items()}
         try:
-            return type(self)(**{**self.model_dump(), **replacements})
+            return type(self)(**{**self.model_dump(), **replacements}).with_keys(self._keys)
         except ValidationError as error:
             faults = faults_from_validation(error, where)
             raise RequestError(
@@ -72,10 +99,34 @@ class StartupSettings(EngineSettings):
     lost_worker_timeout: Duration = "300s"
     no_workers_timeout: Duration = "300s"
     worker_ttl: Duration = "60s"
+    stall_timeout: Duration | None = "60s"
+    oom: Literal["retry", "raise"] = "retry"
 
 
-class RemoteSettings(StartupSettings):
+class PreflightSettings(EngineSettings):
+    """Setting of engines that check before a start what would make it fail."""
+
+    preflight: bool = True
+
+
+class RemoteSettings(StartupSettings, PreflightSettings):
     """Settings of engines whose workers run on other machines; see ``config/engines.yaml``."""
 
     idle_timeout: Duration | None = "30 minutes"
     versions: Literal["refuse", "warn"] = "refuse"
+
+
+class LeaseTimes(EngineSettings):
+    """Settings of the lease of clusters that outlive a killed program."""
+
+    lease_timeout: Duration = "40s"
+    keep_alive: bool = False
+
+    @property
+    def lease_seconds(self) -> float | None:
+        """Seconds after the last heartbeat of a program; None if the cluster outlives them."""
+        return None if self.keep_alive else parse_seconds(self.lease_timeout) or None
+
+
+class LeaseSettings(RemoteSettings, LeaseTimes):
+    """Settings of engines whose clusters outlive a killed program; see ``config/engines.yaml``."""

@@ -44,6 +44,7 @@ class CudaSettings(StartupSettings):
     enable_cudf_spill: bool = False
     dataframe_backend: Literal["cudf", "pandas"] = "cudf"
     local_directory: Folder | None = None
+    security: Literal["user", "none"] = "user"
 
     @field_validator("rmm_pool_gb", "rmm_async")
     @classmethod

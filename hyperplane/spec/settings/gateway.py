@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from hyperplane.spec.settings.base import RemoteSettings
+from hyperplane.spec.settings.base import LeaseSettings
 
 #: Values of a plan that can be the value of a gateway option. Suffixes are units of memory:
 #: ``_gb`` is 10**9 bytes, ``_gib`` 2**30.
@@ -43,7 +43,7 @@ def _default_options() -> dict[str, Quantity | None]:
     return {"worker_cores": "nthreads", "worker_memory": "ram_gib"}
 
 
-class GatewaySettings(RemoteSettings):
+class GatewaySettings(LeaseSettings):
     """Settings of the gateway engine; ``config/engines.yaml`` explains each."""
 
     address: Url | None = None

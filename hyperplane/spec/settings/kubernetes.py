@@ -1,14 +1,14 @@
-"""Settings of the kubernetes engine."""
+"""Settings of pods, and of the kubernetes engine of Dask."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from hyperplane.core.units import parse_bytes
-from hyperplane.spec.settings.base import RemoteSettings
+from hyperplane.spec.settings.base import EngineSettings, LeaseSettings
 
 _CPU = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,3})?|[0-9]{1,9}m")
 
@@ -83,8 +83,10 @@ class Toleration(BaseModel):
     toleration_seconds: Annotated[int | None, Field(ge=0, alias="tolerationSeconds")] = None
 
 
-class KubernetesSettings(RemoteSettings):
-    """Settings of the kubernetes engine; ``config/engines.yaml`` explains each."""
+class PodSettings(EngineSettings):
+    """Settings of pods of any framework; ``config/engines.yaml`` explains each."""
+
+    section: ClassVar[str] = "kubernetes"
 
     image: Image | None = None
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
@@ -92,19 +94,28 @@ class KubernetesSettings(RemoteSettings):
     namespace: Namespace | None = None
     service_account: Name | None = None
     node_selector: tuple[PoolLabel, ...] = ()
-    scheduler_node_selector: tuple[Label, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     labels: tuple[Label, ...] = ()
     annotations: tuple[Annotation, ...] = ()
     environ: tuple[Variable, ...] = ()
+    run_as_non_root: bool = True
+    run_as_user: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+
+
+class ClusterPodSettings(PodSettings):
+    """Settings of the pods of a cluster, and of the connection to them."""
+
+    scheduler_node_selector: tuple[Label, ...] = ()
     scheduler_cpu: Cpu = 1.0
     scheduler_ram: Bytes = "2Gi"
     memory_overhead: Bytes = "0"
     cpu_reserved: Annotated[float, Field(gt=0, le=1)] = 1.0
-    run_as_non_root: bool = True
-    run_as_user: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
     port_forward: Literal["auto", "always", "never"] = "auto"
     security: Literal["tls", "none"] = "tls"
+
+
+class KubernetesSettings(LeaseSettings, ClusterPodSettings):
+    """Settings of the kubernetes engine; ``config/engines.yaml`` explains each."""
 
 
 class KubernetesJobSettings(KubernetesSettings):

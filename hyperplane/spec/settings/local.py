@@ -6,7 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hyperplane.spec.settings.base import EngineSettings, Fraction, NotNegative, StartupSettings
+from hyperplane.spec.settings.base import (
+    EngineSettings,
+    Fraction,
+    NotNegative,
+    PreflightSettings,
+    StartupSettings,
+)
 
 
 class MachineSettings(EngineSettings):
@@ -17,9 +23,10 @@ class MachineSettings(EngineSettings):
     single_process_cores: Annotated[int, Field(ge=1)] = 3
 
 
-class LocalSettings(MachineSettings, StartupSettings):
+class LocalSettings(MachineSettings, StartupSettings, PreflightSettings):
     """Settings of the local engine; ``config/engines.yaml`` explains each."""
 
     reserve_disk_gb: NotNegative = 2.0
     start_method: Literal["preload", "spawn"] = "preload"
     preload: tuple[str, ...] = ()
+    security: Literal["user", "none"] = "user"

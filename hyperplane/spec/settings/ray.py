@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from hyperplane.spec.settings.base import Duration, NotNegative
+from hyperplane.spec.settings.base import Duration, LeaseTimes, NotNegative
+from hyperplane.spec.settings.kubernetes import Bytes, ClusterPodSettings
 from hyperplane.spec.settings.local import MachineSettings
 from hyperplane.spec.settings.slurm import BatchSettings
 from hyperplane.spec.settings.ssh import HostSettings
@@ -35,4 +36,19 @@ class RaySlurmSettings(BatchSettings):
 
     dashboard: bool = True
     memory_margin_gb: NotNegative = 0.5
+    idle_timeout: Duration | None = "30 minutes"
+
+
+class RayKubernetesSettings(ClusterPodSettings, LeaseTimes):
+    """Settings of the engine ``ray:kubernetes``; ``config/engines.yaml`` explains each."""
+
+    inherited: ClassVar[frozenset[str]] = frozenset(ClusterPodSettings.model_fields) - {
+        "idle_timeout",
+        "memory_overhead",
+        "scheduler_ram",
+    }
+
+    scheduler_ram: Bytes = "4Gi"
+    memory_overhead: Bytes = "500MB"
+    lease_timeout: Duration = "5 minutes"
     idle_timeout: Duration | None = "30 minutes"

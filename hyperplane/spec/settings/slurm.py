@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -101,6 +101,8 @@ Walltime = Annotated[str | float, AfterValidator(_check_walltime)]
 
 class BatchSettings(EngineSettings):
     """Options of jobs, and how they run; ``config/engines.yaml`` explains each."""
+
+    section: ClassVar[str] = "slurm"
 
     partition: Name | None = None
     account: Name | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -13,6 +13,8 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 
 class HostSettings(EngineSettings):
     """Hosts, and how this process logs in to them; ``config/engines.yaml`` explains each."""
+
+    section: ClassVar[str] = "ssh"
 
     hosts: tuple[str, ...] = ()
     username: str | None = None

@@ -12,6 +12,7 @@ import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import pandas_versions
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import HealthCheck, Phase, settings
@@ -52,7 +53,7 @@ NUMBERS = {
     "arrow float": ([None, 1.5, 2.0, -7.25], arrow(pa.float64())),
 }
 TEXT = {
-    "str": ([*TEXTS, None], "str"),
+    "str": ([*TEXTS, None], pandas_versions.TEXT),
     "object": ([*TEXTS, None], object),
     "string": ([*TEXTS, pd.NA], "string"),
     "string[pyarrow]": ([*TEXTS, pd.NA], "string[pyarrow]"),

@@ -8,7 +8,7 @@ from collections import Counter
 
 import numpy as np
 import pandas as pd
-from pandas_3_0 import IS_PANDAS_3_0
+from pandas_versions import IS_BEFORE_PANDAS_3_1
 
 
 def grouper(time, every, closed, label, zone=None):
@@ -17,7 +17,7 @@ def grouper(time, every, closed, label, zone=None):
     pandas 3.0 puts a window without rows before the first day that is closed on the right.
     """
     days = re.fullmatch(r"(\d*)D", every)
-    if IS_PANDAS_3_0 and days and zone is None:
+    if IS_BEFORE_PANDAS_3_1 and days and zone is None:
         every = f"{24 * int(days[1] or 1)}h"
     return pd.Grouper(key=time, freq=every, closed=closed, label=label)
 

@@ -10,6 +10,7 @@ import pandas_results
 import polars as pl
 import pytest
 from dask.distributed import wait
+from pandas_versions import TEXT
 from scale import scaled
 
 import hyperplane
@@ -50,7 +51,7 @@ def events(client, tmp_path_factory):
             "value": np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n)),
             "row": np.arange(n),
         }
-    ).astype({"kind": "str"})
+    ).astype({"kind": TEXT})
     folder = tmp_path_factory.mktemp("events")
     for number in range(4):
         part = frame.iloc[number * n // 4 : (number + 1) * n // 4]

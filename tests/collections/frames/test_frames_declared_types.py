@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from frame_strategies import arrow
+from pandas_versions import TEXT
 from polars.exceptions import PanicException
 from scale import combinations
 
@@ -358,7 +359,8 @@ def test_numbers_and_text_do_not_become_times_or_bytes(kind):
 
 
 def test_categories_that_are_declared_with_numbers_name_the_column():
-    like = pd.DataFrame({"v": pd.Series([], dtype=pd.CategoricalDtype(["a", "b"]))})
+    text = pd.CategoricalDtype(pd.Index(["a", "b"], dtype=TEXT))
+    like = pd.DataFrame({"v": pd.Series([], dtype=text)})
     number = pd.DataFrame({"v": pd.Series([0.5, None], dtype="Float32")})
     for some in ((number[:0], number), (number,)):
         with pytest.raises(DataError, match=r"column 'v': holds 0.5.* has categories of type"):
@@ -423,9 +425,8 @@ def test_a_fraction_does_not_make_another_number_a_missing_time(dtype, unit):
     result = (
         to_datetime(df, "at", errors="coerce", unit=unit).compute()["at"].reset_index(drop=True)
     )
-    alone = pd.to_datetime(1e15, unit=unit, errors="coerce")
-    if unit == "s":  # beyond the times of microseconds; pandas 3.0 has one of seconds
-        alone = pd.NaT
+    # Seconds are beyond the times of microseconds.
+    alone = pd.NaT if unit == "s" else pd.Timestamp(np.datetime64(10**15, unit))
     assert result.isna().to_list() == [False, alone is pd.NaT, True, False]
     assert result[1] is pd.NaT or result[1] == alone
     assert result[0] == pd.Timestamp(1.5, unit=unit).floor("ns" if unit == "ns" else "us")
@@ -637,7 +638,9 @@ def test_missing_values_declared_as_complex_numbers_are_missing(values):
 
 
 @pytest.mark.parametrize("kind", [object, arrow(pa.date32())])
-@pytest.mark.parametrize("categories", [["a"], [1, 2], pd.to_datetime(["2024-01-01"])])
+@pytest.mark.parametrize(
+    "categories", [pd.Index(["a"], dtype=TEXT), [1, 2], pd.to_datetime(["2024-01-01"])]
+)
 def test_dates_declared_as_categories_of_something_else_name_the_column(kind, categories):
     dates = pd.Series([None, datetime.date(2024, 1, 1)], dtype=kind)
     frame = pd.DataFrame({"k": [1, 2], "^c$": dates})

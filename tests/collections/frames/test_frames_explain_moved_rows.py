@@ -64,7 +64,7 @@ def named_as_moving(collection):
 
 
 def kept(group):
-    """Return a group unchanged; pandas passes it without its key."""
+    """Return a group unchanged, with its key."""
     return group.assign(kind="buy")[["user", "spent", "kind"]]
 
 
@@ -91,7 +91,7 @@ LINKS = {
     "join to one": lambda df: df.merge(named(1)[["user"]], on="user"),
     "join to few": lambda df: df.repartition(npartitions=70).merge(named(2)[["user"]], on="user"),
     "whole groups": lambda df: df.groupby("kind", group_keys=False).apply(
-        kept, meta=users().head(0)
+        kept, meta=users().head(0), include_groups=False
     ),
     "concat": lambda df: dd.concat([df, log(2)]),
 }

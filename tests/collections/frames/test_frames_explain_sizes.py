@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from explain_frames import expect_no_finding, find_only, log, users
+from pandas_versions import TEXT
 
 from hyperplane.collections.frames.explain import partitioning, query_plan, repeated_work
 from hyperplane.collections.frames.explain.lazy_steps import make_lazy
@@ -22,7 +23,8 @@ def size(collection):
 def big(rows=400_000, users=400_000):
     """Return random users, each with a text, in pandas."""
     number = np.random.default_rng(0).permutation(rows) % users
-    return pd.DataFrame({"user": number, "few": number % 7, "name": [f"name-{n}" for n in number]})
+    names = pd.Series([f"name-{n}" for n in number], dtype=TEXT)
+    return pd.DataFrame({"user": number, "few": number % 7, "name": names})
 
 
 @pytest.fixture(scope="module")

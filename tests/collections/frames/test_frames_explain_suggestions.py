@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from explain_frames import explain_lazily, first_row, indexed, log, named, users
+from pandas_versions import IS_PANDAS_2
 from scale import combinations
 
 from hyperplane.collections.frames.explain import explain, joins
@@ -76,8 +77,10 @@ def of_one_frame():
         ),
         "groupby_apply without keys": (
             few,
-            lambda df: df.groupby("user", group_keys=False).apply(first_row, meta=META),
-            {"meta": META},
+            lambda df: df.groupby("user", group_keys=False).apply(
+                first_row, meta=META, include_groups=False
+            ),
+            {"meta": META, "kwargs": {"include_groups": False}},
         ),
         "groupby_median of several": (few, lambda _: grouped.agg({"spent": "median"}), {}),
         "groupby_nunique": (few, lambda _: grouped.kind.nunique(), {}),
@@ -210,7 +213,10 @@ def test_frames_are_stacked_instead_of_interleaved():
     result = dd.concat(frames, interleave_partitions=True)
     finding = explain_lazily(result).findings[0]
     assert finding.kind == "interleave"
-    same(run(finding.instead, dd=dd, frames=frames), result)
+    stacked = run(finding.instead, dd=dd, frames=frames)
+    same(stacked, pd.concat([frame.compute() for frame in frames]))
+    if not IS_PANDAS_2:  # with which Dask fails to interleave frames
+        same(stacked, result)
 
 
 def test_aligned_frames_are_sorted_once():

@@ -13,7 +13,7 @@ from frame_strategies import QUICK
 from fuzz_calls import COMPARED, NO_REFERENCE, REFUSED, Helper, Tally, calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pandas_3_0 import IS_PANDAS_3_0
+from pandas_versions import IS_BEFORE_PANDAS_3_1, IS_PANDAS_2, TEXT
 from result_checks import PANDAS_ERRORS, run_helper, run_pandas, same_rows
 from scale import scaled_calls
 from unusual_frames import Case, Column, columns, series, sizes
@@ -40,7 +40,7 @@ FLOATS = [0.0, -0.0, 1.5, np.nan, np.inf, -np.inf, 1.7e9, 1e17, 1e300]
 
 #: Values and types that the partitions of a column alternate between.
 FAMILIES = [
-    [(TEXTS, kind) for kind in ("str", object, "string", "string[pyarrow]")],
+    [(TEXTS, kind) for kind in (TEXT, object, "string", "string[pyarrow]")],
     [(NUMBERS, "int64"), (NUMBERS, "Int64"), (FLOATS, "float64"), (FLOATS[:2], "Float64")],
     [([*NUMBERS, 2**63, 2**64 - 1][4:8], kind) for kind in ("uint64", "UInt64")],
     [([0.0, 1.5, np.nan, 2048.0], kind) for kind in ("float16", "float32")],
@@ -71,11 +71,23 @@ def alone(value, how):
         return None
     try:
         result = pd.to_datetime(value, errors="coerce", **how)
+        if IS_PANDAS_2 and result is pd.NaT:
+            result = beyond_nanoseconds(value, **how)
     except PANDAS_ERRORS:
         return None
-    if result is pd.NaT or (IS_PANDAS_3_0 and abs(instant(result)) >= 2**63):
+    if result is pd.NaT or (IS_BEFORE_PANDAS_3_1 and abs(instant(result)) >= 2**63):
         return None  # pandas 3.0 returns times that are out of the bounds of microseconds
     return result
+
+
+def beyond_nanoseconds(value, unit=None, format=None, **how):  # noqa: A002
+    """Return a time that the constructors of pandas 2 represent, but not its ``to_datetime``."""
+    if unit is not None:
+        whole = np.isfinite(value) and value == int(value)
+        return pd.Timestamp(np.datetime64(int(value), unit)) if whole else pd.NaT
+    # Only texts of ISO 8601 in TEXTS have such a year.
+    is_iso = format in ("ISO8601", "mixed") and re.match(r"\d{4}-", value)
+    return pd.Timestamp(value) if is_iso else pd.NaT
 
 
 def instant(value, *, round_to=1000):

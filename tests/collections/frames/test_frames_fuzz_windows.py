@@ -13,7 +13,7 @@ from frame_strategies import QUICK, functions_of
 from fuzz_calls import COMPARED, NO_REFERENCE, REFUSED, Helper, Tally, calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pandas_3_0 import IS_PANDAS_3_0
+from pandas_versions import IS_BEFORE_PANDAS_3_1
 from result_checks import (
     COMPUTED,
     INEXACT,
@@ -76,7 +76,7 @@ def grouper(how, rows):
 
 def named_index(groups, by, how):
     """Return groups with the names of their keys, which pandas 3.0 leaves out for Arrow's times."""
-    return groups.rename_axis([*by, how["time"]]) if IS_PANDAS_3_0 else groups
+    return groups.rename_axis([*by, how["time"]]) if IS_BEFORE_PANDAS_3_1 else groups
 
 
 def rows_in_declared_zone(case, keys):
@@ -124,7 +124,7 @@ def check_agg(case, how, plain):
     windows = grouper(how, whole)
     keys = [*by, windows] if by else windows
     want = run_pandas(lambda: whole.groupby(keys, observed=True).agg(spec))
-    if want is None or (IS_PANDAS_3_0 and whole.empty):
+    if want is None or (IS_BEFORE_PANDAS_3_1 and whole.empty):
         return NO_REFERENCE
     want = named_index(want, by or [], how)
     most, short = largest(whole[list(spec)])
@@ -190,7 +190,7 @@ def check_counts(case, how, plain):
     windows = grouper(how, whole)
     keys = [*by, windows] if by else windows
     want = run_pandas(lambda: dummies.groupby(keys, observed=True)[counted].sum())
-    if want is None or (IS_PANDAS_3_0 and whole.empty):
+    if want is None or (IS_BEFORE_PANDAS_3_1 and whole.empty):
         return NO_REFERENCE
     want = named_index(want, by, how)
     if not column.has_right_meta:  # column names follow the types of partitions: 1 and 1.0

@@ -13,6 +13,7 @@ import pytest
 from frame_strategies import QUICK, column, cut, open_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pandas_versions import TEXT
 from scale import combinations, scaled
 
 from hyperplane.collections.frames.shuffle_join import make_keys_comparable
@@ -68,12 +69,13 @@ def flights(n=90):
             "delay": np.arange(n) % 11,
             "unused": "u",
         }
-    )
+    ).astype({"carrier": TEXT})
 
 
 def carriers():
     return pd.DataFrame(
-        {"carrier": ["AA", "UA", "UA", None], "name": ["American", "United", "2nd", "none"]}
+        {"carrier": ["AA", "UA", "UA", None], "name": ["American", "United", "2nd", "none"]},
+        dtype=TEXT,
     )
 
 
@@ -176,7 +178,7 @@ def test_nullable_and_other_keys_are_of_one_type(files):
 def test_other_collections_are_joined_by_a_shuffle(files):
     one, two = opened(files)
     want = pandas_results.rows_of(flights().merge(carriers(), on="carrier", how="left"))
-    of_pandas = cut(carriers().astype({"carrier": "str", "name": "str"}), [2])
+    of_pandas = cut(carriers(), [2])
     changed = one.assign(delay=one.delay + 0)
     for left, right in ((one, of_pandas), (changed, two)):
         result = join(left, right, "carrier", "left")

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from frame_strategies import arrow, functions_of
-from pandas_3_0 import IS_PANDAS_3_0
+from pandas_versions import IS_BEFORE_PANDAS_3_1, IS_PANDAS_2
 from scale import scaled
 
 from hyperplane.dataframe import (
@@ -142,7 +142,7 @@ def calls(name):
     """Return helper -> calls of hyperplane, Dask and pandas, with a column as values and as key."""
     frame = WHOLE[["k", "t", name]].rename(columns={name: "v"})
     df, functions = parts(frame), functions_of(frame["v"].dtype)
-    if IS_PANDAS_3_0 and name == "decimal":
+    if IS_BEFORE_PANDAS_3_1 and name == "decimal":
         functions = [each for each in functions if each not in ("std", "var")]  # it has none
     one = parts(frame, 1)  # one partition takes Dask half the time of two
     of_dask = {
@@ -210,7 +210,7 @@ DOCUMENTED = {
     "float32": COMPUTED,
     "Float32": COMPUTED,
     "float[pyarrow]": COMPUTED,
-    "decimal": {("v", "mean")},
+    "decimal": {("v", "mean"), *([("v", "median")] if IS_PANDAS_2 else [])},
 }
 
 

@@ -13,6 +13,7 @@ import pytest
 from frame_strategies import Files, cut
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pandas_versions import IS_PANDAS_2, TEXT
 from scale import combinations, scaled
 
 from hyperplane.dataframe import to_datetime
@@ -26,7 +27,7 @@ def in_this_thread():
         yield
 
 
-def frame(*values, dtype="str"):
+def frame(*values, dtype=TEXT):
     column = pd.Series(list(values), dtype=object).astype(dtype)
     return pd.DataFrame({"at": column, "n": range(len(values))})
 
@@ -108,6 +109,41 @@ def test_numbers_are_counted_since_1970(unit, numbers):
         assert convert(frame(*numbers, None, dtype="Int64"), unit=unit) == [*want, pd.NaT]
 
 
+def test_times_without_an_offset_do_not_have_the_offset_before():
+    texts = ["2024-01-01 10:00+02:00", "2024-01-01 10:00", "01/31/2024 10:00-05:00", "01/31/2024"]
+    want = stamps("2024-01-01 08:00", "2024-01-01 10:00", "2024-01-31 15:00", "2024-01-31")
+    assert convert(frame(*texts), places=[], utc=True) == [at.tz_localize("UTC") for at in want]
+
+
+@pytest.mark.parametrize("utc", [False, True])
+def test_years_beyond_the_times_of_nanoseconds_are_parsed(utc):
+    want = stamps("9999-12-31 23:59:59", "1400-01-02", None, tz="UTC" if utc else None)
+    times = {
+        None: ["9999-12-31 23:59:59", "1400-01-02", None],
+        "%d.%m.%Y %H:%M:%S": ["31.12.9999 23:59:59", "02.01.1400 00:00:00", None],
+    }
+    for time_format, texts in times.items():
+        assert convert(frame(*texts), places=[2], format=time_format, utc=utc) == want
+        with pytest.raises(DataError, match=r"1 of 4 .* such as '2024-02-30 00:00'"):
+            convert(frame(*texts, "2024-02-30 00:00"), places=[], format=time_format, utc=utc)
+    for dayfirst, text in ((True, "31/12/9999 23:59:59"), (False, "12/31/9999 23:59:59")):
+        assert convert(frame(text), dayfirst=dayfirst, utc=utc) == want[:1]
+        with pytest.raises(DataError, match=f"write dayfirst={dayfirst}"):
+            convert(frame(text), dayfirst=not dayfirst, utc=utc)
+    offset = frame("9999-12-31 23:59:59+02:00", dtype=object)
+    assert convert(offset, utc=True)[0] == pd.Timestamp("9999-12-31 21:59:59", tz="UTC")
+    with_zone = convert(offset, format="%Y-%m-%d %H:%M:%S%z", utc=True)
+    assert with_zone == convert(offset, utc=True)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "Int64", "float64", "Float64", "int64[pyarrow]"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_numbers_beyond_the_times_of_nanoseconds_are_converted(dtype, unit):
+    seconds, factor = 253_402_300_799, {"s": 1, "ms": 1000, "us": 10**6}[unit]
+    numbers = frame(seconds * factor, 5 * factor, dtype=dtype)
+    assert convert(numbers, unit=unit) == stamps("9999-12-31 23:59:59", "1970-01-01 00:00:05")
+
+
 def test_bad_values_are_named():
     texts = ["2024-01-01", *(f"bad {n}" for n in range(9)), None]
     with pytest.raises(DataError) as caught:
@@ -129,7 +165,7 @@ def test_bad_values_can_be_made_missing():
     )
 
 
-@pytest.mark.parametrize("dtype", ["str", "category", object, "string"])
+@pytest.mark.parametrize("dtype", [TEXT, "category", object, "string"], ids=str)
 def test_text_of_every_type_is_parsed(dtype):
     want = stamps("2024-01-01", None, "2024-01-01")
     assert convert(frame("2024-01-01", None, "2024-01-01", dtype=dtype)) == want
@@ -293,7 +329,8 @@ def test_times_of_other_zones_are_converted_to_the_declared_one():
     ),
 )
 def test_times_of_other_units_than_declared_keep_their_digits(zone, utc, unit):
-    far = pd.Series(pd.to_datetime(["1400-01-01", "2024-01-01"]).as_unit("s"))
+    year = "2400" if IS_PANDAS_2 else "1400"  # pandas 2 crashes with times of 1400 in a zone
+    far = pd.Series(np.array([f"{year}-01-01", "2024-01-01"], dtype="datetime64[s]"))
     other = pd.Series([None, pd.Timestamp("2024-01-01 00:00:00.5")]).astype(unit)
     if zone is not None:  # of UTC first: pandas 3.0 has no times of the year 1400 in a zone
         far, other = (each.dt.tz_localize("UTC").dt.tz_convert(zone) for each in (far, other))
@@ -323,7 +360,7 @@ def test_times_of_other_units_than_declared_keep_their_digits(zone, utc, unit):
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
 @pytest.mark.parametrize("utc", [False, True])
 def test_far_times_declared_as_nanoseconds_keep_their_type(zone, utc):
-    times = pd.Series(pd.to_datetime(["9999-12-31", "2024-01-01"]).as_unit("us"))
+    times = pd.Series(np.array(["9999-12-31", "2024-01-01"], dtype="datetime64[us]"))
     frame = pd.DataFrame({"at": times.dt.tz_localize(zone)})
     frames = [frame.iloc[:1], frame.iloc[1:]]
     meta = frame.iloc[:0].assign(at=frame["at"].iloc[:0].dt.as_unit("ns"))
@@ -358,3 +395,22 @@ def test_a_year_is_followed_by_the_month():
     df = cut(pd.DataFrame({"at": ["2025-05-01", "2025-13-01"]}), [1])
     result = to_datetime(df, "at", dayfirst=True, errors="coerce").compute()["at"]
     assert result.to_list() == [pd.Timestamp("2025-05-01"), pd.NaT]
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-01-02", "2026/01/02", "  2026-01-02 ", "2026-01-02T03:04:05,5", "1600-01-02"]
+)
+@pytest.mark.parametrize("dayfirst", [False, True])
+def test_a_date_that_begins_with_the_year_has_its_month_next(text: str, dayfirst: bool) -> None:
+    frame = pd.DataFrame({"at": [text, "2262-05-06", "2026-01-02T03:04:05.123456789", "4.3.2026"]})
+    found = to_datetime(dd.from_pandas(frame, 1), "at", dayfirst=dayfirst).compute()["at"]
+    assert [(time.month, time.day) for time in found[:3]] == [(1, 2), (5, 6), (1, 2)]
+    assert (found[3].month, found[3].day) == ((3, 4) if dayfirst else (4, 3))
+
+
+@pytest.mark.parametrize("kind", ["uint64", "UInt64", "uint64[pyarrow]"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_numbers_beyond_signed_integers_are_no_times(kind: str, unit: str) -> None:
+    frame = pd.DataFrame({"at": pd.Series([0, 2**63 + 5, 2**64 - 1], dtype=kind)})
+    found = to_datetime(dd.from_pandas(frame, 1), "at", unit=unit, errors="coerce").compute()["at"]
+    assert found.isna().tolist() == [False, True, True]

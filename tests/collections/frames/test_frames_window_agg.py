@@ -13,6 +13,7 @@ import pandas as pd
 import pandas_results
 import pytest
 from frame_strategies import cut
+from pandas_versions import IS_PANDAS_2
 from scale import FULL, combinations, scaled
 
 from hyperplane.collections.frames.time_bins import normalize_width
@@ -102,6 +103,9 @@ def test_windows_without_rows_equal_pandas():
 def test_rows_years_apart_equal_pandas():
     times = pd.DatetimeIndex(["1901-05-05 00:00", "2024-02-29", "1969-12-31 23:59:59"])
     check(log(times), "ME", {"v": "sum"})
+    # On January 1, 1906, the clocks of India were set forward at midnight. With pandas 2 the month
+    # ends at this time, which does not exist, and pandas itself raises NonExistentTimeError.
+    times = times[1:] if IS_PANDAS_2 else times
     check(log(times.tz_localize("UTC").tz_convert("Asia/Kolkata")), "ME", {"v": "sum"})
 
 
@@ -179,7 +183,8 @@ def test_rows_with_a_missing_key_affect_the_start_of_windows(every):
 
 def test_days_of_a_zone_end_where_pandas_ends_them():
     times = pd.DatetimeIndex(["2024-05-05 10:00", "2024-05-06 00:00"]).tz_localize("Europe/Berlin")
-    assert len(check(log(times), "1D", {"v": "sum"})) == 3  # pandas adds a window without rows
+    # pandas 3 adds windows without rows.
+    assert len(check(log(times), "1D", {"v": "sum"})) == (1 if IS_PANDAS_2 else 3)
 
 
 def test_old_utc_offsets_that_bins_do_not_support_are_an_error():

@@ -15,6 +15,7 @@ import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import pandas_versions
 import pyarrow as pa
 from frame_strategies import arrow, same
 from hypothesis import strategies as st
@@ -70,7 +71,7 @@ NUMBERS = {
     "decimal 38": ([None, Decimal("1.0000000001"), Decimal(2)], arrow(pa.decimal128(38, 10))),
 }
 TEXTS = {
-    "str": ([*TEXT, None], "str"),
+    "str": ([*TEXT, None], pandas_versions.TEXT),
     "object": ([*TEXT, None], object),
     "string": ([*TEXT, pd.NA], "string"),
     "string[pyarrow]": ([*TEXT, pd.NA], "string[pyarrow]"),

@@ -67,7 +67,8 @@ class ProcessPod:
         while self._process.poll() is None:
             is_there = ("pods", self.name) in self._server.objects
             listed = listed or is_there  # the server lists it a moment after the start
-            if listed and not is_there:
+            is_deleted = "deletionTimestamp" in self.content["metadata"]
+            if is_deleted or (listed and not is_there):
                 killed_at = killed_at or time.monotonic() + GRACE
                 number = signal.SIGKILL if time.monotonic() > killed_at else signal.SIGTERM
                 self._signal(number)
@@ -77,6 +78,8 @@ class ProcessPod:
         times = {"startedAt": self._started, "finishedAt": _now()}
         ended = {"exitCode": code if code >= 0 else 128 - code, **times}
         self._set_state({"terminated": ended}, "Failed" if code else "Succeeded")
+        if "deletionTimestamp" in self.content["metadata"]:
+            self._server.objects.pop(("pods", self.name), None)
 
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):

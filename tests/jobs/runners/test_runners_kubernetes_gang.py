@@ -6,7 +6,9 @@ import asyncio
 import base64
 import dataclasses
 import os
+import signal
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -35,6 +37,7 @@ from hyperplane.platforms.kubernetes.manifest_yaml import dump_yaml
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "jobs" / "kubernetes-gang.yaml"
 INDEX = "batch.kubernetes.io/job-completion-index"
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 #: In place of pods, whose names DNS resolves, the processes are on this machine.
 HOSTS = """
 import socket, sys
@@ -42,6 +45,17 @@ real = socket.getaddrinfo
 socket.getaddrinfo = lambda host, *rest, **more: real("127.0.0.1", *rest, **more)
 listen = socket.create_server
 socket.create_server = lambda address, **more: listen(("127.0.0.1", address[1]), **more)
+"""
+
+#: Two processes find the beginning of the same second.
+SAME_SECOND = """
+import os, time
+from pathlib import Path
+number = int(os.environ["HOSTNAME"].rpartition("-")[2])
+Path(f"begun-{number}").touch()
+while not all(map(os.path.exists, ("begun-0", "begun-1"))):
+    time.sleep(0.02)
+target = 3 + int(max(os.stat(name).st_mtime for name in ("begun-0", "begun-1")))
 """
 
 
@@ -67,7 +81,9 @@ def free_port():
 @pytest.fixture
 def server(tmp_path_factory, monkeypatch):
     """An API server that starts a process for each pod of an Indexed Job."""
-    monkeypatch.setattr("hyperplane.jobs.runners.kubernetes.pod_process.POLL_SECONDS", 0.1)
+    for module in ("pod_process", "gang_process"):
+        monkeypatch.setattr(f"hyperplane.jobs.runners.kubernetes.{module}.POLL_SECONDS", 0.1)
+    monkeypatch.setattr("hyperplane.jobs.runners.kubernetes.gang_process.REPORT_SECONDS", 0.5)
     monkeypatch.setattr("hyperplane.platforms.kubernetes.job_watcher.CACHE_SECONDS", 0.0)
     folder, pods = tmp_path_factory.mktemp("server"), []
     (folder / "sitecustomize.py").write_text(HOSTS)
@@ -89,12 +105,14 @@ def server(tmp_path_factory, monkeypatch):
                          for word in container["command"]]  # fmt: skip
                 words = [sys.executable if word == "python" else word for word in words]
                 more = {
-                    "JOB_COMPLETION_INDEX": str(number), "HOSTNAME": f"{name}-{number}",
+                    INDEX_VARIABLE: str(number), "HOSTNAME": f"{name}-{number}",
                     "PYTHONPATH": str(folder),
                 }  # fmt: skip
                 variables = [*container["env"], *({"name": k, "value": v} for k, v in more.items())]
                 changed = {**container, "command": words, "env": variables}
                 inner = {**spec, "containers": [changed]}
+                self.message = folder / f"{name}-{number}.ended"
+                self.message.touch()
                 # The name of a pod has a suffix that the name of its host lacks.
                 super().__init__(
                     running,
@@ -106,17 +124,25 @@ def server(tmp_path_factory, monkeypatch):
                 )
                 self.content["metadata"]["annotations"] = {INDEX: str(number)}
 
+            def _set_state(self, state, phase):
+                if "terminated" in state:
+                    state["terminated"]["message"] = self.message.read_text()
+                super()._set_state(state, phase)
+
         def start(job):
             programs = folder / "programs"
             programs.mkdir(exist_ok=True)
             for file in stage_gang_program():
                 # A pod has all ports to itself.
                 content = file.content.replace(b"29500", free_port().encode())
+                log = b'os.environ["HOSTNAME"] + ".ended"'
+                content = content.replace(b'"/dev/termination-log"', log)
                 (programs / Path(file.path).name).write_bytes(content)
             started = [Pod(job, number) for number in range(job["spec"]["completions"])]
             pods.extend(started)
             return [pod.content for pod in started]
 
+        running.keeps_running_pods = True
         running.run, running.secret_of, running.folder = start, secret_of, folder
         yield running
         for pod in pods:
@@ -178,6 +204,51 @@ def test_a_pod_that_fails_ends_all_others(server, tmp_path, how, code):
         assert log.splitlines()[-1] == "rank 1 | ValueError: no such column"
 
 
+@pytest.mark.process
+def test_the_failure_is_that_of_the_first_process_in_the_same_second(server, tmp_path):
+    script = SAME_SECOND + "time.sleep(target + 0.7 - 0.5 * number - time.time()); exit(3 + number)"
+    started = attempt(tmp_path, sys.executable, "-c", script)
+    assert run(server, started, command("one", "true", gang=2)) == 4
+    assert "rank 1 failed with exit code 4" in started.file(".log").read_text()
+
+
+@pytest.mark.process
+def test_a_step_ends_after_its_last_process(server, tmp_path):
+    # Rank 0 ignores SIGTERM, and writes to a file until it is killed.
+    script = (
+        "import os, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "if os.environ['RANK'] == '1': time.sleep(1); sys.exit(3)\n"
+        "while True: open('beat', 'w').write(str(time.time())); time.sleep(0.05)"
+    )
+    started = attempt(tmp_path, sys.executable, "-c", script)
+    assert run(server, started, command("one", "true", gang=2)) == 3
+    ended = (server.folder / "beat").read_text()
+    time.sleep(0.5)
+    assert (server.folder / "beat").read_text() == ended
+
+
+@pytest.mark.process
+def test_the_first_process_of_a_pod_forwards_signals_and_ends_as_its_program():
+    variables = {
+        PLAN_VARIABLE: GangPlan(1).to_json(), INDEX_VARIABLE: "0", "HOSTNAME": "x-0",
+        "HYPERPLANE_RESTART_COUNT": "0",
+    }  # fmt: skip
+    words = [sys.executable, str(rank_program.__file__), "kubernetes", "x", sys.executable, "-c"]
+    text = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+    with subprocess.Popen(
+        [*words, text], env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True
+    ) as first:
+        try:
+            child = int(first.stdout.readline())
+            assert child != first.pid
+            first.send_signal(signal.SIGTERM)
+            assert first.wait(30) == 128 + signal.SIGTERM
+            with pytest.raises(ProcessLookupError):
+                os.kill(child, 0)
+        finally:
+            first.kill()
+
+
 def test_a_kubernetes_without_indexed_jobs_is_refused(tmp_path, monkeypatch):
     class OlderServer(kubernetes_server.ApiServer):
         def _create(self, kind, content):
@@ -203,6 +274,17 @@ def test_a_training_program_ends_with_its_primary(server, tmp_path):
     assert run(server, started, step) == 0
     name = "hyperplane-6f1d2c3b-0000-000-one-1"
     assert f'"chief": ["{name}-0.{name}:2222"]' in started.file(".log").read_text()
+
+
+@pytest.mark.process
+def test_a_process_that_fails_after_its_primary_fails_no_step(server, tmp_path, monkeypatch):
+    # Both ends are in one snapshot, and in the same second.
+    monkeypatch.setattr("hyperplane.jobs.runners.kubernetes.pod_process.POLL_SECONDS", 2.0)
+    script = SAME_SECOND + "time.sleep(target + 0.2 + 0.5 * number - time.time()); exit(number)"
+    plan = plan_program("trainer.task", [], workers=0, parameter_servers=1, evaluators=0)
+    step = Step(name="a", kind="train", module_name="trainer.task", parameter_server_count=1)
+    started = attempt(tmp_path, sys.executable, "-c", script, plan=plan)
+    assert run(server, started, step) == 0
 
 
 def test_packages_of_this_machine_and_rendered_gangs_are_refused(tmp_path):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pandas as pd
@@ -101,3 +102,9 @@ def test_another_process_has_the_same_texts():
         cwd=__file__.rpartition("/")[0],
     )
     assert done.stdout.strip() == str(eval(CALL))
+
+
+def test_rows_are_compared_while_another_thread_imports_pandas(monkeypatch):
+    expected = describe()
+    monkeypatch.setitem(sys.modules, "pandas", types.ModuleType("pandas"))
+    assert describe() == expected

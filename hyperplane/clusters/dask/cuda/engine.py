@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import ClassVar, cast
 
 from hyperplane.clusters.dask.gpu_layout import one_process_per_gpu
 from hyperplane.clusters.engine import Availability, Feature, StartedCluster
+from hyperplane.clusters.gpu_requests import explain_none_visible, find_excess_gpus, fit_gpus
 from hyperplane.core.errors import Fault
 from hyperplane.core.optional import is_installed
 from hyperplane.core.units import plural
 from hyperplane.platforms.local import gpus as local_gpus
-from hyperplane.platforms.local.gpus import VARIABLE, Gpus
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
@@ -27,6 +26,7 @@ class CudaEngine:
 
     name: ClassVar[str] = "cuda"
     unsupported: ClassVar[frozenset[Feature]] = frozenset()
+    supported: ClassVar[frozenset[Feature]] = frozenset({Feature.BUDGET})
     ignored: ClassVar[frozenset[str]] = frozenset(
         {"worker_spec_yaml", "node_selector", "scheduler_ram", "scheduler_cpu"}
     )
@@ -39,7 +39,7 @@ class CudaEngine:
             return Availability(False, "dask-cuda runs on Linux only")
         gpus = local_gpus.detect_gpus()
         if not gpus.visible:
-            return Availability(False, _explain_none_visible(gpus))
+            return Availability(False, explain_none_visible(gpus))
         if not is_installed("dask_cuda"):
             return Availability(False, f"it needs dask-cuda: {INSTALL}")
         return Availability(True, f"{plural(len(gpus.visible), 'NVIDIA GPU')} on this machine")
@@ -55,17 +55,7 @@ class CudaEngine:
 
     def fit_nodes(self, worker: WorkerSpec, nodes: int) -> tuple[WorkerSpec, int, str]:
         """Reduce the nodes to those that the GPUs suffice for, or to one node with all GPUs."""
-        count = len(local_gpus.detect_gpus().visible)
-        if not count or nodes * worker.ngpus <= count:
-            return worker, nodes, ""
-        asked = f"{plural(nodes, 'node')} x {plural(worker.ngpus, 'GPU')}"
-        reduced = replace(worker, ngpus=min(worker.ngpus, count), nprocs=min(worker.nprocs, count))
-        fitting = max(1, count // worker.ngpus)
-        note = (
-            f"asked {asked}; this machine gives {plural(fitting, 'node')} x "
-            f"{plural(reduced.ngpus, 'GPU')} ({plural(count, 'GPU')} for this process)"
-        )
-        return reduced, fitting, note
+        return fit_gpus(worker, nodes, len(local_gpus.detect_gpus().visible))
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
         """Return faults for a request without GPUs or with too many, and for missing packages."""
@@ -76,9 +66,8 @@ class CudaEngine:
         if not gpus.visible:  # the plan may be for another machine; a start reports it
             return []
         faults = _missing_packages(cast(CudaSettings, settings))
-        asked = request.num_workers * request.ngpus
-        if request.local_fit == "exact" and asked > len(gpus.visible):
-            faults.append(_too_many_gpus(request, gpus))
+        if request.local_fit == "exact":
+            faults += find_excess_gpus(request, gpus)
         return faults
 
     def render(self, plan: ClusterPlan) -> str:
@@ -103,31 +92,9 @@ class CudaEngine:
 
     def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
         """Attach to a cluster that another process of this user runs on this machine."""
-        del settings
         from hyperplane.clusters.dask.attach import attach
 
-        return attach(name, self.name)
-
-
-def _explain_none_visible(gpus: Gpus) -> str:
-    if gpus.installed:
-        hidden = plural(gpus.installed, "NVIDIA GPU")
-        return f"{VARIABLE}={gpus.limit!r} hides the {hidden} of this machine from this process"
-    return (
-        "no NVIDIA GPU is visible: neither nvidia-smi nor the driver reports one. A container "
-        "must be started with GPUs"
-    )
-
-
-def _too_many_gpus(request: ClusterRequest, gpus: Gpus) -> Fault:
-    count = len(gpus.visible)
-    asked = f"{request.num_workers} x {request.ngpus} = {request.num_workers * request.ngpus}"
-    source = "of this machine" if gpus.limit is None else f"of {VARIABLE}={gpus.limit}"
-    nodes = count // request.ngpus
-    advice = f"num_workers={nodes} fits" if nodes else f"num_workers=1, ngpus={count} fits"
-    return Fault(
-        "num_workers x ngpus", asked, f"at most {count}, the GPUs {source}", f"{advice} here"
-    )
+        return attach(name, self.name, settings)
 
 
 def _missing_packages(settings: CudaSettings) -> list[Fault]:

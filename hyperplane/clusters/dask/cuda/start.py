@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import dask.config
 
+from hyperplane.clusters.dask.cluster_guards import ClusterGuards
 from hyperplane.clusters.dask.cluster_records import release_cluster
 from hyperplane.clusters.dask.guarded_cluster import cluster_settings, scheduler_settings
 from hyperplane.clusters.dask.local_process import (
     LOOPBACK,
     connect_local_client,
+    local_security,
     log_tail,
     reserve_local_record,
     worker_preloads,
@@ -78,7 +80,7 @@ def start(plan: ClusterPlan, worker: WorkerSpec, visible: Sequence[str]) -> Star
             if not isinstance(error, Exception):
                 raise
             raise _start_error(error, plan, began, processes, "\n".join(tail)) from error
-    return connect_local_client(cluster, record)
+    return connect_local_client(cluster, record, plan)
 
 
 def _create_cluster(
@@ -139,6 +141,7 @@ def cluster_arguments(
         # From here on, arguments of LocalCluster and of GuardedCluster.
         "name": plan.name,
         "host": LOOPBACK,
+        "security": local_security(settings.security),
         "dashboard_address": f"{LOOPBACK}:{plan.dashboard_port}",
         "death_timeout": plan.request.timeout,
         "preload": worker_preloads(),
@@ -149,7 +152,7 @@ def cluster_arguments(
         "scheduler_config": scheduler_settings(plan, settings),
         "cluster_config": cluster_settings(settings),
         "release": partial(release_cluster, plan.name, scratch),
-        "idle_timeout": plan.idle_timeout,
+        "guards": ClusterGuards.of(plan),
         "import_meanwhile": (),
         "settings": {
             **drop_overridden({**tuning.server, **client_settings(plan, settings)}),

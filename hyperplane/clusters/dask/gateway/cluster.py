@@ -20,9 +20,13 @@ from dask.utils import parse_timedelta
 from dask_gateway import Gateway, GatewayCluster
 from distributed import Client
 from distributed.utils import Log, Logs
+from tornado.ioloop import PeriodicCallback
 
 from hyperplane.clusters.dask.gateway import server
+from hyperplane.clusters.dask.lease_renewal import create_renewal
+from hyperplane.clusters.dask.run_usage import UsageCopy, finish_record
 from hyperplane.core.errors import EngineError
+from hyperplane.guard.run_recorder import RunRecorder
 
 #: Seconds that closing the client side may take.
 CLOSE_TIMEOUT_SECONDS = 20.0
@@ -78,9 +82,13 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
     _watcher: asyncio.Future[None] | None = None
     _ended = False
     _connect_within = math.inf
+    _renewal: PeriodicCallback | None = None
     _release: Callable[[], None] = staticmethod(_do_nothing)
     #: Called after this object has stopped the cluster.
     on_end: Callable[[], None] = staticmethod(_do_nothing)
+    #: Writes the record of the run when this process closes the cluster, or when it has ended.
+    recorder: RunRecorder | None = None
+    _copy: UsageCopy | None = None
     #: Name under which client settings are applied for this handle, if it is not the owner.
     settings_key: str = ""
 
@@ -161,6 +169,16 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         """Register a client to be closed before the cluster, so that it does not reconnect."""
         self._clients.add(client)
 
+    def begin_record(self, recorder: RunRecorder) -> None:
+        """Let this object write the record of the run when it closes."""
+        self.recorder, self._copy = recorder, UsageCopy(self)
+        self.gateway.loop.add_callback(self._copy.timer.start)
+
+    def begin_lease(self, seconds: float) -> None:
+        """Renew the cluster's lease of some seconds until this object closes."""
+        self._renewal = create_renewal(self, seconds)
+        self.gateway.loop.add_callback(self._renewal.start)
+
     def scale(self, n: int, **kwargs: Any) -> Any:
         """Request `n` worker processes from the gateway."""
         with server.translate_errors(self.gateway, EngineError):
@@ -210,6 +228,14 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
 
     async def _stop_internal(self, shutdown: bool | None = None) -> None:
         end = self.shutdown_on_close if shutdown is None else shutdown
+        if self._renewal is not None:
+            self._renewal.stop()
+        if self._copy is not None:
+            self._copy.timer.stop()
+        recorder, self.recorder = self.recorder, None
+        if recorder is not None:
+            reason = "closed" if end else "it has ended"
+            await finish_record(recorder, self.scheduler_comm, reason, copy=self._copy)
         try:
             with _without_reconnect_messages():
                 await asyncio.wait_for(

@@ -12,6 +12,7 @@ from distributed.deploy.cluster import Cluster
 from hyperplane.clusters import records
 from hyperplane.clusters.dask.gateway import server
 from hyperplane.clusters.dask.gateway.cluster import WatchedGatewayCluster
+from hyperplane.clusters.dask.scheduler_silence import stall_seconds, watch_scheduler
 from hyperplane.clusters.dask.settings import apply_client_settings, restore_client_settings
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.core.errors import EngineError
@@ -78,10 +79,10 @@ def connect(name: str, settings: GatewaySettings | None) -> StartedCluster:
                 )
                 raise EngineError(
                     ENGINE,
-                    f"{gateway.address} runs no cluster {name!r} of this user; running: "
-                    + (", ".join(names) or "none"),
+                    f"{server.describe_address(gateway)} runs no cluster {name!r} of this user; "
+                    "running: " + (", ".join(names) or "none"),
                 )
-            return _attach(gateway, gateway_name, record)
+            return _attach(gateway, gateway_name, record, stall_seconds(settings))
     finally:
         gateway.close()  # the cluster has its own
 
@@ -92,7 +93,10 @@ def _gateway_name(record: records.ClusterRecord) -> str:
 
 
 def _attach(
-    gateway: Any, gateway_name: str, record: records.ClusterRecord | None
+    gateway: Any,
+    gateway_name: str,
+    record: records.ClusterRecord | None,
+    stall_timeout: float | None,
 ) -> StartedCluster:
     # Unique: the owner and other handles may be in this process too.
     settings_key = f"{gateway_name} {uuid.uuid4()}"
@@ -113,6 +117,7 @@ def _attach(
         cluster.on_end = partial(records.remove, record.name, record.scratch)
     try:
         client = Client(cast(Cluster, cluster), timeout=cluster.connect_timeout())
+        watch_scheduler(client, cluster, gateway_name, stall_timeout)
     except BaseException:
         cluster.close(shutdown=False)
         raise

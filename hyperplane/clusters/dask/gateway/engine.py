@@ -9,8 +9,11 @@ import yaml
 
 from hyperplane.clusters.dask.gpu_layout import one_process_per_gpu
 from hyperplane.clusters.engine import Availability, Feature, StartedCluster, SupportedDeployMode
+from hyperplane.clusters.listed_cluster import ListedCluster
 from hyperplane.core.errors import Fault
 from hyperplane.core.optional import is_installed
+from hyperplane.guard.preflight.request import PreflightRequest
+from hyperplane.guard.preflight.run_checks import Check
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
@@ -25,6 +28,7 @@ class GatewayEngine:
 
     name: ClassVar[str] = "gateway"
     unsupported: ClassVar[frozenset[Feature]] = frozenset()
+    supported: ClassVar[frozenset[Feature]] = frozenset({Feature.ADAPTIVE, Feature.BUDGET})
     ignored: ClassVar[frozenset[str]] = frozenset(
         {"worker_spec_yaml", "node_selector", "dashboard_port", "local_fit"}
     )
@@ -55,7 +59,7 @@ class GatewayEngine:
         """Return faults for missing or contradictory settings and for sizes without an option."""
         gateway = cast(GatewaySettings, settings)
         faults = _find_unmapped_quantities(request, gateway)
-        if gateway.address is None and dask.config.get("gateway.address", default=None) is None:
+        if _has_no_address(gateway):
             advice = (
                 'set it, or give engine_options={"address": "https://..."} '
                 "(on the command line --engine-options address=https://...)"
@@ -79,6 +83,12 @@ class GatewayEngine:
 
         return yaml.safe_dump(describe(plan), sort_keys=False, width=100)
 
+    def preflight_checks(self, plan: ClusterPlan, request: PreflightRequest) -> list[Check]:
+        """Return the checks of the connection and of local modules."""
+        from hyperplane.clusters.dask.gateway.preflight import list_checks
+
+        return list_checks(plan, request)
+
     def start(self, plan: ClusterPlan) -> StartedCluster:
         """Start the cluster through the server; return when all workers have connected."""
         from hyperplane.clusters.dask.gateway.start import start
@@ -90,6 +100,25 @@ class GatewayEngine:
         from hyperplane.clusters.dask.gateway.connect import connect
 
         return connect(name, cast(GatewaySettings, settings))
+
+    def list_clusters(self, settings: EngineSettings, seconds: float) -> list[ListedCluster]:
+        """Return the clusters of this user that the gateway runs."""
+        given = cast(GatewaySettings, settings)
+        if _has_no_address(given) or not is_installed("dask_gateway"):
+            return []
+        from hyperplane.clusters.dask.gateway.listing import list_clusters
+
+        return list_clusters(given, seconds)
+
+    def stop_listed(self, cluster: ListedCluster, settings: EngineSettings) -> None:
+        """Make the gateway stop a cluster."""
+        from hyperplane.clusters.dask.gateway.listing import stop_listed
+
+        stop_listed(cluster, cast(GatewaySettings, settings))
+
+
+def _has_no_address(settings: GatewaySettings) -> bool:
+    return settings.address is None and dask.config.get("gateway.address", default=None) is None
 
 
 def _find_unmapped_quantities(request: ClusterRequest, settings: GatewaySettings) -> list[Fault]:

@@ -1,7 +1,7 @@
 """Plugins for the scheduler and the nannies of a gateway's cluster.
 
 They are pickled by value, so that the cluster does not need this package. This module therefore
-uses no modules of this package except those in :data:`PICKLED_BY_VALUE`.
+uses only modules of this package that can be sent with it.
 """
 
 from __future__ import annotations
@@ -9,26 +9,24 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
 
-import cloudpickle
 import dask.config
 from dask.utils import parse_timedelta
 from distributed.diagnostics.plugin import NannyPlugin, SchedulerPlugin
 from distributed.worker_memory import NannyMemoryManager
 from tornado.ioloop import PeriodicCallback
 
-from hyperplane.guard import busy, idle
+from hyperplane.guard import busy, usage
+from hyperplane.guard.budget import BudgetGuard, BudgetMeter
 from hyperplane.guard.idle import IdleGuard
+from hyperplane.guard.lease import LeaseGuard
 
 if TYPE_CHECKING:
     from distributed import Nanny, Scheduler
     from distributed.core import Server
-
-#: Modules whose classes are pickled by value.
-PICKLED_BY_VALUE = (__name__, idle.__name__, busy.__name__)
 
 
 class GatewayIdleGuard(IdleGuard):
@@ -60,14 +58,40 @@ class GatewayIdleGuard(IdleGuard):
 
     def end(self) -> None:
         """Make the gateway stop the cluster; only the gateway can end all its processes."""
-        self.ending = asyncio.ensure_future(self._end())
+        self.ending = asyncio.ensure_future(_stop_cluster(self.scheduler))
 
-    async def _end(self) -> None:
-        try:
-            await self.scheduler.services["gateway"].gateway.shutdown()
-        except Exception:  # noqa: BLE001 - the cluster must end after any error of the client
-            # The gateway checks periodically whether the scheduler has ended.
-            await self.scheduler.close()
+
+class GatewayBudgetGuard(BudgetGuard):
+    """Budget guard that makes the gateway stop the cluster.
+
+    Parameters
+    ----------
+    meter : BudgetMeter
+        The budget.
+    """
+
+    def __init__(self, meter: BudgetMeter) -> None:
+        super().__init__(meter, self.end)
+
+    def end(self) -> None:
+        """Make the gateway stop the cluster; only the gateway can end all its processes."""
+        self.ending = asyncio.ensure_future(_stop_cluster(self.scheduler))
+
+
+class GatewayLeaseGuard(LeaseGuard):
+    """Lease guard that makes the gateway stop the cluster."""
+
+    def end(self) -> None:
+        """Make the gateway stop the cluster; only the gateway can end all its processes."""
+        self.ending = asyncio.ensure_future(_stop_cluster(self.scheduler))
+
+
+async def _stop_cluster(scheduler: Scheduler) -> None:
+    try:
+        await scheduler.services["gateway"].gateway.shutdown()
+    except Exception:  # noqa: BLE001 - the cluster must end after any error of the client
+        # The gateway checks periodically whether the scheduler has ended.
+        await scheduler.close()
 
 
 class SchedulerSettings(SchedulerPlugin):
@@ -129,14 +153,9 @@ def _stop_callback(server: Server, callback: str) -> None:
         removed.stop()
 
 
-@contextmanager
-def pickled_by_value() -> Iterator[None]:
-    """Pickle the classes of :data:`PICKLED_BY_VALUE` by value during the block."""
-    modules = [sys.modules[name] for name in PICKLED_BY_VALUE]
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)
+def pickled_by_value() -> AbstractContextManager[None]:
+    """Pickle all classes that a gateway's cluster needs by value during the block."""
+    from hyperplane.core import by_value
+
+    modules = by_value.find_own_imports(sys.modules[__name__], busy, usage)
+    return by_value.pickled_by_value(*modules)

@@ -14,6 +14,7 @@ from dask_gateway.client import GatewayServerError
 
 from hyperplane.clusters.dask.settings import in_force
 from hyperplane.core.errors import EngineError, HyperplaneError, StartFailed
+from hyperplane.objectstore.redaction import redact_url
 from hyperplane.spec.settings import GatewaySettings
 
 ENGINE = "gateway"
@@ -111,8 +112,19 @@ def open_gateway(connection: Mapping[str, Any]) -> Gateway:
         raise EngineError(ENGINE, f"{error}; {advice}") from error
 
 
-def call(gateway: Gateway, method: str, *arguments: Any, **options: Any) -> Any:
-    """Call a coroutine of the client, with a time limit of :data:`ANSWER_SECONDS` seconds.
+def describe_address(gateway: Gateway) -> str:
+    """Return the address of a gateway without user and password."""
+    return redact_url(gateway.address)
+
+
+def call(
+    gateway: Gateway,
+    method: str,
+    *arguments: Any,
+    within: float | None = None,
+    **options: Any,
+) -> Any:
+    """Call a coroutine of the client, with a time limit.
 
     Parameters
     ----------
@@ -120,12 +132,15 @@ def call(gateway: Gateway, method: str, *arguments: Any, **options: Any) -> Any:
         From :func:`open_gateway`.
     method : str
         Name of the coroutine without its leading underscore.
+    within : float
+        Seconds that it may take, by default ``ANSWER_SECONDS``.
     """
+    seconds = ANSWER_SECONDS if within is None else within
     # Not the public methods, which wait for five minutes.
     coroutine = getattr(gateway, f"_{method}")
 
     async def bounded() -> Any:
-        return await asyncio.wait_for(coroutine(*arguments, **options), ANSWER_SECONDS)
+        return await asyncio.wait_for(coroutine(*arguments, **options), seconds)
 
     return gateway.sync(bounded)
 
@@ -143,7 +158,7 @@ def translate_errors(gateway: Gateway, kind: type[EngineError] = StartFailed) ->
 
 def explain_error(error: Exception, gateway: Gateway) -> str:
     """Return the meaning of an exception of dask-gateway's client, and advice."""
-    where = f"the gateway at {gateway.address}"
+    where = f"the gateway at {describe_address(gateway)}"
     if isinstance(error, aiohttp.ClientResponseError):
         return _explain_status(error.status, error.message, where, gateway)
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ServerDisconnectedError):
@@ -158,8 +173,9 @@ def explain_error(error: Exception, gateway: Gateway) -> str:
         )
     if isinstance(error, OSError):
         return (
-            f"the scheduler cannot be reached through the proxy {gateway.proxy_address} of "
-            f"{where}: {error}. Check {_SECTION}.proxy_address"
+            "the scheduler cannot be reached through the proxy "
+            f"{redact_url(gateway.proxy_address)} of {where}: {error}. "
+            f"Check {_SECTION}.proxy_address"
         )
     return f"{where} reports: {error}"
 

@@ -16,6 +16,8 @@ from distributed.deploy.cluster import Cluster
 
 from hyperplane.clusters import interrupts, records
 from hyperplane.clusters.dask import versions
+from hyperplane.clusters.dask.adaptive import begin_remote_adapting
+from hyperplane.clusters.dask.budget_meter import new_budget_meter
 from hyperplane.clusters.dask.cluster_records import release_cluster, reserve_record
 from hyperplane.clusters.dask.gateway import options, plugins, server
 from hyperplane.clusters.dask.gateway.cluster import WatchedGatewayCluster
@@ -26,6 +28,8 @@ from hyperplane.clusters.engine import StartedCluster
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.core.units import bytes_to_gb, format_bytes, plural
 from hyperplane.guard.busy import BusyWorkerGuard
+from hyperplane.guard.run_recorder import RunRecorder
+from hyperplane.guard.usage import UsageMonitor
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import GatewaySettings
@@ -72,7 +76,9 @@ def start(plan: ClusterPlan) -> StartedCluster:
             pending.scale()
             client = connect_client(cluster, plan, settings, began, pending.explain_wait)
             cluster.remember_client(client)
+            cluster.begin_record(RunRecorder(plan))
             pending.check_sizes(client)
+            begin_remote_adapting(cluster, plan)
         dashboard = cluster.dashboard_link or ""
         records.write(replace(record, scheduler=cluster.scheduler_address, dashboard=dashboard))
     except BaseException:
@@ -103,6 +109,12 @@ def _needed_plugins(plan: ClusterPlan, settings: GatewaySettings) -> list[Any]:
     idle = plan.idle_timeout
     if idle is not None and "idle_timeout" not in mapped:
         needed.append(plugins.GatewayIdleGuard(idle, begin_within=plan.request.timeout))
+    if settings.lease_seconds:
+        needed.append(plugins.GatewayLeaseGuard(settings.lease_seconds, plan.request.timeout))
+    needed.append(UsageMonitor(DaskOptions.of(plan.options).memory.spill))
+    meter = new_budget_meter(plan)
+    if meter is not None:
+        needed.append(plugins.GatewayBudgetGuard(meter))
     return needed
 
 
@@ -173,11 +185,19 @@ class _PendingCluster:
                 with plugins.pickled_by_value():
                     for plugin in _needed_plugins(self.plan, self.settings):
                         client.register_plugin(plugin)
-            except Exception as error:  # noqa: BLE001 - the scheduler can raise any exception
+                if self.settings.lease_seconds:
+                    cluster.begin_lease(self.settings.lease_seconds)
+            except Exception as error:
+                if self.plan.request.budget is not None:
+                    raise StartFailed(
+                        ENGINE,
+                        f"cluster {self.name} accepts no plugins ({error}), so that it cannot be "
+                        "closed when its budget is used up; start it without budget",
+                    ) from error
                 logger.warning(
                     "cluster %s accepts no plugins (%s): the gateway's own memory policy and idle "
                     "timeout apply, unless hyperplane.engines.gateway.plan_options has options "
-                    "for environment and idle_timeout",
+                    "for environment and idle_timeout; the cluster has no lease",
                     self.name,
                     error,
                 )

@@ -27,13 +27,16 @@ from distributed.security import Security
 from distributed.utils import Logs
 from tornado.ioloop import PeriodicCallback
 
+from hyperplane.clusters.custom_resource import engine_errors
 from hyperplane.clusters.dask.interruptible_start import InterruptibleStart
-from hyperplane.clusters.dask.kubernetes.platform_errors import ENGINE, raise_engine_errors
-from hyperplane.clusters.dask.kubernetes.render import CLIENT, COMM_PORT, DASHBOARD_PORT
+from hyperplane.clusters.dask.kubernetes.render import CLIENT, COMM_PORT, DASHBOARD_PORT, ENGINE
 from hyperplane.clusters.dask.kubernetes.resource import DaskClusterResource
+from hyperplane.clusters.dask.lease_renewal import create_renewal
+from hyperplane.clusters.dask.run_usage import UsageCopy, finish_record
 from hyperplane.clusters.dask.settings import restore_client_settings
 from hyperplane.core.errors import EngineError, StartTimeout
-from hyperplane.platforms.kubernetes.kubeconfig import is_in_pod
+from hyperplane.guard.run_recorder import RunRecorder
+from hyperplane.platforms.kubernetes.kubeconfig import uses_port_forward
 from hyperplane.platforms.kubernetes.port_forward import PortForwards
 
 #: Seconds between two requests for the workers.
@@ -75,6 +78,8 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
         "auto", "always" or "never".
     dashboard_port : int or None
         Port of this machine for the dashboard, if ports are forwarded.
+    lease : float or None
+        Seconds of the cluster's lease, which this object renews; None not to renew it.
     """
 
     def __init__(
@@ -87,17 +92,19 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
         deadline: float,
         port_forward: str,
         dashboard_port: int | None = None,
+        lease: float | None = None,
     ) -> None:
         self._manifest, self._tls, self._deadline = manifest, tls, deadline
+        self._lease = lease
         self.resource = DaskClusterResource(name, namespace)
-        self._uses_port_forward = port_forward == "always" or (
-            port_forward == "auto" and not is_in_pod()
-        )
+        self._uses_port_forward = uses_port_forward(port_forward)
         self._dashboard_port = dashboard_port
         self._forwards: PortForwards | None = None
         self._dashboard = ""
         self._workers_seen: set[str] = set()
         self._client: weakref.ref[Client] | None = None
+        self._recorder: RunRecorder | None = None
+        self._copy = UsageCopy(self)
         # Unique for a handle that attaches: the owner may be in this process too.
         self.settings_key = name if manifest else f"{name} {uuid.uuid4()}"
         self._restore_settings = weakref.finalize(self, restore_client_settings, self.settings_key)
@@ -123,19 +130,26 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
         """The key pair of the cluster."""
         return self.resource.security
 
-    @raise_engine_errors
     async def _start(self) -> None:
+        with engine_errors(ENGINE):
+            await self._connect()
+        self.periodic_callbacks["poll"] = PeriodicCallback(self._poll, POLL_INTERVAL * 1000)
+        self.periodic_callbacks["poll"].start()
+        if self._lease:
+            self.periodic_callbacks["lease"] = create_renewal(self, self._lease)
+            self.periodic_callbacks["lease"].start()
+        self.status = Status.running
+
+    async def _connect(self) -> None:
+        """Create or load the resource, and connect to its scheduler."""
         await self.resource.api.connect()
         self.namespace = self.resource.api.namespace
         if self._manifest is not None:
             await self.resource.create(self._manifest, self._tls)
         else:
             await self.resource.load()
-        await self.resource.wait_for_scheduler(self._deadline)
+        await self.resource.wait_for_head(self._deadline)
         await self._reach_scheduler()
-        self.periodic_callbacks["poll"] = PeriodicCallback(self._poll, POLL_INTERVAL * 1000)
-        self.periodic_callbacks["poll"].start()
-        self.status = Status.running
 
     async def _reach_scheduler(self) -> None:
         protocol = "tls" if self.security.require_encryption else "tcp"
@@ -191,13 +205,26 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
                 with suppress(EngineError):  # without an answer the cluster may still exist
                     if await self.resource.is_gone():
                         logger.warning(
-                            "cluster %s was deleted after its idle timeout or by another program",
+                            "cluster %s was deleted after its idle timeout, when its lease "
+                            "expired or its budget was used up, or by another program",
                             self.name,
                         )
+                        await self._finish_record("it was deleted")
                         await self._close_client()
                         await self._detach()
         except EngineError as error:
             logger.debug("cannot check the pods of %s: %s", self.name, error)
+
+    def begin_record(self, recorder: RunRecorder) -> None:
+        """Let this object write the record of the run when it closes, or when it was deleted."""
+        self._recorder = recorder
+        self.periodic_callbacks["usage"] = self._copy.timer
+        self.loop.add_callback(self._copy.timer.start)
+
+    async def _finish_record(self, reason: str) -> None:
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None:
+            await finish_record(recorder, self.scheduler_comm, reason, copy=self._copy)
 
     def remember_client(self, client: Client) -> None:
         """Remember the client that was returned with this cluster."""
@@ -265,6 +292,7 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
     async def _close(self, timeout: float = CLOSE_SECONDS) -> None:
         if self.status in (Status.closing, Status.closed):
             return
+        await self._finish_record("closed")
         await self._close_handle()
         try:
             if self.resource.may_delete:

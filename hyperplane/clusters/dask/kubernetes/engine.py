@@ -6,13 +6,16 @@ from typing import ClassVar, cast
 
 from hyperplane.clusters.dask.gpu_layout import one_process_per_gpu
 from hyperplane.clusters.engine import Availability, Feature, StartedCluster, SupportedDeployMode
-from hyperplane.core.errors import Fault, RequestError
+from hyperplane.clusters.listed_cluster import ListedCluster
+from hyperplane.clusters.pod_requests import find_pod_faults
+from hyperplane.core.errors import Fault
 from hyperplane.core.optional import is_installed
+from hyperplane.guard.preflight.request import PreflightRequest
+from hyperplane.guard.preflight.run_checks import Check
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, KubernetesSettings
-from hyperplane.spec.settings.kubernetes import millicores
 from hyperplane.spec.worker import WorkerSpec
 
 #: The operator appends "-scheduler" to the name of a cluster, and names have at most 63 characters.
@@ -24,6 +27,7 @@ class KubernetesEngine:
 
     name: ClassVar[str] = "kubernetes"
     unsupported: ClassVar[frozenset[Feature]] = frozenset()
+    supported: ClassVar[frozenset[Feature]] = frozenset({Feature.ADAPTIVE, Feature.BUDGET})
     ignored: ClassVar[frozenset[str]] = frozenset({"local_fit"})
     settings: ClassVar[type[EngineSettings]] = KubernetesSettings
     uses_pools: ClassVar[bool] = True
@@ -53,24 +57,19 @@ class KubernetesEngine:
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
         """Return faults for missing settings and for arguments that no pod can satisfy."""
-        faults = []
-        if cast(KubernetesSettings, settings).image is None:
-            where = "hyperplane.engines.kubernetes.image"
-            advice = (
-                'set it, or give engine_options={"image": "..."} '
-                "(on the command line --engine-options image=...)"
-            )
-            allowed = "an image with the Python version of this process"
-            faults.append(Fault(where, "nothing", allowed, advice))
-        if request.name and len(request.name) > LONGEST_NAME:
-            faults.append(Fault("name", repr(request.name), f"at most {LONGEST_NAME} characters"))
-        return faults + _faults_of_arguments(request)
+        return find_pod_faults(request, cast(KubernetesSettings, settings), LONGEST_NAME)
 
     def render(self, plan: ClusterPlan) -> str:
         """Return the DaskCluster resource as YAML."""
         from hyperplane.clusters.dask.kubernetes.render import render
 
         return render(plan)
+
+    def preflight_checks(self, plan: ClusterPlan, request: PreflightRequest) -> list[Check]:
+        """Return the checks of the image, of the namespace and of its quotas."""
+        from hyperplane.clusters.dask.kubernetes.preflight import list_checks
+
+        return list_checks(plan, request)
 
     def start(self, plan: ClusterPlan) -> StartedCluster:
         """Create the resource; return when all workers have connected."""
@@ -84,22 +83,19 @@ class KubernetesEngine:
 
         return connect(name, cast(KubernetesSettings, settings))
 
+    def list_clusters(self, settings: EngineSettings, seconds: float) -> list[ListedCluster]:
+        """Return the clusters of this user in the namespace, if an image is set."""
+        given = cast(KubernetesSettings, settings)
+        if given.image is None or not is_installed("kr8s"):
+            return []
+        from hyperplane.clusters.dask.kubernetes.resource import DaskClusterResource
+        from hyperplane.clusters.resource_listing import list_resources
 
-def _faults_of_arguments(request: ClusterRequest) -> list[Fault]:
-    from hyperplane.clusters.dask.kubernetes.template import parse_selector, read_template
+        return list_resources(DaskClusterResource, given, seconds)
 
-    faults: list[Fault] = []
-    try:
-        parse_selector(request.node_selector or {})
-    except ValueError as error:
-        faults.append(Fault("node_selector", repr(request.node_selector), str(error)))
-    try:
-        millicores(request.scheduler_cpu if request.scheduler_cpu is not None else 1)
-    except ValueError as error:
-        faults.append(Fault("scheduler_cpu", repr(request.scheduler_cpu), str(error)))
-    try:
-        if request.worker_spec_yaml:
-            read_template(request.worker_spec_yaml)
-    except RequestError as error:
-        faults += error.faults
-    return faults
+    def stop_listed(self, cluster: ListedCluster, settings: EngineSettings) -> None:
+        """Delete the resource of a cluster; return when its pods have ended."""
+        from hyperplane.clusters.dask.kubernetes.resource import DaskClusterResource
+        from hyperplane.clusters.resource_listing import delete_listed
+
+        delete_listed(DaskClusterResource, cluster, cast(KubernetesSettings, settings))

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 from collections.abc import Mapping
-from importlib import resources
 from typing import Any, cast
 
-from hyperplane.clusters.dask.kubernetes.template import (
-    merge_template,
-    parse_selector,
-    read_template,
+from hyperplane.clusters.pod_requests import select_worker_nodes
+from hyperplane.clusters.worker_pods import (
+    build_labels,
+    build_worker_resources,
+    merge_worker_template,
+    read_source,
 )
 from hyperplane.core.units import parse_bytes
 from hyperplane.platforms.kubernetes.manifest_yaml import dump_yaml
-from hyperplane.platforms.kubernetes.objects import MANAGED_BY, escape_variables, parse_pairs
+from hyperplane.platforms.kubernetes.objects import escape_variables, parse_pairs
 from hyperplane.platforms.kubernetes.pods import (
     build_configured_pod,
     build_container,
+    build_resources,
     build_secret_volume,
     build_variables,
     format_quantities,
-    select_nodes,
 )
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import KubernetesSettings
+from hyperplane.spec.settings.base import MAX_SECONDS
 from hyperplane.spec.settings.kubernetes import millicores
 
+#: Name of the engine.
+ENGINE = "kubernetes"
 API_VERSION = "kubernetes.dask.org/v1"
 #: Annotations of the resource that other handles of the cluster read.
 SECRET = "hyperplane.dev/tls-secret"  # noqa: S105 - the name of an annotation
@@ -41,7 +44,6 @@ TLS_FOLDER = "/etc/hyperplane-tls"
 TLS_FILES = {"ca_file": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
 #: Mode of its files: all users of the pod read them.
 _KEY_MODE = 0o444
-_PAGE = 4096
 #: HTTP routes with which the operator closes workers; without them it uses Dask's own protocol.
 _API = "distributed.http.scheduler.api"
 
@@ -58,9 +60,6 @@ def build_manifest(plan: ClusterPlan) -> dict[str, Any]:
     the name of its only worker process.
     """
     settings = cast(KubernetesSettings, plan.settings)
-    labels = {**MANAGED_BY, **parse_pairs(settings.labels)}
-    if plan.pool is not None:
-        labels["hyperplane.dev/pool"] = plan.pool.name
     annotations = {
         **parse_pairs(settings.annotations),
         CLIENT: json.dumps(DaskOptions.of(plan.options).tuning.client, sort_keys=True),
@@ -73,9 +72,13 @@ def build_manifest(plan: ClusterPlan) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": "DaskCluster",
-        "metadata": {**metadata, "labels": labels, "annotations": annotations},
+        "metadata": {
+            **metadata,
+            "labels": build_labels(plan, settings),
+            "annotations": annotations,
+        },
         "spec": {
-            "idleTimeout": math.ceil(plan.idle_timeout or 0),
+            "idleTimeout": _find_idle_timeout(plan, settings),
             "scheduler": {
                 "spec": _build_scheduler(plan, settings),
                 "service": _build_service(plan.name),
@@ -83,6 +86,16 @@ def build_manifest(plan: ClusterPlan) -> dict[str, Any]:
             "worker": _build_worker(plan, settings),
         },
     }
+
+
+def _find_idle_timeout(plan: ClusterPlan, settings: KubernetesSettings) -> int:
+    """Return the seconds after which the operator deletes an idle cluster; 0 for never.
+
+    The operator also ends clusters whose lease has expired or whose budget is used up, but only if
+    there is a timeout.
+    """
+    longest = MAX_SECONDS if settings.lease_seconds or plan.request.budget else 0
+    return math.ceil(plan.idle_timeout or longest)
 
 
 def secret_name(cluster: str) -> str:
@@ -97,13 +110,17 @@ def _build_scheduler(plan: ClusterPlan, settings: KubernetesSettings) -> dict[st
     args = ["dask", "scheduler", "--protocol", "tls" if settings.security == "tls" else "tcp"]
     args += ["--port", str(COMM_PORT), "--dashboard-address", f":{DASHBOARD_PORT}"]
     health = {"httpGet": {"port": "http-dashboard", "path": "/health"}}
-    args += ["--preload", _read_source("hyperplane.clusters.dask.kubernetes", "idle.py")]
+    args += ["--preload", read_source("hyperplane.clusters.dask.kubernetes", "idle.py")]
+    if settings.lease_seconds:
+        args += ["--preload", _lease_source(settings.lease_seconds, request.timeout)]
+    if plan.request.budget is not None:
+        args += ["--preload", _budget_source(plan)]
     if _uses_our_worker_ttl(plan, settings):
-        args += ["--preload", _read_source("hyperplane.guard", "busy.py")]
+        args += ["--preload", read_source("hyperplane.guard", "busy.py")]
     container = {
         **_build_container("scheduler", args, settings),
         "env": _build_variables(plan, settings, {}),
-        "resources": _build_resources(format_quantities(millicores=cpu, memory=ram), cpu, 1.0),
+        "resources": build_resources(format_quantities(millicores=cpu, memory=ram), cpu, 1.0),
         "ports": [
             _build_port("tcp-comm", COMM_PORT),
             _build_port("http-dashboard", DASHBOARD_PORT),
@@ -121,15 +138,25 @@ def _build_scheduler(plan: ClusterPlan, settings: KubernetesSettings) -> dict[st
     return _build_pod(container, parse_pairs(settings.scheduler_node_selector), plan, settings)
 
 
+def _lease_source(seconds: float, start_seconds: float) -> str:
+    """Return the source of the preload that holds the lease, with its values."""
+    source = read_source("hyperplane.guard", "lease.py")
+    return f"{source}\n\nLEASE_SECONDS, START_SECONDS = {seconds!r}, {start_seconds!r}\n"
+
+
+def _budget_source(plan: ClusterPlan) -> str:
+    """Return the source of the preload that counts the budget, with its values."""
+    from hyperplane.clusters.dask.budget_meter import new_budget_meter  # slow to import
+
+    meter = cast(Any, new_budget_meter(plan))
+    values = meter.limit, meter.unit, meter.price
+    return f"{read_source('hyperplane.guard', 'budget.py')}\n\nBUDGET = {values!r}\n"
+
+
 def _build_worker(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, Any]:
     from hyperplane.clusters.dask.remote_process import worker_variables  # slow to import
 
     layout = plan.worker
-    cpu = max(1, math.floor(layout.cores_per_worker * 1000 / layout.nprocs))
-    ram = layout.ram_per_proc + parse_bytes(str(settings.memory_overhead))
-    # Whole pages: the kernel rounds down, and Dask would then see less memory than requested.
-    memory, gpus = -(-ram // _PAGE) * _PAGE, layout.ngpus // layout.nprocs
-    amounts = format_quantities(millicores=cpu, memory=memory, gpus=gpus)
     # dask-cuda starts one process per GPU; a pod has one GPU.
     args = ["dask", "cuda", "worker"] if layout.ngpus else ["dask", "worker"]
     args += ["--name", "$(DASK_WORKER_NAME)", *([] if layout.ngpus else ["--nworkers", "1"])]
@@ -142,18 +169,11 @@ def _build_worker(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, 
     container = {
         **_build_container("worker", args, settings),
         "env": _build_variables(plan, settings, variables),
-        "resources": _build_resources(amounts, cpu, settings.cpu_reserved),
+        "resources": build_worker_resources(plan, settings),
         "ports": [_build_port("http-dashboard", WORKER_DASHBOARD_PORT)],
     }
-    pod = _build_pod(container, _select_nodes(plan, settings), plan, settings)
-    worker: dict[str, Any] = {"replicas": plan.dask_workers, "spec": pod}
-    if plan.request.worker_spec_yaml:
-        template = read_template(plan.request.worker_spec_yaml)
-        worker["spec"] = merge_template(pod, template["spec"])
-        fields = {key: template["metadata"].get(key) for key in ("labels", "annotations")}
-        if metadata := {key: value for key, value in fields.items() if value}:
-            worker["metadata"] = metadata
-    return worker
+    pod = _build_pod(container, select_worker_nodes(plan, settings), plan, settings)
+    return {"replicas": plan.dask_workers, **merge_worker_template(plan, pod, {})}
 
 
 def _build_container(name: str, args: list[str], settings: KubernetesSettings) -> dict[str, Any]:
@@ -178,14 +198,6 @@ def _build_pod(
     if settings.security == "tls":
         pod["volumes"] = [build_secret_volume("tls", secret_name(plan.name), _KEY_MODE)]
     return pod
-
-
-def _select_nodes(plan: ClusterPlan, settings: KubernetesSettings) -> dict[str, str]:
-    """Return the node selector of the request, else that of the settings for the plan's pool."""
-    if plan.request.node_selector is not None:
-        return parse_selector(plan.request.node_selector)
-    name, alias = (plan.pool.name, plan.pool.alias) if plan.pool else ("", "")
-    return select_nodes(settings, name, alias)
 
 
 def _build_variables(
@@ -219,11 +231,6 @@ def _list_routes() -> list[str]:
     return [*routes, _API] if _API not in routes else routes
 
 
-def _build_resources(amounts: dict[str, str], cpu: int, reserved: float) -> dict[str, Any]:
-    requests = {**amounts, "cpu": f"{max(1, math.floor(cpu * reserved))}m"}
-    return {"requests": requests, "limits": dict(amounts)}
-
-
 def _build_port(name: str, number: int) -> dict[str, Any]:
     return {"name": name, "containerPort": number, "protocol": "TCP"}
 
@@ -238,9 +245,3 @@ def _build_service(cluster: str) -> dict[str, Any]:
             for name, port in ports
         ],
     }
-
-
-@functools.cache
-def _read_source(package: str, module: str) -> str:
-    """Return the source of a module, for schedulers whose image may not have this package."""
-    return (resources.files(package) / module).read_text(encoding="utf-8")

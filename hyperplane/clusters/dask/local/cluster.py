@@ -100,6 +100,7 @@ class GuardedNanny(Nanny):
         self._update_configuration()
         if not self._forked:
             return await super().instantiate()
+        forkserver.restart_if_ended()
         with _use_forkserver():
             return await super().instantiate()
 
@@ -166,6 +167,8 @@ class GuardedLocalCluster(GuardedCluster, LocalCluster):
     **kwargs
         Arguments of GuardedCluster and LocalCluster.
     """
+
+    nannies_are_here = True
 
     def __init__(self, *, import_meanwhile: Sequence[str], **kwargs: Any) -> None:
         self._import_meanwhile = import_meanwhile

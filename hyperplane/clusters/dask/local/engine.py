@@ -7,7 +7,11 @@ from typing import ClassVar, cast
 from hyperplane.clusters.engine import Availability, Feature, StartedCluster
 from hyperplane.clusters.machine_capacity import read_capacity
 from hyperplane.core.errors import Fault
-from hyperplane.core.units import plural
+from hyperplane.core.units import gb_to_bytes, plural
+from hyperplane.guard.preflight.ports import check_dashboard_port
+from hyperplane.guard.preflight.request import PreflightRequest
+from hyperplane.guard.preflight.run_checks import Check
+from hyperplane.guard.preflight.spill_disk import check_local_spill_folder
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
@@ -19,6 +23,7 @@ class LocalEngine:
 
     name: ClassVar[str] = "local"
     unsupported: ClassVar[frozenset[Feature]] = frozenset({Feature.GPUS})
+    supported: ClassVar[frozenset[Feature]] = frozenset({Feature.ADAPTIVE, Feature.BUDGET})
     ignored: ClassVar[frozenset[str]] = frozenset(
         {"worker_spec_yaml", "node_selector", "scheduler_ram", "scheduler_cpu"}
     )
@@ -43,16 +48,32 @@ class LocalEngine:
         workers = plural(plan.dask_workers, "worker process")
         return f"starting the scheduler in this process and {workers} on this machine"
 
+    def preflight_checks(self, plan: ClusterPlan, request: PreflightRequest) -> list[Check]:
+        """Return the checks of the spill folder and of the dashboard's port, which are quick."""
+        del request
+        reserve = gb_to_bytes(cast(LocalSettings, plan.settings).reserve_disk_gb)
+        return [
+            Check("spill folder", lambda _: [check_local_spill_folder(reserve)]),
+            Check("dashboard port", lambda _: check_dashboard_port(plan.dashboard_port)),
+        ]
+
     def start(self, plan: ClusterPlan) -> StartedCluster:
         """Start scheduler and workers; return when all workers have connected."""
         # Imported here: distributed takes a third of a second, and a plan does not need it.
-        from hyperplane.clusters.dask.local.start import start
+        from hyperplane.clusters.dask.local import forkserver
 
-        return start(plan)
+        # First, because the forkserver imports what workers need while this process imports.
+        forked = forkserver.acquire_for(cast(LocalSettings, plan.settings))
+        try:
+            from hyperplane.clusters.dask.local.start import start
+        except BaseException:
+            if forked:
+                forkserver.release()
+            raise
+        return start(plan, forked)
 
     def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
         """Attach to a cluster that another process of this user runs on this machine."""
-        del settings
         from hyperplane.clusters.dask.attach import attach
 
-        return attach(name, self.name)
+        return attach(name, self.name, settings)

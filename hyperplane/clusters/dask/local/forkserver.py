@@ -25,12 +25,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import forkserver, get_context, process, resource_tracker
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import dask.config
 import psutil
 
 from hyperplane.clusters import records
+from hyperplane.core.worker_imports import list_loaded_modules
 from hyperplane.platforms.local.processes import is_running_child
+
+if TYPE_CHECKING:
+    from hyperplane.spec.settings import LocalSettings
 
 _PRELOAD = "hyperplane.clusters.dask.local.forkserver_preload"
 #: Environment variable that passes parameters to a starting forkserver.
@@ -44,11 +49,21 @@ _lock = threading.Lock()
 _users = 0
 #: Descriptor of the socket's folder, kept open if its path is too long for a socket.
 _folder: int | None = None
-_started: tuple[int, dict[str, str]] | None = None
+#: Process ID, environment variables and modules of the forkserver that this module has started.
+_started: tuple[int, dict[str, str], list[str]] | None = None
 #: Process IDs of stopped forkservers for which a warning was logged.
 _stopped: set[int] = set()
 
 logger = logging.getLogger(__name__)
+
+
+def acquire_for(settings: LocalSettings) -> bool:
+    """Acquire the forkserver with the modules and variables of a cluster: see :func:`acquire`."""
+    if settings.start_method != "preload":
+        return False
+    # Workers that have loaded what this process uses begin their first task at once.
+    modules = [*settings.preload, *list_loaded_modules()]
+    return acquire(modules, _pre_spawn_variables())
 
 
 def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
@@ -90,9 +105,27 @@ def acquire(modules: Sequence[str], environment: Mapping[str, str]) -> bool:
                 _close_folder()
                 records.remove_process_folder()
                 return False
-            _started = server._forkserver_pid, dict(environment)
+            _started = server._forkserver_pid, dict(environment), list(modules)
         _users += 1
         return True
+
+
+def restart_if_ended() -> None:
+    """Start the forkserver again if it was killed, such as by the kernel for memory.
+
+    Its worker processes have ended with it. Otherwise Python would start a forkserver without
+    these modules and variables, which would stay until the end of the program.
+    """
+    global _started
+    with _lock:
+        server = _python_forkserver()
+        if _started is None or server._forkserver_pid != _started[0]:
+            return  # a program may use Python's forkserver itself, after ours has ended
+        pid, environment, modules = _started
+        if not is_running_child(pid):
+            logger.warning("process %d, from which worker processes are forked, was killed", pid)
+            _ensure_running(modules, environment)
+            _started = server._forkserver_pid, environment, modules
 
 
 def release() -> None:
@@ -162,6 +195,20 @@ def ignore_interrupts() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
+def _pre_spawn_variables() -> dict[str, str]:
+    """Return Dask's ``pre-spawn-environ``, in which the user's own variables have priority."""
+    configured = dask.config.get("distributed.nanny.pre-spawn-environ")
+    variables = {
+        name: os.environ.get(name, str(value))
+        for name, value in configured.items()
+        if value is not None
+    }
+    # The value that Dask uses, so that hashes of text agree between worker processes.
+    if variables.get("PYTHONHASHSEED") in (None, "0"):
+        variables["PYTHONHASHSEED"] = "6640"
+    return variables
+
+
 def _python_forkserver() -> Any:
     """Return Python's forkserver object, which has no public API; tests cover its use."""
     return vars(forkserver)["_forkserver"]
@@ -172,6 +219,7 @@ def _ensure_running(modules: Sequence[str], environment: Mapping[str, str]) -> N
     message = {
         "modules": list(modules),
         "python_path": os.environ.get("PYTHONPATH"),
+        "owner": os.getpid(),
     }
     variables = {
         **environment,

@@ -6,16 +6,34 @@ import gc
 import importlib
 import json
 import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import spawn
 from typing import Any
 
+from hyperplane.clusters.dask import parent_death
 from hyperplane.clusters.dask.local.forkserver import VARIABLE, ignore_interrupts
 from hyperplane.guard.forks import WORKER_PROCESS
+
+#: Modules that each worker process imports when it starts.
+_WORKER_MODULES = (
+    "distributed.nanny",
+    "distributed.shuffle",
+    "hyperplane.clusters.dask.local.process_state",
+    "hyperplane.clusters.dask.log_filters",
+    "hyperplane.clusters.dask.worker_memory",
+    "hyperplane.core.dask_internals.message_batches",
+    "hyperplane.guard.memory_recorder",
+    "hyperplane.guard.same_user",
+)
+#: Signal of the kernel at the end of the owner, which nothing else uses during the imports.
+_OWNER_ENDED = signal.SIGUSR2
 
 
 def _load(modules: list[str]) -> None:
     """Import modules; ignore errors, because the worker imports them again and reports them."""
-    for name in ["distributed.nanny", "distributed.shuffle", *modules]:
+    for name in [*_WORKER_MODULES, *modules]:
         try:
             importlib.import_module(name)
         except Exception:  # noqa: BLE001, S112 - see the docstring
@@ -39,9 +57,37 @@ def _skip_main_module_in_workers() -> None:
     vars(spawn)["prepare"] = prepare
 
 
+@contextmanager
+def _ending_with(owner: int) -> Iterator[None]:
+    """End this process if its owner ends during the block.
+
+    The forkserver notices the end of its owner by a pipe, but not while it imports modules, which
+    takes ten seconds on a busy machine. The kernel's signal comes also at the end of the thread
+    that has started this process, so it does not end it without a check.
+    """
+
+    def check_owner(*_: object) -> None:
+        if os.getppid() != owner:
+            os._exit(1)
+
+    before = signal.signal(_OWNER_ENDED, check_owner)
+    try:
+        parent_death.request_signal(_OWNER_ENDED)
+        check_owner()
+        yield
+    finally:
+        parent_death.request_signal(0)
+        signal.signal(_OWNER_ENDED, before)
+
+
 def _prepare() -> None:
     ignore_interrupts()
     message = json.loads(os.environ.pop(VARIABLE))
+    with _ending_with(message["owner"]):
+        _prepare_forks(message)
+
+
+def _prepare_forks(message: dict[str, Any]) -> None:
     if message["python_path"] is None:
         os.environ.pop("PYTHONPATH", None)
     else:

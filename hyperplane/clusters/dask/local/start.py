@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import dask.config
-
+from hyperplane.clusters.dask.cluster_guards import ClusterGuards
 from hyperplane.clusters.dask.guarded_cluster import cluster_settings, scheduler_settings
 from hyperplane.clusters.dask.local import forkserver, main_module
 from hyperplane.clusters.dask.local.cluster import (
@@ -23,6 +21,7 @@ from hyperplane.clusters.dask.local.cluster import (
 from hyperplane.clusters.dask.local_process import (
     LOOPBACK,
     connect_local_client,
+    local_security,
     log_tail,
     reserve_local_record,
     worker_preloads,
@@ -37,15 +36,22 @@ from hyperplane.clusters.dask.worker_memory import select_variables
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.core.errors import EngineError, StartFailed
 from hyperplane.core.units import gb_to_bytes
-from hyperplane.core.worker_imports import list_loaded_modules
 from hyperplane.platforms.local import machine
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import LocalSettings
 
 
-def start(plan: ClusterPlan) -> StartedCluster:
+def start(plan: ClusterPlan, forked: bool) -> StartedCluster:
     """Start scheduler and workers on this machine; return when all workers have connected.
+
+    Parameters
+    ----------
+    plan : ClusterPlan
+        What to start.
+    forked : bool
+        Whether worker processes are forked from the forkserver, which this cluster has acquired;
+        it is released when the cluster ends or does not start.
 
     Raises
     ------
@@ -57,19 +63,20 @@ def start(plan: ClusterPlan) -> StartedCluster:
     settings = cast(LocalSettings, plan.settings)
     began = time.monotonic()
     with log_tail() as tail, _pause_gc():
-        record = reserve_local_record(plan)
-        forked = False
         try:
-            preload = settings.start_method == "preload"
-            # Workers that have loaded what this process uses begin their first task at once.
-            modules = [*settings.preload, *list_loaded_modules()]
-            forked = preload and forkserver.acquire(modules, _pre_spawn_variables())
+            record = reserve_local_record(plan)
+        except BaseException:
+            if forked:
+                forkserver.release()
+            raise
+        try:
             environ = DaskOptions.of(plan.options).tuning.environ
             with user_settings():
                 worker_config = _worker_config(plan, settings, record.scratch)
                 environ = select_variables(environ, drop_overridden_variables(environ))
                 scheduler_config = scheduler_settings(plan, settings)
                 cluster_config = cluster_settings(settings)
+                security = local_security(settings.security)
                 preloads = worker_preloads()
             main = main_module.spawn_preparation() if forked else {}
         except BaseException:  # after this block the cluster object cleans up
@@ -82,6 +89,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
                 threads_per_worker=plan.worker.nthreads,
                 memory_limit=plan.worker.ram_per_proc,
                 host=LOOPBACK,
+                security=security,
                 dashboard_address=f"{LOOPBACK}:{plan.dashboard_port}",
                 local_directory=record.scratch,
                 death_timeout=plan.request.timeout,
@@ -92,7 +100,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
                 scheduler_config=scheduler_config,
                 cluster_config=cluster_config,
                 release=partial(release_local_cluster, plan.name, record.scratch, forked),
-                idle_timeout=plan.idle_timeout,
+                guards=ClusterGuards.of(plan, lends=True, shared_ram=machine.free_ram()),
                 import_meanwhile=settings.preload if forked else (),
                 worker_class=GuardedNanny,
                 config=worker_config,
@@ -101,7 +109,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
             )
         except Exception as error:
             raise _start_error(error, plan, began, forked, "\n".join(tail)) from error
-        return connect_local_client(cluster, record)
+        return connect_local_client(cluster, record, plan)
 
 
 def _worker_config(plan: ClusterPlan, settings: LocalSettings, scratch: str) -> dict[str, Any]:
@@ -115,20 +123,6 @@ def _worker_config(plan: ClusterPlan, settings: LocalSettings, scratch: str) -> 
             {"distributed.worker.memory.max-spill": max(0, free) // plan.dask_workers}
         ),
     }
-
-
-def _pre_spawn_variables() -> dict[str, str]:
-    """Return Dask's ``pre-spawn-environ``, in which the user's own variables have priority."""
-    configured = dask.config.get("distributed.nanny.pre-spawn-environ")
-    variables = {
-        name: os.environ.get(name, str(value))
-        for name, value in configured.items()
-        if value is not None
-    }
-    # The value that Dask uses, so that hashes of text agree between worker processes.
-    if variables.get("PYTHONHASHSEED") in (None, "0"):
-        variables["PYTHONHASHSEED"] = "6640"
-    return variables
 
 
 def _start_error(

@@ -7,9 +7,13 @@ from typing import ClassVar
 
 from hyperplane.clusters.dask.gpu_layout import one_process_per_gpu
 from hyperplane.clusters.engine import Availability, Feature, StartedCluster, SupportedDeployMode
+from hyperplane.clusters.listed_cluster import ListedCluster
+from hyperplane.clusters.remote_nodes import slurm_listing
 from hyperplane.core.errors import Fault
 from hyperplane.core.optional import is_installed
 from hyperplane.core.units import plural
+from hyperplane.guard.preflight.request import PreflightRequest
+from hyperplane.guard.preflight.run_checks import Check
 from hyperplane.platforms.slurm.commands import describe_missing_commands
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
@@ -24,6 +28,7 @@ class SlurmEngine:
 
     name: ClassVar[str] = "slurm"
     unsupported: ClassVar[frozenset[Feature]] = frozenset()
+    supported: ClassVar[frozenset[Feature]] = frozenset({Feature.ADAPTIVE, Feature.BUDGET})
     ignored: ClassVar[frozenset[str]] = frozenset(
         {"worker_spec_yaml", "node_selector", "scheduler_ram", "scheduler_cpu", "local_fit"}
     )
@@ -70,6 +75,12 @@ class SlurmEngine:
         jobs = "a job" if plan.nodes == 1 else f"{plan.nodes} jobs"
         return f"starting the scheduler in this process and {workers} in {jobs} of Slurm"
 
+    def preflight_checks(self, plan: ClusterPlan, request: PreflightRequest) -> list[Check]:
+        """Return the checks of Python, of the shared folder and of the job's options."""
+        from hyperplane.clusters.dask.slurm.preflight import list_checks
+
+        return list_checks(plan, request)
+
     def start(self, plan: ClusterPlan) -> StartedCluster:
         """Start the scheduler, submit the jobs; return when all workers have connected."""
         from hyperplane.clusters.dask.slurm.start import start
@@ -78,7 +89,16 @@ class SlurmEngine:
 
     def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
         """Attach to a cluster that another process of this user started on this machine."""
-        del settings
         from hyperplane.clusters.dask.attach import attach
 
-        return attach(name, self.name)
+        return attach(name, self.name, settings)
+
+    def list_clusters(self, settings: EngineSettings, seconds: float) -> list[ListedCluster]:
+        """Return the clusters of this user in the queue of Slurm."""
+        del settings
+        return slurm_listing.list_jobs(self.name, seconds)
+
+    def stop_listed(self, cluster: ListedCluster, settings: EngineSettings) -> None:
+        """Cancel the jobs of a cluster."""
+        del settings
+        slurm_listing.cancel_listed(cluster)

@@ -10,6 +10,7 @@ from typing import cast
 
 from hyperplane.clusters.dask.remote_process import as_variables, server_settings, worker_variables
 from hyperplane.clusters.dask.settings import user_settings
+from hyperplane.clusters.remote_nodes.slurm_listing import job_comment
 from hyperplane.core.units import gb_to_bytes, parse_seconds
 from hyperplane.platforms.slurm.directives import BatchResources, node_directives
 from hyperplane.platforms.slurm.logs import job_log
@@ -108,7 +109,7 @@ def _directives(plan: ClusterPlan, settings: SlurmSettings, folder: Path) -> lis
     memory = worker.total_ram + gb_to_bytes(settings.memory_margin_gb)
     resources = BatchResources(worker.cores_per_worker, memory, worker.ngpus)
     log = job_log(log_folder(settings, folder), plan.name)
-    return node_directives(settings, plan.name, log, resources)
+    return node_directives(settings, plan.name, job_comment(plan.engine), log, resources)
 
 
 def _exports(variables: Mapping[str, str]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any, cast
 from distributed.security import Security
 from distributed.utils import get_ip
 
+from hyperplane.clusters.dask.cluster_guards import ClusterGuards
 from hyperplane.clusters.dask.cluster_records import finish_start, release_cluster, reserve_record
 from hyperplane.clusters.dask.guarded_cluster import cluster_settings
 from hyperplane.clusters.dask.local_process import LOOPBACK
@@ -84,7 +85,8 @@ def start(plan: ClusterPlan) -> StartedCluster:
     try:
         monitor = StartupMonitor(cluster.jobs, folder_of_logs, cluster.incomplete_jobs)
         client = connect_client(cluster, plan, settings, began, monitor)
-        return finish_start(cluster, client, replace(record, security=key_pair(security)))
+        record = replace(record, security=key_pair(security))
+        return finish_start(cluster, client, record, plan)
     except BaseException:
         cluster.close()
         raise
@@ -141,7 +143,7 @@ def _arguments(
         },
         "scheduler_config": server_settings(plan, settings),
         "cluster_config": cluster_settings(settings),
-        "idle_timeout": plan.idle_timeout,
+        "guards": ClusterGuards.of(plan, replaces_workers=True),
         # Per job; scale(cores=...) and scale(memory=...) use them.
         "cores": worker.total_threads,
         "memory": f"{worker.total_ram}B",

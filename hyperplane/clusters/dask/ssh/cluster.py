@@ -13,6 +13,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
@@ -24,7 +25,11 @@ from hyperplane.clusters.dask.guarded_cluster import GuardedCluster, loopback_li
 from hyperplane.clusters.dask.remote_process import node_name
 from hyperplane.clusters.dask.ssh.nodes import HostServer, HostWorkers
 from hyperplane.core.errors import EngineError, StartFailed
+from hyperplane.guard.same_user import is_client_permitted
 from hyperplane.platforms.ssh.hosts import HostConnectionError, SshConnections
+
+#: Seconds that a scheduler on a host may take to answer when the cluster closes.
+_ANSWER_SECONDS = 10.0
 
 
 class GuardedSSHCluster(GuardedCluster):
@@ -93,7 +98,11 @@ class GuardedSSHCluster(GuardedCluster):
         port = self._dashboard_port
         try:
             self._forward = await connection.forward_local_port(
-                "127.0.0.1", port, "127.0.0.1", cast(int, scheduler.dashboard_port)
+                "127.0.0.1",
+                port,
+                "127.0.0.1",
+                cast(int, scheduler.dashboard_port),
+                accept_handler=self._permits,
             )
         except OSError as error:
             message = f"port {port} of this machine cannot be opened for the dashboard"
@@ -103,11 +112,20 @@ class GuardedSSHCluster(GuardedCluster):
                 "dashboard_port",
             ) from error
 
+    def _permits(self, host: str, port: int) -> bool:
+        """Return whether a process of this machine may connect to the forwarded dashboard."""
+        if not self.security.require_encryption:
+            return True
+        server = "127.0.0.1", 0 if self._forward is None else self._forward.get_port()
+        return is_client_permitted((host, port), server)
+
     async def _close_with_scheduler(self, scheduler: HostServer) -> None:
         """Close the cluster when its scheduler ends: by the idle timeout or another client."""
         await scheduler.process.ended.wait()
+        ending = await scheduler.read_ending()
         if self.status == Status.running:
             self.shutdown_scheduler = False  # a request to an ended scheduler would wait
+            self.end_reason = self.end_reason or ending or "its scheduler has ended"
             threading.Thread(target=self.close_all, name="hyperplane-close", daemon=False).start()
 
     @property
@@ -178,7 +196,28 @@ class GuardedSSHCluster(GuardedCluster):
         limit = len(self._node_hosts) * self._processes
         return super().adapt(maximum=min(maximum, limit), **kwargs)
 
+    async def read_scheduler_process(self) -> str:
+        """Return the text of ``/proc/PID/stat`` of a scheduler on a host; empty without it."""
+        if not isinstance(self.scheduler, HostServer):
+            return ""
+        return await self.scheduler.read_process()
+
+    async def _kill_silent_scheduler(self) -> None:
+        """Kill a scheduler on a host that does not answer: closing would wait for it forever."""
+        scheduler = self.scheduler
+        if not isinstance(scheduler, HostServer) or self.scheduler_comm is None:
+            return
+        with suppress(OSError):  # the connection is closed: it has ended, or ends
+            try:
+                await asyncio.wait_for(self.scheduler_comm.identity(n_workers=0), _ANSWER_SECONDS)
+            except TimeoutError:
+                self.end_reason = self.end_reason or "its scheduler did not answer"
+                self.shutdown_scheduler = False  # it cannot be asked
+                await scheduler.kill()
+
     async def _close(self) -> None:
+        if self.status == Status.running:
+            await self._kill_silent_scheduler()
         closed_before = self.status == Status.closed
         try:
             await super()._close()

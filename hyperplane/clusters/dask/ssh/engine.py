@@ -12,6 +12,8 @@ from hyperplane.clusters.host_faults import find_host_faults
 from hyperplane.core.errors import Fault
 from hyperplane.core.optional import is_installed
 from hyperplane.core.units import plural
+from hyperplane.guard.preflight.request import PreflightRequest
+from hyperplane.guard.preflight.run_checks import Check
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
@@ -24,6 +26,7 @@ class SshEngine:
 
     name: ClassVar[str] = "ssh"
     unsupported: ClassVar[frozenset[Feature]] = frozenset()
+    supported: ClassVar[frozenset[Feature]] = frozenset({Feature.ADAPTIVE, Feature.BUDGET})
     ignored: ClassVar[frozenset[str]] = frozenset(
         {"worker_spec_yaml", "node_selector", "scheduler_ram", "scheduler_cpu", "local_fit"}
     )
@@ -69,6 +72,12 @@ class SshEngine:
         hosts = ", ".join(dict.fromkeys(settings.hosts[: plan.nodes]))
         return f"starting the scheduler {scheduler} and {workers} on {hosts}"
 
+    def preflight_checks(self, plan: ClusterPlan, request: PreflightRequest) -> list[Check]:
+        """Return the checks of the hosts and of the dashboard's port."""
+        from hyperplane.clusters.dask.ssh.preflight import list_checks
+
+        return list_checks(plan, request)
+
     def start(self, plan: ClusterPlan) -> StartedCluster:
         """Start scheduler and workers on the hosts; return when all workers have connected."""
         from hyperplane.clusters.dask.ssh.start import start
@@ -77,7 +86,6 @@ class SshEngine:
 
     def connect(self, name: str, settings: EngineSettings) -> StartedCluster:
         """Attach to a cluster that another process of this user started on this machine."""
-        del settings
         from hyperplane.clusters.dask.attach import attach
 
-        return attach(name, self.name)
+        return attach(name, self.name, settings)

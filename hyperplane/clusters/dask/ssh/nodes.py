@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import shlex
 import sys
@@ -16,7 +17,7 @@ from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface
 
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
-from hyperplane.platforms.ssh.hosts import SECTION, SshConnections
+from hyperplane.platforms.ssh.hosts import SshConnections
 from hyperplane.platforms.ssh.processes import HostProcess
 
 #: Module that hosts run.
@@ -25,6 +26,8 @@ PROGRAM = "hyperplane.clusters.dask.ssh.process"
 _PRINT_VERSION = "import hyperplane; print(hyperplane.__version__)"
 #: Time limit of that program, in seconds.
 _VERSION_SECONDS = 10.0
+#: Time limit of the command that kills a process, and of the end of that process, in seconds.
+_KILL_SECONDS = 10.0
 #: Last lines of the log that are shown when a host is lost.
 LAST_LINES = 5
 #: Seconds that a node may take to transfer its results.
@@ -68,7 +71,7 @@ class HostServer(ProcessInterface):
         self.host = host
         self._connections, self._python = connections, python
         self.process = HostProcess(connections, host, [python, "-m", PROGRAM])
-        self.cores = 0
+        self.cores = self.pid = 0
         self.dashboard_port: int | None = None
         self._timeout, self._deadline = timeout, deadline
         self._config, self._faults = config, faults
@@ -77,6 +80,7 @@ class HostServer(ProcessInterface):
     async def start(self) -> None:
         """Start the process and wait until it reports that it is ready."""
         await self.process.start(self._config)
+        await self._check_not_closed()
         remaining = self._deadline - time.monotonic()
         try:
             reply = await asyncio.wait_for(
@@ -85,22 +89,53 @@ class HostServer(ProcessInterface):
         except TimeoutError as error:
             reason = f"did not start within {self._timeout:g} s (timeout); raise timeout"
             raise self._start_error(f"the {self._config['role']} {reason}", StartTimeout) from error
+        await self._check_not_closed()
         if "addresses" not in reply:
             reason = reply.get("fault") or await self._explain_failure()
             raise self._start_error(reason, StartFailed)
         [self.address, *_] = reply["addresses"]
         self.cores, self.dashboard_port = reply["cores"], reply["dashboard"]
+        self.pid = reply["pid"]
         await super().start()
         self._watching = asyncio.create_task(self._watch())
+
+    async def read_process(self) -> str:
+        """Return the text of ``/proc/PID/stat`` of the process; empty if it cannot be read."""
+        connection = await self._connections.connection(self.host)
+        result = await connection.run(f"cat /proc/{self.pid}/stat")
+        return str(result.stdout or "")
+
+    async def read_ending(self) -> str:
+        """Return why a scheduler has ended by itself; empty if it did not say why."""
+        for line in reversed(await self.process.read_rest()):
+            with contextlib.suppress(ValueError):
+                reply = json.loads(line)
+                if isinstance(reply, dict) and "ending" in reply:
+                    return str(reply["ending"])
+        return ""
+
+    async def kill(self) -> None:
+        """Kill a process that does not answer; a stopped one ends by no other signal."""
+        with contextlib.suppress(OSError, asyncio.TimeoutError, asyncssh.Error):
+            connection = await self._connections.connection(self.host)
+            await asyncio.wait_for(connection.run(f"kill -KILL {self.pid}"), _KILL_SECONDS)
+            await asyncio.wait_for(self.process.ended.wait(), _KILL_SECONDS)
+
+    async def _check_not_closed(self) -> None:
+        """End the process and raise StartFailed if :meth:`close` was called during the start."""
+        if self.status != Status.created:
+            await self.process.end()
+            raise StartFailed("ssh", f"{self.host}: the cluster was closed before it had started")
 
     async def _explain_failure(self) -> str:
         """Return why the process did not start: another version of hyperplane, or its log."""
         # From sys.modules, because this layer does not import the package's __init__.
         here, there = sys.modules["hyperplane"].__version__, await self._read_version()
         if there not in ("", here):
+            key = self._connections.settings.locate("python")
             return (
                 f"{self._python} on the host has hyperplane {there}, but this machine has {here}; "
-                f"install {here} there, or set {SECTION}.python to a Python that has it"
+                f"install {here} there, or set {key} to a Python that has it"
             )
         return self.process.explain_failure() or f"the {self._config['role']} did not start"
 

@@ -15,22 +15,31 @@ from distributed import Scheduler
 from distributed.security import Security
 
 from hyperplane.clusters.dask import remote_process
+from hyperplane.clusters.dask.budget_meter import new_budget_meter
+from hyperplane.clusters.dask.cluster_guards import ClusterGuards
 from hyperplane.clusters.dask.cluster_records import finish_start, release_cluster, reserve_record
 from hyperplane.clusters.dask.guarded_cluster import (
     TIME_TO_LIVE,
     cluster_settings,
     dashboard_routes,
 )
-from hyperplane.clusters.dask.local_process import LOOPBACK, PARENT_DEATH, user_preloads
+from hyperplane.clusters.dask.local_process import (
+    DASHBOARD_USERS,
+    LOOPBACK,
+    MESSAGE_BATCHES,
+    PARENT_DEATH,
+    user_preloads,
+)
 from hyperplane.clusters.dask.settings import in_force, snapshot
 from hyperplane.clusters.dask.ssh.cluster import GuardedSSHCluster
+from hyperplane.clusters.dask.ssh.host_servers import interface_fault
 from hyperplane.clusters.dask.ssh.nodes import PROGRAM, HostServer, HostWorkers
-from hyperplane.clusters.dask.ssh.process import interface_fault
 from hyperplane.clusters.dask.wait_for_workers import connect_client
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.core.units import plural
 from hyperplane.platforms.ssh.hosts import SshConnections
+from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SshSettings
 
@@ -84,7 +93,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
             security=remote_process.make_security(tls),
             scheduler_config=remote_process.server_settings(plan, settings),
             cluster_config=cluster_settings(settings),
-            idle_timeout=plan.idle_timeout,
+            guards=ClusterGuards.of(plan),
             release=partial(release_cluster, plan.name, record.scratch),
         )
     except BaseException as error:
@@ -95,7 +104,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
     try:
         client = connect_client(cluster, plan, settings, began, lambda: _WAIT_ADVICE)
         _warn_of_few_cores(cluster, plan)
-        return finish_start(cluster, client, record)
+        return finish_start(cluster, client, record, plan)
     except BaseException:
         with suppress(OSError, asyncio.TimeoutError):
             cluster.close()
@@ -174,10 +183,13 @@ def _scheduler(
             raise StartFailed("ssh", f"this machine, on which the scheduler runs: {fault}")
         security = remote_process.make_security(tls)
         return {"cls": Scheduler, "options": {**options, "security": security}}
+    meter = new_budget_meter(plan)
     config = {
         **_process_config(plan, "scheduler", tls),
         "options": options,
         "idle_timeout": plan.idle_timeout,
+        "spill": DaskOptions.of(plan.options).memory.spill,
+        "budget": None if meter is None else [meter.limit, meter.unit, meter.price],
         "renew_busy_workers": TIME_TO_LIVE in remote_process.server_settings(plan, settings),
         "ram": 0,
     }
@@ -187,6 +199,9 @@ def _scheduler(
 
 def _worker_config(plan: ClusterPlan, tls: dict[str, str]) -> dict[str, Any]:
     settings = cast(SshSettings, plan.settings)
+    preloads = [PARENT_DEATH, MESSAGE_BATCHES]
+    if settings.security == "tls":
+        preloads.append(DASHBOARD_USERS)
     options = {
         "nthreads": plan.worker.nthreads,
         "memory_limit": plan.worker.ram_per_proc,
@@ -195,7 +210,7 @@ def _worker_config(plan: ClusterPlan, tls: dict[str, str]) -> dict[str, Any]:
         "local_directory": settings.local_directory,
         "dashboard_address": f"{LOOPBACK}:0",
         "death_timeout": plan.request.timeout,
-        "preload": [*user_preloads(), PARENT_DEATH],
+        "preload": [*user_preloads(), *preloads],
     }
     config = {
         **_process_config(plan, "worker", tls),

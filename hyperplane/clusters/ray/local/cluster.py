@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hyperplane.clusters import records
+from hyperplane.clusters.gpu_requests import count_gpus
 from hyperplane.clusters.machine_capacity import read_capacity
 from hyperplane.clusters.ray.cluster import OwnedRayCluster
+from hyperplane.clusters.ray.gpus import find_free_gpus
 from hyperplane.clusters.spark import on_ray
-from hyperplane.core.errors import Fault, check
+from hyperplane.core.errors import Fault, StartFailed, check
 from hyperplane.core.units import format_bytes, plural
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import RayLocalSettings
@@ -33,6 +35,8 @@ class LocalRayCluster(OwnedRayCluster):
     starts_together: ClassVar[bool] = False  # they share the cores of this machine
 
     def __init__(self, plan: ClusterPlan, record: records.ClusterRecord, folder: Path) -> None:
+        #: GPUs of each worker node, named as in CUDA_VISIBLE_DEVICES.
+        self._gpus: dict[str, list[str]] = {}
         settings = plan.settings
         assert isinstance(settings, RayLocalSettings)  # noqa: S101 - of this engine
         #: Configuration of Spark for programs that use RayDP; None if it cannot be used.
@@ -73,8 +77,39 @@ class LocalRayCluster(OwnedRayCluster):
             super().disconnect()
 
     def describe_connection(self) -> dict[str, Any]:
-        """Return also the configuration of Spark."""
-        return {**super().describe_connection(), "spark_conf": str(self._spark_conf or "")}
+        """Return also the configuration of Spark, and the GPUs in use."""
+        gpus = [gpu for names in self._gpus.values() for gpu in names]
+        conf = str(self._spark_conf or "")
+        return {**super().describe_connection(), "spark_conf": conf, "gpus": gpus}
+
+    def place_worker(self, name: str) -> dict[str, Any]:
+        """Return the names of the GPUs of a new worker node."""
+        count = count_gpus(self.plan.worker)
+        if not count:
+            return {}
+        with self._changed:
+            free = self._find_free_gpus()
+            if len(free) < count:
+                others = f"clusters of Ray on this machine leave {len(free)}"
+                raise StartFailed(ENGINE, f"a worker node needs {plural(count, 'GPU')}; {others}")
+            self._gpus[name] = free[:count]
+        return {"gpu_names": free[:count]}
+
+    def _find_free_gpus(self) -> list[str]:
+        """Return the GPUs of this machine that no cluster of Ray of this user has."""
+        with self._changed:
+            used = {gpu for names in self._gpus.values() for gpu in names}
+        for record in records.read_all():
+            if record.engine == ENGINE and record.name != self.name:
+                used.update(record.client.get("gpus", []))
+        return find_free_gpus(used)
+
+    def handle(self, event: dict[str, Any]) -> None:
+        """Update the cluster after an event that the program reports."""
+        if event["event"] in {"not_added", "abandoned", "withdrawn"}:
+            with self._changed:
+                self._gpus.pop(event["name"], None)
+        super().handle(event)
 
     def check_room(self, count: int) -> None:
         """Raise a RequestError if this machine is too small for more worker nodes."""
@@ -88,3 +123,8 @@ class LocalRayCluster(OwnedRayCluster):
                 f"{plural(machine.cores, 'core')} and {format_bytes(max(0, machine.ram))} of memory"
             )
             check([Fault("extra_workers", f"{count} ({size})", allowed)])
+        if (gpus := count * count_gpus(self.plan.worker)) and gpus > len(self._find_free_gpus()):
+            allowed = (
+                f"worker nodes for the {plural(len(self._find_free_gpus()), 'GPU')} not in use"
+            )
+            check([Fault("extra_workers", f"{count} ({plural(gpus, 'more GPU')})", allowed)])

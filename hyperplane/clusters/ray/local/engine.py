@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from hyperplane.clusters import records
 from hyperplane.clusters.engine import Availability, StartedCluster
+from hyperplane.clusters.gpu_requests import explain_none_visible, find_excess_gpus, fit_gpus
 from hyperplane.clusters.ray.client import RayClient
 from hyperplane.clusters.ray.engine import INSTALL_RAY, BaseRayEngine
 from hyperplane.clusters.ray.local.cluster import ENGINE, LocalRayCluster
 from hyperplane.clusters.spark import on_ray
+from hyperplane.core.errors import Fault
 from hyperplane.core.optional import is_installed
 from hyperplane.core.units import plural
+from hyperplane.platforms.local import gpus as local_gpus
 from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, RayLocalSettings
+from hyperplane.spec.worker import WorkerSpec
 
 
 class LocalRayEngine(BaseRayEngine):
@@ -29,6 +34,24 @@ class LocalRayEngine(BaseRayEngine):
         if not is_installed("ray"):
             return Availability(False, INSTALL_RAY)
         return Availability(True, "needs nothing but this machine")
+
+    def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
+        """Return faults for GPUs that this process may not use, or that are too many."""
+        faults = super().faults(request, settings)
+        if faults or not request.ngpus:
+            return faults
+        gpus = local_gpus.detect_gpus()
+        if not gpus.visible:
+            return [Fault("ngpus", str(request.ngpus), f"0: {explain_none_visible(gpus)}")]
+        if (request.local_fit or cast(RayLocalSettings, settings).fit) == "exact":
+            return find_excess_gpus(request, gpus)
+        return []
+
+    def fit_nodes(self, worker: WorkerSpec, nodes: int) -> tuple[WorkerSpec, int, str]:
+        """Reduce the worker nodes to those that the GPUs of this machine suffice for."""
+        if not worker.ngpus:
+            return worker, nodes, ""
+        return fit_gpus(worker, nodes, len(local_gpus.detect_gpus().visible))
 
     def start_line(self, plan: ClusterPlan) -> str:
         """Return a line with the number of worker nodes on this machine."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import ClassVar
 
 from hyperplane.clusters import records
 from hyperplane.clusters.ray.cluster import RemoteRayCluster
-from hyperplane.clusters.ray.slurm.script import render_job_script
-from hyperplane.platforms.slurm.shared_folder import log_folder, remove_empty, shared_folder
+from hyperplane.clusters.remote_nodes.slurm_jobs import build_request
+from hyperplane.platforms.slurm.shared_folder import remove_empty, shared_folder
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import RaySlurmSettings
 
 ENGINE = "ray:slurm"
+#: Module that jobs run.
+PROGRAM = "hyperplane.clusters.ray.slurm.job_program"
 
 
 class SlurmRayCluster(RemoteRayCluster):
@@ -36,17 +37,13 @@ class SlurmRayCluster(RemoteRayCluster):
         settings = plan.settings
         assert isinstance(settings, RaySlurmSettings)  # noqa: S101 - of this engine
         self._settings = settings
+        tls = settings.security == "tls"
         request = {
             "dashboard": settings.dashboard,
-            "host": host,
-            "name": plan.name,
-            "tls": settings.security == "tls",
-            "logs": str(log_folder(settings, Path(record.scratch))),
-            "script": render_job_script(plan, settings, Path(record.scratch)),
-            "local_directory": settings.local_directory,
-            "user_tmpdir": os.environ.get("TMPDIR", ""),
+            "tls": tls,
+            **build_request(plan, record, host, PROGRAM),
         }
-        super().__init__(plan, record, folder, settings.security == "tls", request)
+        super().__init__(plan, record, folder, tls, request)
 
     def check_room(self, count: int) -> None:
         """Do nothing: Slurm decides when a job starts, and refuses those that never can."""

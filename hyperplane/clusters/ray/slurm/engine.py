@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, cast
 
 from hyperplane.clusters import records
 from hyperplane.clusters.engine import Availability
+from hyperplane.clusters.listed_cluster import ListedCluster
 from hyperplane.clusters.ray.engine import INSTALL_RAY, RemoteRayEngine
-from hyperplane.clusters.ray.slurm.cluster import ENGINE, SlurmRayCluster
-from hyperplane.clusters.ray.slurm.script import render_job_script
-from hyperplane.core.errors import Fault, StartFailed
+from hyperplane.clusters.ray.slurm.cluster import ENGINE, PROGRAM, SlurmRayCluster
+from hyperplane.clusters.remote_nodes import slurm_jobs, slurm_listing
+from hyperplane.core.errors import Fault
 from hyperplane.core.optional import is_installed
 from hyperplane.core.units import plural
-from hyperplane.platforms.local.addresses import find_address
 from hyperplane.platforms.slurm.commands import describe_missing_commands
-from hyperplane.platforms.slurm.shared_folder import private_folder, shared_folder
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, RaySlurmSettings
-
-_INTERFACE = "hyperplane.engines.slurm.interface"
 
 
 class SlurmRayEngine(RemoteRayEngine):
@@ -43,19 +39,9 @@ class SlurmRayEngine(RemoteRayEngine):
         return Availability(True, f"Ray is installed, and {shutil.which('sbatch')}; {contact}")
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """Return a fault if the interface of the settings is one that no other machine reaches.
-
-        A plan may be made on a machine without that interface. Slurm refuses other invalid requests
-        when a job is submitted.
-        """
-        del request
-        interface = cast(RaySlurmSettings, settings).interface
-        with suppress(ValueError):
-            address = find_address(interface)
-            if address.startswith("127."):
-                given = f"{interface!r}, the address {address}"
-                return [Fault(_INTERFACE, given, "an interface of this machine that nodes reach")]
-        return []
+        """Return faults for GPUs, and for an interface that no other machine reaches."""
+        interface = slurm_jobs.find_interface_faults(cast(RaySlurmSettings, settings))
+        return [*super().faults(request, settings), *interface]
 
     def start_line(self, plan: ClusterPlan) -> str:
         """Return a line with the number of jobs."""
@@ -64,24 +50,26 @@ class SlurmRayEngine(RemoteRayEngine):
 
     def render(self, plan: ClusterPlan) -> str:
         """Return the sbatch script of a worker node, without contacting Slurm."""
-        settings = cast(RaySlurmSettings, plan.settings)
-        folder = private_folder(settings, plan.name)
-        return render_job_script(plan, settings, folder)
+        return slurm_jobs.render_plan(plan, PROGRAM)
 
     def scratch_parent(self, plan: ClusterPlan) -> str:
         """Return the folder that this machine shares with the nodes."""
-        folder = shared_folder(cast(RaySlurmSettings, plan.settings))
-        folder.mkdir(parents=True, exist_ok=True)
-        return str(folder)
+        return slurm_jobs.create_shared_folder(cast(RaySlurmSettings, plan.settings))
 
     def build_cluster(
         self, plan: ClusterPlan, record: records.ClusterRecord, folder: Path
     ) -> SlurmRayCluster:
         """Return the object of a new cluster whose folder is valid."""
-        interface = cast(RaySlurmSettings, plan.settings).interface
-        try:
-            host = find_address(interface)
-        except ValueError as error:
-            given = f"{_INTERFACE} = {interface!r}"
-            raise StartFailed(self.name, f"{given}: expected {error}") from error
+        settings = cast(RaySlurmSettings, plan.settings)
+        host = slurm_jobs.find_own_address(self.name, settings)
         return SlurmRayCluster(plan, record, folder, host)
+
+    def list_clusters(self, settings: EngineSettings, seconds: float) -> list[ListedCluster]:
+        """Return the clusters of this user in the queue of Slurm."""
+        del settings
+        return slurm_listing.list_jobs(self.name, seconds)
+
+    def stop_listed(self, cluster: ListedCluster, settings: EngineSettings) -> None:
+        """Cancel the jobs of a cluster."""
+        del settings
+        slurm_listing.cancel_listed(cluster)

@@ -35,8 +35,9 @@ class SshRayEngine(RemoteRayEngine):
         return Availability(True, "Ray and asyncssh are installed; hosts are not contacted")
 
     def faults(self, request: ClusterRequest, settings: EngineSettings) -> list[Fault]:
-        """Return a fault if no hosts are set or if there are fewer hosts than nodes."""
-        return find_host_faults(request, cast(HostSettings, settings), f"hosts of engine {ENGINE}")
+        """Return faults if no hosts are set, or fewer than nodes, and for GPUs."""
+        hosts = find_host_faults(request, cast(HostSettings, settings))
+        return [*hosts, *super().faults(request, settings)]
 
     def start_line(self, plan: ClusterPlan) -> str:
         """Return a line with the number of worker nodes and their hosts."""

@@ -14,6 +14,7 @@ from hyperplane.core.errors import UnknownPool
 from hyperplane.core.units import gb_to_bytes
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.runners.cluster_command import cluster_words_in_image
 from hyperplane.jobs.runners.kubernetes.gang_manifests import add_gang_fields, gang_words
 from hyperplane.jobs.runners.kubernetes.step_pod import STEP_NAME, build_step_labels, build_step_pod
 from hyperplane.platforms.kubernetes import batch_job, objects
@@ -63,7 +64,7 @@ def build_job(
     ``command`` has the paths of the image, and ``step`` has resources in place of a pool's name.
     """
     name = attempt_job_name(command)
-    words = gang_words(name) if step.gang_size else []
+    words = gang_words(name) if step.gang_size else cluster_words_in_image(step)
     annotations = {**parse_pairs(settings.annotations), STEP_NAME: step.name}
     pod = build_step_pod(
         step,

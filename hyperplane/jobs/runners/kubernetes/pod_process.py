@@ -77,7 +77,11 @@ class PodProcess:
         finally:
             self._files.stop_following()
         await self.delete_job()
+        await self._wait_for_end()
         return self.exit_code()
+
+    async def _wait_for_end(self) -> None:
+        """Return at once: the pod of a deleted Job has ended."""
 
     async def delete_job(self) -> None:
         """Delete the Job; without a response, Kubernetes removes it after its TTL."""
@@ -94,7 +98,7 @@ class PodProcess:
                 requested = time.monotonic()
                 await self._watcher.delete(self._name)
             finished, snapshot = await self._is_finished(), await self._get_snapshot()
-            if finished and snapshot is not None and self._name not in snapshot.jobs:
+            if finished and snapshot is not None and self._has_ended(snapshot):
                 break
             if time.monotonic() > until:
                 self._files.append_line(
@@ -106,6 +110,10 @@ class PodProcess:
             await asyncio.sleep(POLL_SECONDS)
         await self._files.finish_log(POLL_SECONDS)
         return self.exit_code()
+
+    def _has_ended(self, snapshot: JobSnapshot) -> bool:
+        """Return whether nothing of a deleted Job runs; its pod has finished."""
+        return self._name not in snapshot.jobs
 
     async def _get_snapshot(self) -> JobSnapshot | None:
         labels = f"{JOB_LABEL}={owning_job_id(self.command)}"

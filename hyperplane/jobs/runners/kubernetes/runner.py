@@ -70,6 +70,7 @@ class KubernetesRunner(RemoteQueueMixin):
     name: ClassVar[str] = "kubernetes"
     at_once: ClassVar[int] = 500
     runs_gangs: ClassVar[bool] = True
+    starts_clusters: ClassVar[bool] = True
 
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
         self._settings = KubernetesJobSettings(**options)

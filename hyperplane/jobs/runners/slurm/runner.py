@@ -22,6 +22,7 @@ from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand, LocalProcess
 from hyperplane.jobs.execution.step_log import read_tail
 from hyperplane.jobs.runners.base import RemoteQueueMixin, SharedFilesystemMixin
+from hyperplane.jobs.runners.cluster_command import add_cluster_program
 from hyperplane.jobs.runners.gang_command import add_gang_program
 from hyperplane.jobs.runners.slurm.array import array_command, array_key, submit_array
 from hyperplane.jobs.runners.slurm.job_id import SlurmJobId, prepare_id_file
@@ -197,6 +198,7 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
     name: ClassVar[str] = "slurm"
     at_once: ClassVar[int] = 1000
     runs_gangs: ClassVar[bool] = True
+    starts_clusters: ClassVar[bool] = True
 
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
         super().__init__(environment, options)
@@ -216,7 +218,7 @@ class SlurmRunner(RemoteQueueMixin, SharedFilesystemMixin):
         self, command: AttemptCommand, step: Step, memory_factor: float
     ) -> SlurmProcess:
         """Submit an attempt."""
-        command = add_gang_program(command, step, "slurm")
+        command = add_cluster_program(add_gang_program(command, step, "slurm"), step)
         command.attempt_prefix.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for suffix in (".exit", ".pid", ".slurm"):
             command.file(suffix).unlink(missing_ok=True)

@@ -1,0 +1,275 @@
+"""Explanation of a failure for memory: its facts, a text, and one fix computed from them.
+
+Schedulers without this package receive this module by value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hyperplane.guard.memory_causes import own_growth, own_reservation, uses_shared_buffers
+from hyperplane.guard.memory_report import Cause, MemoryReport, RunningTask
+
+#: Share of a process's memory that its tasks and results can use: Dask ends it at 0.95.
+_USABLE = 0.9
+#: Margin for what differs between two runs, such as the order of tasks.
+_MARGIN = 1.15
+#: Bytes to which the memory of advice is rounded.
+_STEP = 10**8
+#: Prefixes of Dask's keys -> the operation in the words of the collections.
+_OPERATIONS = (
+    (r"shuffle-transfer", "shuffle (sending rows)"),
+    (r"hash-join-transfer", "merge (sending rows)"),
+    (r"hashjoinp2p|hash-join|merge", "merge"),
+    (r"p2pshuffle|shuffle_p2p|shuffle-p2p", "shuffle (receiving rows)"),
+    (r"rechunk-(transfer|p2p)|rechunk", "rechunk"),
+    (r"operation", "function on the rows of a shuffle, such as groupby-apply, sort or set_index"),
+)
+_ENDINGS = re.compile(r"-(tree|aggregate|chunk|combine|part)$")
+#: Prefixes of tasks that combine the results of many partitions into one.
+_COMBINES = re.compile(r"-(tree|aggregate|combine)$")
+_FRAMES = ("pandas.", "dask_expr", "cudf.", "DataFrame", "Series")
+#: Causes that leave the process running.
+_PAUSES = ("spill disk", "paused")
+_CAUSES: dict[Cause, str] = {
+    "terminate": "ended by its nanny at {share:.0%} of its limit",
+    "kernel": "killed by signal 9 from outside; the kernel does that if there is no memory left",
+    "cgroup": "killed by the kernel at the limit of its control group (batch job or container)",
+    "spill disk": "paused because its disk for results is full (or max-spill is reached)",
+    "paused": "paused at {share:.0%} of its limit by memory that is not that of results",
+    "allocation": "refused an allocation of memory",
+}
+
+
+@dataclass(frozen=True)
+class WorkerLayout:
+    """What advice may change in a cluster.
+
+    Parameters
+    ----------
+    ram_per_proc : int
+        Memory of a worker process in bytes.
+    nprocs, nthreads : int
+        Worker processes of a node, and threads of each.
+    nodes : int
+        Nodes that are processes of the same machine.
+    node_ram : int
+        Memory of a node, or of that machine, for worker processes; 0 if unknown.
+    pools : mapping
+        Memory of a node by the name of its pool, for engines with pools.
+    """
+
+    ram_per_proc: int = 0
+    nprocs: int = 1
+    nthreads: int = 1
+    nodes: int = 1
+    node_ram: int = 0
+    pools: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MemoryFailure:
+    """Facts about a task that failed for memory.
+
+    Parameters
+    ----------
+    task : str
+        Its key.
+    prefix : str
+        Its prefix.
+    cause : str
+        See ``memory_report.Cause``.
+    reports : tuple of MemoryReport
+        Reports of the processes that ended or paused with it; the last is the latest.
+    input_type : str
+        Name of the type of its inputs; empty if there are none.
+    attempts : int
+        How often it was tried; by default the number of reports.
+    results : int
+        Estimated bytes of all results on a worker when the computation is complete.
+    detail : str
+        Text of the exception that an allocation or a shuffle raised.
+    """
+
+    task: str
+    prefix: str
+    cause: Cause
+    reports: tuple[MemoryReport, ...]
+    input_type: str = ""
+    detail: str = ""
+    results: int = 0
+    attempts: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attempts", max(self.attempts, len(self.reports)))
+
+    @property
+    def report(self) -> MemoryReport:
+        """The report with the largest peak."""
+        return max(self.reports, key=lambda report: report.peak)
+
+    @property
+    def running(self) -> RunningTask | None:
+        """The task itself in that report; None if it did not run then."""
+        found = [task for task in self.report.running if task.key == self.task]
+        return found[0] if found else None
+
+    @property
+    def inputs(self) -> int:
+        """Size of the inputs of the task in bytes."""
+        return self.running.inputs if self.running is not None else 0
+
+
+def describe_operation(prefix: str) -> str:
+    """Return the operation of a key's prefix in the words of Dask's collections.
+
+    Examples
+    --------
+    >>> describe_operation("sum-tree")
+    'sum'
+    >>> describe_operation("hashjoinp2p")
+    'merge'
+    """
+    for pattern, words in _OPERATIONS:
+        if re.match(pattern, prefix):
+            return words
+    return _ENDINGS.sub("", prefix)
+
+
+def needed_memory(failure: MemoryFailure, available: int = 0) -> int:
+    """Return the memory of a process in bytes that would have held the peak, with a margin.
+
+    A process that was ended while it grew shows only a lower bound. Allocated memory shows how far
+    it would have grown, if there is more of it; otherwise the estimate is twice the limit, or what
+    is available if that is between. An estimate below the limit proves that figures are missing.
+    """
+    report, task = failure.report, failure.running
+    growth = own_growth(report, task) if task is not None else report.peak - report.empty
+    reserved = own_reservation(report, task) if task is not None else 0
+    if failure.cause == "allocation" and task is not None:
+        growth = 0
+    needed = (report.empty + max(growth, reserved)) * _MARGIN / _USABLE
+    if failure.cause in _PAUSES:
+        held = max(failure.results, sum(report.held.values()))
+        needed = (report.empty + held) * _MARGIN / _USABLE
+    is_lower_bound = reserved < 1.3 * growth or failure.cause in _PAUSES or needed < report.limit
+    needed = max(needed, _MARGIN * report.limit)
+    if is_lower_bound and needed < 2 * report.limit:
+        needed = max(needed, min(2 * report.limit, available or math.inf))
+    return math.ceil(needed)
+
+
+def advise(failure: MemoryFailure, layout: WorkerLayout) -> str:
+    """Return one change to paste that holds the measured peak."""
+    if (threads := _fewer_threads(failure)) is not None:
+        return f"initialize_cluster(..., nthreads={threads})"
+    if partitions := _smaller_partitions(failure):
+        return partitions
+    # Rounded down, because the argument is rounded up.
+    available = max((layout.node_ram, *layout.pools.values())) // _STEP * _STEP
+    needed = needed_memory(failure, available)
+    if layout.node_ram and needed > available:
+        return (
+            f"smaller partitions or chunks: a process needs about {_size(needed)}, and no node "
+            f"has more than {_size(available)} for it"
+        )
+    arguments = [
+        *_fewer_processes(needed, layout),
+        f"ram_gb_per_proc={math.ceil(needed / _STEP) / 10:g}",
+    ]
+    fitting = [(ram, name) for name, ram in layout.pools.items() if ram >= needed]
+    if fitting and needed > layout.node_ram:
+        arguments.insert(0, f'pool="{min(fitting)[1]}"')
+    return f"initialize_cluster(..., {', '.join(arguments)})"
+
+
+def _fewer_processes(needed: int, layout: WorkerLayout) -> list[str]:
+    """Return the arguments for the processes of a size that fit on a node; empty if all do."""
+    fitting = layout.node_ram // max(1, needed)
+    if not layout.node_ram or not fitting or fitting >= layout.nodes * layout.nprocs:
+        return []
+    if fitting >= layout.nodes:
+        return [f"nprocs={fitting // layout.nodes}"]
+    return [f"num_workers={fitting}", "nprocs=1"]
+
+
+def _fewer_threads(failure: MemoryFailure) -> int | None:
+    """Return the number of tasks that fit together; None if that is not what helps."""
+    report = failure.report
+    count = len(report.running)
+    if count < 2 or report.threads == 1 or failure.cause in (*_PAUSES, "allocation"):
+        return None
+    before = min(task.memory_before for task in report.running)
+    growth = max(0, report.peak - before) / count
+    reserved_before = min(task.reserved_before for task in report.running)
+    reserved = max(0, report.reserved - reserved_before) / count if reserved_before else 0
+    share = max(growth, reserved)
+    free = _USABLE * report.limit - report.empty
+    if not share or share * _MARGIN > free:
+        return None
+    if reserved < 1.3 * growth:
+        return 1  # they were still growing, so that their number is not known
+    return max(1, min(count - 1, int(free / (share * _MARGIN))))
+
+
+def _smaller_partitions(failure: MemoryFailure) -> str | None:
+    """Return a change of the partitions of a frame whose one partition is too large."""
+    task, limit = failure.running, failure.report.limit
+    if task is None or not failure.input_type.startswith(_FRAMES):
+        return None
+    if not failure.task.startswith("("):  # not a partition of a collection
+        return None
+    if failure.cause in _PAUSES or task.inputs < 0.15 * limit:
+        return None
+    if uses_shared_buffers(task.prefix) or "p2p" in task.prefix or task.prefix == "operation":
+        return None
+    if _COMBINES.search(task.prefix):
+        pieces = max(2, math.ceil(8 * task.inputs / limit))
+        return f"split_out={pieces} in the aggregation"
+    growth = max(own_growth(failure.report, task), own_reservation(failure.report, task))
+    factor = max(1.0, growth / task.inputs)
+    size = max(1, int(0.1 * limit / factor / 1e6))
+    return f'df = df.repartition(partition_size="{size}MB")'
+
+
+def explain(failure: MemoryFailure, layout: WorkerLayout) -> str:
+    """Return the text of the error: what happened, the figures, and the fix."""
+    report = failure.report
+    attempts = failure.attempts
+    happened = _CAUSES[failure.cause].format(share=report.peak / max(1, report.limit))
+    lines = [
+        f"task {failure.task} ({describe_operation(failure.prefix)}) did not fit in the memory of "
+        f"a worker: worker {report.worker} was {happened}.",
+        f"Peak {_size(report.peak)} of {_size(report.limit)}; inputs of the task "
+        f"{_size(failure.inputs)}; an empty worker uses {_size(report.empty)}; "
+        + ("tried once." if attempts == 1 else f"tried {attempts} times."),
+        f"Also in memory: {_describe_others(failure)}.",
+    ]
+    if failure.detail:
+        lines.append(f"Reported as: {failure.detail[:300]}")
+    lines.append(f"Fix: {advise(failure, layout)}")
+    return "\n".join(lines)
+
+
+def _describe_others(failure: MemoryFailure) -> str:
+    report = failure.report
+    others = [task for task in report.running if task.key != failure.task]
+    parts = []
+    if others:
+        names = sorted({describe_operation(task.prefix) for task in others})
+        parts.append(f"{len(others)} other running tasks ({', '.join(names)})")
+    held = sorted(report.held.items(), key=lambda item: -item[1])
+    if held:
+        sizes = ", ".join(f"{name} {_size(size)}" for name, size in held[:4])
+        parts.append(f"results ({sizes})")
+    if report.spilled:
+        parts.append(f"of these {_size(report.spilled)} on disk")
+    return "; ".join(parts) or "nothing"
+
+
+def _size(count: int) -> str:
+    """Return bytes as text; modules that are shipped by value cannot use ``core.units``."""
+    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

@@ -1,0 +1,296 @@
+"""Scheduler plugin that lets tasks end with WorkerOutOfMemory where memory was the reason.
+
+Schedulers without this package receive this module by value; they do not need the class of the
+error, because its pickle has the function that creates it.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from distributed.core import Status
+from distributed.diagnostics.plugin import SchedulerPlugin
+from distributed.scheduler import KilledWorker, NoWorkerError
+
+from hyperplane.core.dask_internals import task_errors
+from hyperplane.guard.memory_advice import (
+    MemoryFailure,
+    WorkerLayout,
+    advise,
+    describe_operation,
+    explain,
+)
+from hyperplane.guard.memory_causes import PROCESS_ENDS, is_certain, select_reports
+from hyperplane.guard.memory_record import shorten_key
+from hyperplane.guard.memory_recorder import is_allocation_error
+from hyperplane.guard.memory_report import TOPIC, Cause, MemoryReport, RunningTask
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+logger = logging.getLogger("distributed.scheduler")
+
+#: Number of reports and of removed workers that are kept.
+_KEPT = 200
+#: Beginning of the errors of a peer-to-peer shuffle whose worker was lost, with its identifier.
+_SHUFFLE_ERROR = re.compile(r"RuntimeError\('P2P (\S+) failed during ")
+#: Causes of the reports of workers that stay paused.
+_PAUSES = ("spill disk", "paused")
+#: States with which a run of a task ends.
+_ENDS = ("memory", "erred", "forgotten")
+
+
+class _ErrorLoader:
+    """Callable that pickles as the function in its bytes."""
+
+    def __init__(self, pickled: bytes) -> None:
+        self._pickled = pickled
+
+    def __call__(self, state: dict[str, Any]) -> Any:
+        return pickle.loads(self._pickled)(state)  # noqa: S301 - from the client of this cluster
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickle.loads, (self._pickled,)
+
+
+class _ErrorRecipe:
+    """Object that pickles as the call which creates an error."""
+
+    def __init__(self, load: _ErrorLoader, state: dict[str, Any]) -> None:
+        self._load, self._state = load, state
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._load, (self._state,)
+
+
+class MemoryExplainer(SchedulerPlugin):
+    """Scheduler plugin that collects MemoryReports and explains errors with them.
+
+    Parameters
+    ----------
+    load_error : bytes
+        From ``worker_out_of_memory.pickle_loader``.
+    layout : WorkerLayout
+        What the advice may change.
+    decide : callable
+        Returns whether a task of a report has failed for good; by default :func:`is_certain`.
+    """
+
+    name = "hyperplane-memory-explainer"
+
+    def __init__(
+        self,
+        load_error: bytes,
+        layout: WorkerLayout,
+        decide: Callable[[MemoryReport, RunningTask], bool] = is_certain,
+    ) -> None:
+        self._load_error, self.layout, self.decide = load_error, layout, decide
+        self.reports: deque[MemoryReport] = deque(maxlen=_KEPT)
+        # By the clock of the scheduler; the times of reports are by that of another machine.
+        self._arrivals: deque[float] = deque(maxlen=_KEPT)
+        #: Keys in reports, and when their last run ended.
+        self._ended: dict[str, float] = {}
+        self._removed: dict[str, frozenset[Any]] = {}
+        #: Reports of the workers that stay paused, by address.
+        self._stuck: dict[str, MemoryReport] = {}
+
+    async def start(self, scheduler: Scheduler) -> None:
+        """Start to translate the errors of tasks."""
+        self.scheduler = scheduler
+        task_errors.translate_task_errors(scheduler, self.translate)
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        """Receive reports, the tasks of removed workers, and the ends of pauses."""
+        action = msg.get("action") if isinstance(msg, Mapping) else None
+        if topic == TOPIC:
+            self.add_report(MemoryReport.from_event(msg))
+        elif action == "worker-status-change":
+            self._stuck.pop(topic, None)
+        elif topic == "all" and action == "remove-worker":
+            self._stuck.pop(msg["worker"], None)
+            self._removed[msg["worker"]] = frozenset(msg["processing-tasks"])
+            while len(self._removed) > _KEPT:
+                del self._removed[next(iter(self._removed))]
+
+    def add_report(self, report: MemoryReport) -> None:
+        """Keep a report, restore the count of tasks that only waited, and fail what is certain."""
+        self.reports.append(report)
+        self._arrivals.append(time.time())
+        keys = {task.key for each in self.reports for task in each.running}
+        self._ended = {key: self._ended.get(key, 0.0) for key in keys}
+        if report.cause in _PAUSES:
+            self._stuck[report.worker] = report
+            self._end_stuck_tasks()
+        if report.cause not in PROCESS_ENDS:
+            return
+        logger.warning(
+            "worker %s: %s at %d of %d bytes, running: %s",
+            report.worker,
+            report.cause,
+            report.peak,
+            report.limit,
+            ", ".join(task.key for task in report.running) or "nothing",
+        )
+        given = {shorten_key(key): key for key in self._find_keys(report.worker)}
+        running = {task.key for task in report.running}
+        if running:
+            self._spare(key for text, key in given.items() if text not in running)
+        for task in report.running:
+            if task.key in given and self.decide(report, task):
+                self.fail(given[task.key], task.prefix, report.cause)
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """Remember the end of a run of a task, whose reports do not count in the next run."""
+        if finish in _ENDS and self._ended and (text := shorten_key(key)) in self._ended:
+            self._ended[text] = time.time()
+
+    def _find_reports(self, since: float) -> list[MemoryReport]:
+        """Return the reports that arrived after a time."""
+        received = zip(self._arrivals, self.reports, strict=True)
+        return [report for arrival, report in received if arrival > since]
+
+    def _find_keys(self, worker: str) -> Iterable[Any]:
+        """Return the keys of the tasks that a worker was given, also if it was removed."""
+        tasks = task_errors.find_tasks(self.scheduler, worker)
+        return tasks or self._removed.get(worker, frozenset())
+
+    def _spare(self, keys: Iterable[Any]) -> None:
+        """Do not blame tasks for the end of a worker on which they only waited.
+
+        Dask counts it for all tasks of the worker, before or after the report arrives.
+        """
+        for key in keys:
+            task = self.scheduler.tasks.get(key)
+            if task is not None:
+                task.suspicious -= 1
+
+    def _end_stuck_tasks(self) -> None:
+        """End the tasks that wait for workers, if all of them stay paused.
+
+        One that was paused a moment ago may run a task, and go on when that has ended.
+        """
+        workers = self.scheduler.workers
+        paused = {address for address, each in workers.items() if each.status == Status.paused}
+        if self.scheduler.running or not paused <= self._stuck.keys():
+            return
+        for address in paused:
+            report = self._stuck[address]
+            for key, prefix in task_errors.find_waiting(self.scheduler, address).items():
+                error = self.create_error(key, prefix, report.cause, "", (report,))
+                if error is not None:
+                    task_errors.fail_task(self.scheduler, key, error, "WorkerOutOfMemory")
+
+    def fail(self, key: Any, prefix: str, cause: Cause, detail: str = "") -> bool:
+        """End a task with the explanation of its reports; return whether it was ended."""
+        exception = self.create_error(key, prefix, cause, detail)
+        if exception is None:
+            return False
+        return task_errors.fail_task(self.scheduler, key, exception, "WorkerOutOfMemory")
+
+    def create_error(
+        self,
+        key: Any,
+        prefix: str,
+        cause: Cause,
+        detail: str = "",
+        reports: tuple[MemoryReport, ...] = (),
+        killed: KilledWorker | None = None,
+        original: bytes | None = None,
+    ) -> bytes | None:
+        """Return the pickled error of a task; None without any report of it."""
+        text = shorten_key(key)
+        reports = self._select_reports(text) or reports
+        if not reports:
+            return None
+        failure = MemoryFailure(
+            text,
+            prefix,
+            cause,
+            reports,
+            input_type=self._input_type(key),
+            detail=detail,
+            results=task_errors.estimate_results(self.scheduler),
+            # The report of the last end may arrive later.
+            attempts=0 if killed is None else killed.allowed_failures + 1,
+        )
+        report = failure.report
+        state = {
+            "message": explain(failure, self.layout),
+            "key": key,
+            "last_worker": SimpleNamespace(address=reports[-1].worker, name=reports[-1].name)
+            if killed is None
+            else killed.last_worker,
+            "operation": describe_operation(prefix),
+            "peak": report.peak,
+            "limit": report.limit,
+            "inputs": failure.inputs,
+            "attempts": failure.attempts,
+            "cause": cause,
+            "fix": advise(failure, self.layout),
+            "original": original,
+        }
+        return pickle.dumps(_ErrorRecipe(_ErrorLoader(self._load_error), state))
+
+    def _select_reports(self, text: str) -> tuple[MemoryReport, ...]:
+        """Return the reports of the current run of a task."""
+        return select_reports(self._find_reports(self._ended.get(text, 0.0)), text)
+
+    def translate(self, key: Any, exception: Any, text: str) -> bytes | None:
+        """Return the error to end a task with instead of another; None to keep that."""
+        prefix = self._prefix(key)
+        if is_allocation_error(text):
+            original = task_errors.copy_error(exception)
+            return self.create_error(key, prefix, "allocation", text, original=original)
+        if (shuffle := _SHUFFLE_ERROR.match(text)) is not None:
+            workers = task_errors.find_shuffle_workers(self.scheduler, shuffle[1])
+            return self._explain_by_others(key, exception, text, workers)
+        error = task_errors.load_scheduler_error(exception)
+        if type(error) is KilledWorker:
+            reports = self._select_reports(shorten_key(key)) or tuple(
+                report for report in self.reports if report.worker == error.last_worker.address
+            )
+            if reports:
+                cause = reports[-1].cause
+                return self.create_error(key, prefix, cause, "", reports, error)
+        if isinstance(error, NoWorkerError) and not self.scheduler.workers:
+            return self._explain_by_others(key, exception, str(error))
+        return None
+
+    def _explain_by_others(
+        self, key: Any, exception: Any, detail: str, workers: Collection[str] | None = None
+    ) -> bytes | None:
+        """Return an error with the reports of other tasks, such as those of the same shuffle.
+
+        Only those of processes that have ended since the computation began count; if workers are
+        given, only theirs.
+        """
+        since = task_errors.find_start(self.scheduler, key)
+        if since is None:
+            return None
+        reports = tuple(
+            report
+            for report in self._find_reports(since)
+            if report.cause in PROCESS_ENDS and (workers is None or report.worker in workers)
+        )
+        if not reports:
+            return None
+        original = task_errors.copy_error(exception)
+        cause = reports[-1].cause
+        return self.create_error(key, self._prefix(key), cause, detail, reports, original=original)
+
+    def _prefix(self, key: Any) -> str:
+        task = self.scheduler.tasks.get(key)
+        return str(task.prefix.name) if task is not None else ""
+
+    def _input_type(self, key: Any) -> str:
+        """Return the type of the largest input of a task."""
+        task = self.scheduler.tasks.get(key)
+        inputs = [each for each in task.dependencies if each.nbytes > 0] if task else []
+        return max(inputs, key=lambda each: each.nbytes).type or "" if inputs else ""

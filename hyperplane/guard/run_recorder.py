@@ -1,0 +1,111 @@
+"""Write the record of a run when its cluster closes, and summarize it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from hyperplane import config
+from hyperplane.core.errors import HyperplaneError
+from hyperplane.guard.run_summary import summarize_run
+from hyperplane.history.run_record import PlanSummary, RunRecord, new_run_name
+from hyperplane.history.store import write_run
+from hyperplane.spec.dask_options import DaskOptions
+from hyperplane.spec.plan import ClusterPlan
+from hyperplane.spec.settings import MachineSettings
+
+logger = logging.getLogger(__name__)
+
+#: Packages whose versions a record has, if they are loaded.
+_PACKAGES = ("hyperplane", "dask", "distributed", "numpy", "pandas", "pyarrow", "polars", "xarray")
+
+
+class RunRecorder:
+    """Writer of the record of one cluster, in the process that started it.
+
+    Parameters
+    ----------
+    plan : ClusterPlan
+        Plan of the cluster, which is about to start.
+    """
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        self.plan = plan
+        self.started = time.time()
+
+    @property
+    def spill(self) -> float | Literal[False]:
+        """The threshold of the memory policy above which a worker is watched."""
+        return DaskOptions.of(self.plan.options).memory.spill
+
+    def finish(self, usage: Mapping[str, Any] | None, reason: str) -> str:
+        """Write the record, and return a summary for the user, or an empty text.
+
+        Parameters
+        ----------
+        usage : mapping or None
+            Result of :meth:`~hyperplane.guard.usage.UsageMonitor.usage`; None if the scheduler
+            could not be asked.
+        reason : str
+            Why the cluster closes.
+        """
+        try:
+            record = self._record(usage or {}, reason)
+            summary = summarize_run(record, list(config.pools().values()))
+        except (ValueError, HyperplaneError):
+            logger.warning("the run of %s has no record", self.plan.name, exc_info=True)
+            return ""
+        try:
+            write_run(record)
+        except (OSError, RuntimeError, HyperplaneError) as error:
+            # Such as a full disk, or no home directory: a reason to know, not to disturb.
+            logger.info("the record of %s was not written: %s", self.plan.name, error)
+        return summary
+
+    def _record(self, usage: Mapping[str, Any], reason: str) -> RunRecord:
+        plan = self.plan
+        return RunRecord(
+            **{
+                "name": new_run_name(plan.name, self.started),
+                "cluster": plan.name,
+                "started": self.started,
+                "ended": time.time(),
+                "exit_reason": reason,
+                "plan": summarize_plan(plan),
+                "versions": loaded_versions(),
+                "workers": usage.get("workers", ()),
+                "tasks": usage.get("tasks", ()),
+                "job": os.environ.get("HYPERPLANE_JOB_ID", ""),
+            }
+        )
+
+
+def summarize_plan(plan: ClusterPlan) -> PlanSummary:
+    """Return what a record has of a plan."""
+    tuning, pool = getattr(plan.options, "tuning", None), plan.pool
+    # On one machine the pool is only the smallest one of the requested size.
+    uses_pool = plan.request.pool is not None or not isinstance(plan.settings, MachineSettings)
+    return PlanSummary(
+        engine=plan.engine,
+        framework=plan.framework,
+        pool=pool.name if pool is not None and uses_pool else "",
+        nodes=plan.nodes,
+        max_nodes=plan.nodes if plan.max_nodes is None else plan.max_nodes,
+        nprocs=plan.worker.nprocs,
+        nthreads=plan.worker.nthreads,
+        ram_per_proc=plan.worker.ram_per_proc,
+        tuning=getattr(tuning, "name", ""),
+        budget="" if plan.request.budget is None else str(plan.request.budget),
+    )
+
+
+def loaded_versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that this process has loaded."""
+    loaded = {name: sys.modules[name] for name in _PACKAGES if name in sys.modules}
+    versions = {name: str(getattr(module, "__version__", "")) for name, module in loaded.items()}
+    return {"python": platform.python_version(), **versions}

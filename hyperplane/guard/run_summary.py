@@ -1,0 +1,70 @@
+"""One line about a run: how near to its limits it was, and the sizes that would do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hyperplane.core.errors import DoesNotFit
+from hyperplane.core.units import gb_to_bytes, plural
+from hyperplane.guard.usage_texts import describe_memory, propose_ram, round_gb
+from hyperplane.history.run_record import RunRecord
+from hyperplane.sizing import fit
+from hyperplane.spec.pool import PoolSpec
+
+#: Seconds from which on a run that used less than half of its memory is worth a line.
+LONG_RUN = 600.0
+#: Seconds of pauses, and fraction of the memory on disk, from which on they are worth a line.
+NOTABLE_PAUSE, NOTABLE_SPILL = 5.0, 0.1
+#: Fraction of its memory below which a long run used little.
+LITTLE = 0.5
+
+
+def summarize_run(record: RunRecord, pools: Sequence[PoolSpec]) -> str:
+    """Return one line about a run, or an empty text if there is nothing to say.
+
+    There is something to say if workers ran out of memory, were paused or spilled much, or if a
+    run of ten minutes or more used less than half of its memory.
+    """
+    peak, share = record.peak, record.peak_share
+    if peak is None or share is None or not record.tasks:
+        return ""
+    killed = sum(worker.causes.get("out of memory", 0) for worker in record.workers)
+    spilled = max(worker.spilled / worker.limit for worker in record.workers if worker.limit)
+    pressed = killed or record.paused_seconds >= NOTABLE_PAUSE or spilled >= NOTABLE_SPILL
+    if not pressed and not (share < LITTLE and record.seconds >= LONG_RUN):
+        return ""
+    facts = [f"peak {describe_memory(peak.peak, peak.limit)} per process"]
+    if record.paused_seconds >= 1:
+        facts.append(f"paused {record.paused_seconds:.0f} s in all")
+    if record.spilled:
+        spilling = max(worker.spilling_seconds for worker in record.workers)
+        facts.append(f"up to {round_gb(record.spilled)} GB on disk, for {spilling:.0f} s")
+    if killed:
+        facts.append(f"{plural(killed, 'restart')} for lack of memory")
+    return f"{', '.join(facts)}: {describe_size(record, pools)}"
+
+
+def describe_size(record: RunRecord, pools: Sequence[PoolSpec]) -> str:
+    """Return the memory of a process that would do for such a run, and the pool for it."""
+    demand = max(worker.demand for worker in record.workers)
+    killed = any(worker.causes.get("out of memory") for worker in record.workers)
+    if killed:
+        # The process was ended before it had all the memory that it asked for.
+        demand = max(demand, record.plan.ram_per_proc)
+    proposed = propose_ram(demand)
+    text = f"ram_gb_per_proc={proposed:g} " + ("is the least to try" if killed else "would do")
+    pool = _smallest_pool(record, proposed, pools)
+    return f"{text} ({pool})" if pool else text
+
+
+def _smallest_pool(record: RunRecord, ram_gb: float, pools: Sequence[PoolSpec]) -> str:
+    """Return what pool a node with this memory per process needs; empty if that is the present."""
+    plan = record.plan
+    if not plan.pool or not plan.nprocs:
+        return ""
+    ram = plan.nprocs * gb_to_bytes(ram_gb)
+    try:
+        pool = fit.smallest_pool(pools, plan.nprocs * plan.nthreads, ram)
+    except DoesNotFit:
+        return "fewer processes on each node: no pool has so much memory"
+    return f"pool {pool.name}" if pool.name != plan.pool else ""

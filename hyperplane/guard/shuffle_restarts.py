@@ -1,0 +1,116 @@
+"""End a shuffle whose workers were lost too often.
+
+Dask starts a shuffle again whenever a worker that takes part in it is lost. It counts deaths for
+the tasks that ran on the worker, but not for a shuffle, whose data are in all its workers: such a
+shuffle is started again without a limit. This plugin applies ``distributed.scheduler.
+allowed-failures``, Dask's limit for a task, to shuffles too.
+
+Remote schedulers receive this module pickled by value, so it imports only modules that are sent
+with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from hyperplane.guard.failing_tasks import ErrorRecipe, explain_memory, fail_tasks
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+    from distributed.scheduler import TaskState
+
+logger = logging.getLogger(__name__)
+
+
+class ShuffleRestartLimit(SchedulerPlugin):
+    """Scheduler plugin that ends a shuffle after too many lost workers."""
+
+    name = "hyperplane-shuffle-restarts"
+
+    def __init__(self) -> None:
+        self.losses: Counter[Any] = Counter()
+        self._workers: dict[Any, list[str]] = {}
+
+    async def start(self, scheduler: Scheduler) -> None:
+        """Remember the scheduler."""
+        self.scheduler = scheduler
+
+    def _active_shuffles(self) -> dict[Any, Any]:
+        extension: Any = self.scheduler.extensions.get("shuffle")
+        return dict(extension.active_shuffles) if extension is not None else {}
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        """Count a lost worker; Dask logs it before the shuffle plugin ends the run."""
+        if topic != "all" or not isinstance(msg, Mapping) or msg.get("action") != "remove-worker":
+            return
+        if msg["expected"]:
+            return
+        for identity, shuffle in self._active_shuffles().items():
+            if msg["worker"] in shuffle.participating_workers:
+                self.losses[identity] += 1
+                self._workers.setdefault(identity, []).append(msg["worker"])
+
+    def remove_worker(self, scheduler: Scheduler, worker: str, **kwargs: Any) -> None:
+        """End the shuffles that have lost too many workers."""
+        limit = scheduler.allowed_failures
+        for identity, losses in list(self.losses.items()):
+            if losses > limit:
+                # After the other plugins, of which Dask's has started the shuffle again.
+                scheduler.loop.add_callback(self._fail, identity, losses)
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """Forget the losses of a shuffle that has ended."""
+        if finish == "forgotten" and self.losses:
+            for identity in [each for each in self.losses if _barrier_key(each) == key]:
+                self._forget(identity)
+
+    def _forget(self, identity: Any) -> None:
+        del self.losses[identity]
+        self._workers.pop(identity, None)
+
+    def _fail(self, identity: Any, losses: int) -> None:
+        barrier = self.scheduler.tasks.get(_barrier_key(identity))
+        if barrier is None or identity not in self.losses:
+            return
+        tasks = _runnable_tasks(barrier)
+        lost = self._workers.get(identity, [])
+        workers = ", ".join(lost)
+        message = (
+            f"a shuffle was started again {losses - 1} times, because {losses} workers that took "
+            f"part in it were lost ({workers}); it would go on forever\n  to do: see "
+            "cluster.get_logs() for the reason; if memory is the reason, use more memory per "
+            "process, more partitions, or a key with more different values"
+        )
+        logger.error("tasks end with ClusterStalled: %s", message)
+        error = ErrorRecipe("ClusterStalled", message, cause="shuffle", tasks=len(tasks))
+        fail_tasks(
+            self.scheduler,
+            tasks,
+            error,
+            f"shuffle-restarts-{time.time()}",
+            lambda task: explain_memory(self.scheduler, task, 0.0, lost, message),
+        )
+        self._forget(identity)
+
+
+def _barrier_key(identity: Any) -> str:
+    """Return the key of the barrier of a shuffle, as ``distributed.shuffle`` names it."""
+    return f"shuffle-barrier-{identity}"
+
+
+def _runnable_tasks(barrier: TaskState) -> list[TaskState]:
+    """Return the runnable tasks on which the results of a shuffle depend, and its own tasks."""
+    found: set[TaskState] = set()
+    stack = [barrier, *barrier.dependents]
+    while stack:
+        task = stack.pop()
+        if task not in found and task.state != "memory":
+            found.add(task)
+            stack.extend(task.dependencies)
+    return [task for task in found if task.state in ("processing", "queued", "no-worker")]

@@ -1,0 +1,80 @@
+"""Start and end clusters repeatedly, and check what each cycle leaves."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+from contract import children
+from services import is_empty
+
+from hyperplane.clusters import records
+
+
+def check_cycles(
+    count: int, run: Callable[[], AbstractContextManager[list[psutil.Process]]]
+) -> None:
+    """Fail if cycles leave processes, ports, files, records, threads or pipes.
+
+    ``run`` returns a context manager that starts a cluster, uses it, returns its processes, and
+    ends it.
+    """
+    temporary, shared = Path(os.environ["TMPDIR"]), Path("/dev/shm")
+    threads: list[int] = []
+    pipes: list[int] = []
+    files: list[set[Path]] = []
+    for _ in range(count):
+        with run() as processes:
+            ports = _find_ports(
+                each
+                for process in processes
+                if process.is_running()
+                for each in process.net_connections("inet")
+            )
+            assert ports
+        assert not [each for each in processes if _runs(each)]
+        assert not children()
+        assert not ports & _find_ports(psutil.net_connections("inet"))
+        assert is_empty(temporary)
+        assert records.read_all(starting=True) == []
+        threads.append(threading.active_count())
+        pipes.append(_count_pipes())
+        files.append(set(shared.iterdir()))
+    # The first cycle imports libraries.
+    assert threads[-1] <= threads[0]
+    assert pipes[-1] <= pipes[0]
+    assert files[-1] <= files[0]
+
+
+def find_descendants(*processes: int) -> list[psutil.Process]:
+    """Return processes and all those below them."""
+    found = []
+    for pid in processes:
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            found += [process, *process.children(recursive=True)]
+    return found
+
+
+def _runs(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _find_ports(connections: Iterable[Any]) -> set[int]:
+    return {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
+
+
+def _count_pipes() -> int:
+    """Count the pipes that this process has open; Ray's driver keeps some sockets."""
+    count = 0
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            count += str(link.readlink()).startswith("pipe:")
+    return count

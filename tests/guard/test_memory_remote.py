@@ -1,0 +1,86 @@
+"""A scheduler, nannies, workers and clients without this package explain failures for memory."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hyperplane.guard.memory_advice import WorkerLayout
+from hyperplane.guard.memory_plugins import create_explainer, pickle_plugin
+from hyperplane.guard.memory_recorder import MemoryRecorder
+from hyperplane.guard.memory_reporter import MemoryReporter
+
+PROGRAM = """
+import sys
+sys.modules["hyperplane"] = None  # as if it was not installed
+import asyncio, json, pickle
+from distributed import Client, Nanny, Scheduler
+
+ADDRESS = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+
+def allocate_much():
+    import numpy as np
+    return len(np.ones(100_000_000))
+
+def allocate_too_much():
+    import numpy as np
+    return len(np.ones(10**14))
+
+def compute_in_a_task(function):
+    from distributed import get_client
+    try:
+        get_client().submit(function).result()
+    except Exception as error:
+        return type(error).__name__, error.__notes__
+
+async def main():
+    explainer, reporter, recorder = map(pickle.loads, pickle.load(sys.stdin.buffer))
+    facts = {}
+    async with Scheduler(**ADDRESS) as scheduler, Client(
+        scheduler.address, asynchronous=True
+    ) as client:
+        nanny_options = {"nthreads": 1, "memory_limit": 400_000_000, **ADDRESS}
+        async with Nanny(scheduler.address, **nanny_options) as nanny:
+            for plugin in (explainer, reporter, recorder):  # while the nanny and its worker run
+                await client.register_plugin(plugin)
+            for function in (allocate_much, allocate_too_much):
+                try:
+                    await client.submit(function)
+                except Exception as error:
+                    facts[function.__name__] = type(error).__name__, error.__notes__
+            facts["in a task"] = await client.submit(compute_in_a_task, allocate_too_much)
+    json.dump(facts, sys.stdout)
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_processes_without_the_package_explain_failures_for_memory(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM, encoding="utf-8")
+    plugins = (create_explainer(WorkerLayout()), MemoryReporter(), MemoryRecorder())
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        input=pickle.dumps([pickle_plugin(plugin) for plugin in plugins]),
+        capture_output=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    facts = json.loads(done.stdout)
+    name, (note,) = facts["allocate_much"]
+    assert name == "KilledWorker"
+    assert "(allocate_much) did not fit in the memory of a worker" in note
+    assert "tried once" in note
+    for case in ("allocate_too_much", "in a task"):
+        name, (note,) = facts[case]
+        assert name == "KilledWorker"
+        assert "refused an allocation of memory" in note

@@ -1,0 +1,52 @@
+"""Plugins that schedulers without this package receive by value."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import cloudpickle
+import pytest
+
+from hyperplane.clusters.dask.gateway import plugins
+from hyperplane.guard.budget import BudgetMeter
+from hyperplane.guard.usage import UsageMonitor
+
+#: A scheduler without this package that measures, and returns the figures through its handler.
+PROGRAM = """
+import asyncio, json, pickle, sys
+sys.modules["hyperplane"] = None  # importing it fails
+from distributed import Client, Scheduler, Worker
+
+async def run():
+    monitor, guard = pickle.loads(sys.stdin.buffer.read())
+    async with Scheduler(dashboard_address="127.0.0.1:0", host="127.0.0.1") as scheduler:
+        async with Worker(scheduler.address, name="w", nthreads=1, memory_limit=10**9):
+            async with Client(scheduler.address, asynchronous=True) as client:
+                await client.register_plugin(monitor)
+                await client.register_plugin(guard)
+                await client.submit(sum, [1, 2], key="add-1")
+                usage = await client.scheduler.hyperplane_usage()
+                print(json.dumps({**usage, "budget": sorted(scheduler.plugins)}))
+
+asyncio.run(run())
+"""
+
+
+@pytest.mark.cluster
+def test_a_scheduler_without_the_package_measures_and_counts() -> None:
+    with plugins.pickled_by_value():
+        meter = BudgetMeter(5, "core-hours", None)
+        sent = cloudpickle.dumps((UsageMonitor(0.7), plugins.GatewayBudgetGuard(meter)))
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        input=sent,
+        capture_output=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    text = done.stdout.decode()
+    assert '"name": "w"' in text
+    assert '"name": "add", "count": 1' in text
+    assert "hyperplane-budget-guard" in text

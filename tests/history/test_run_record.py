@@ -1,0 +1,62 @@
+"""The schema of the record of a run: other versions, and what is derived from it."""
+
+import json
+
+import pytest
+
+from hyperplane.errors import RequestError
+from hyperplane.history import PlanSummary, RunRecord, TaskUsage, WorkerUsage
+from hyperplane.history.run_record import SCHEMA_VERSION, TIME_LENGTH, new_run_name
+
+FULL = RunRecord(
+    name="20261127-160314-flights",
+    cluster="flights",
+    started=100.0,
+    ended=190.0,
+    exit_reason="closed",
+    plan=PlanSummary(engine="local", framework="dask", nodes=1, nprocs=2, nthreads=3),
+    versions={"dask": "2026.8.0"},
+    workers=(
+        WorkerUsage(name="0", limit=1000, peak=400, spilled=5, paused_seconds=1, restarts=1),
+        WorkerUsage(name="1", limit=1000, peak=900, spilled=7, causes={"other": 2}, restarts=2),
+        WorkerUsage(name="2", limit=0, peak=9000, paused_seconds=2),
+    ),
+    tasks=(TaskUsage(name="sum", count=3, output=10),),
+)
+
+
+def test_a_record_survives_writing_and_reading():
+    assert RunRecord.from_json(FULL.to_json()) == FULL
+    assert json.loads(FULL.to_json())["schema_version"] == SCHEMA_VERSION
+
+
+def test_fields_of_later_versions_are_ignored():
+    document = {**json.loads(FULL.to_json()), "schema_version": 99, "forecast": {"peak": 1}}
+    document["workers"][0]["energy"] = 12
+    document["plan"]["region"] = "eu"
+    read = RunRecord.from_json(json.dumps(document))
+    assert read == FULL.model_copy(update={"schema_version": 99})
+
+
+def test_a_record_with_the_first_fields_only_is_read():
+    """Every field that is added later has a default; this is the least that a record has."""
+    read = RunRecord.from_json('{"name": "r", "cluster": "c", "started": 1, "ended": 2}')
+    assert (read.seconds, read.workers, read.peak_share, read.exit_reason) == (1, (), None, "")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"name": 3}', "\x00", "null"])
+def test_other_files_are_no_records(text):
+    with pytest.raises(RequestError):
+        RunRecord.from_json(text)
+
+
+def test_figures_of_all_workers():
+    assert (FULL.seconds, FULL.restarts, FULL.spilled, FULL.paused_seconds) == (90, 3, 12, 3)
+    assert FULL.peak is not None
+    assert (FULL.peak.name, FULL.peak_share) == ("1", 0.9)
+
+
+def test_names_are_in_the_order_of_the_starts():
+    names = [new_run_name("flights", 1_700_000_000 + step) for step in range(100)]
+    assert sorted(names) == names
+    assert {name[TIME_LENGTH:] for name in names} == {"-flights"}

@@ -1,0 +1,32 @@
+"""A step whose cluster ran out of memory has the explanation as its reason."""
+
+from __future__ import annotations
+
+from hyperplane.errors import WorkerOutOfMemory
+from hyperplane.guard.memory_advice import MemoryFailure, WorkerLayout, explain
+from hyperplane.guard.memory_report import MemoryReport, RunningTask
+from hyperplane.jobs.execution.failure_kinds import MEMORY, classify_failure, describe_failure
+
+
+def make_log() -> str:
+    """Return the end of the log of a program that an explained failure ended."""
+    task = RunningTask("sum-1", "sum", 1.0, 150, 0)
+    report = MemoryReport("tcp://w", "0", "terminate", 480, 500, (task,), {}, 0, 1, 1, 0.0)
+    text = explain(MemoryFailure("sum-1", "sum", "terminate", (report,)), WorkerLayout())
+    kind = f"{WorkerOutOfMemory.__module__}.{WorkerOutOfMemory.__qualname__}"
+    return f"Traceback (most recent call last):\n  File ...\n{kind}: {text}\n"
+
+
+def test_it_counts_as_out_of_memory_for_more_memory_and_split() -> None:
+    assert classify_failure(1, make_log()) == MEMORY
+
+
+def test_the_reason_is_the_whole_explanation_in_one_line() -> None:
+    reason = describe_failure(1, make_log())
+    assert reason.startswith("exit code 1: task sum-1 (sum) did not fit in the memory of a worker")
+    assert "Fix: initialize_cluster(..., ram_gb_per_proc=0.1)" in reason
+    assert "\n" not in reason
+
+
+def test_the_reason_of_other_errors_is_the_last_line() -> None:
+    assert describe_failure(1, "Traceback\nValueError: x\n") == "exit code 1: ValueError: x"
