@@ -6,14 +6,20 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import packages_distributions, requires
+from itertools import chain
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import hyperplane
 from hyperplane import notebook_common
 from hyperplane.errors import UnsupportedModule
 
+ROOT = Path(__file__).parents[1]
 HEAVY = [
     "distributed",
     "dask.dataframe",
@@ -29,6 +35,10 @@ HEAVY = [
     "xarray",
     "zarr",
 ]
+PUBLIC_MODULES = (
+    "array", "asl", "bag", "dataframe", "jobs", "ml", "notebook_common", "orca", "orca.data",
+    "ray_common", "spark",
+)  # fmt: skip
 
 
 def _in_new_process(code, folder=None, **variables):
@@ -119,6 +129,50 @@ def test_tab_completion_offers_only_public_names(name, jedi):
 def test_other_public_modules_need_no_separate_import(name):
     code = f"import hyperplane, json; print(json.dumps(hyperplane.{name}.__name__))"
     assert _in_new_process(code) == f"hyperplane.{name}"
+
+
+def _modules_of_extras():
+    """Modules of this environment that an installation without extras does not have."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    required = set()
+    _add_packages(declared["dependencies"], "", required)
+    extras = chain.from_iterable(declared["optional-dependencies"].values())
+    optional = {canonicalize_name(Requirement(each).name) for each in extras} - required
+    provided = packages_distributions().items()
+    return sorted(
+        module
+        for module, names in provided
+        if {canonicalize_name(each) for each in names} & optional
+    )
+
+
+def _add_packages(requirements, extra, found):
+    for requirement in map(Requirement, requirements):
+        name = canonicalize_name(requirement.name)
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        for each in ["", *requirement.extras]:
+            if (name, each) not in found:
+                found.update([name, (name, each)])
+                _add_packages(requires(name) or [], each, found)
+
+
+@pytest.mark.process
+def test_public_modules_need_no_package_of_an_extra():
+    hidden = _modules_of_extras()
+    assert {"cryptography", "asyncssh"} <= set(hidden)
+    code = f"""
+import importlib, json, sys
+for name in {hidden!r}:
+    sys.modules[name] = None
+names = []
+for name in {PUBLIC_MODULES!r}:
+    module = importlib.import_module(f"hyperplane.{{name}}")
+    names += [getattr(module, each).__name__ for each in getattr(module, "__all__", ())
+              if hasattr(getattr(module, each), "__name__")]
+print(json.dumps(names))
+"""
+    assert {"XShards", "initialize_ray_cluster"} <= set(_in_new_process(code))
 
 
 @pytest.mark.parametrize(

@@ -13,18 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane.clusters.local_nodes.cluster_variables import ClusterVariables
-from hyperplane.clusters.remote_nodes.certificates import FILE_NAMES
 
 #: Without it Ray replaces a loopback address by that of a network interface, which does not answer.
 _LOOPBACK_VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-#: Variables of Ray with the files of its certificates, and the names of the files.
-_TLS_FILES = dict(
-    zip(("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT"), FILE_NAMES, strict=True)
-)
+#: Variables of Ray with the files of a certificate, its private key, and that of the authority.
+_TLS_VARIABLES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 #: Variables of Ray that select a cluster, its token and its certificates.
 VARIABLES = (
     "RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", _LOOPBACK_VARIABLE,
-    "RAY_USE_TLS", *_TLS_FILES,
+    "RAY_USE_TLS", *_TLS_VARIABLES,
 )  # fmt: skip
 
 #: Addresses of Ray Client begin with it.
@@ -47,10 +44,13 @@ def build_variables(token: str, loopback: bool, tls_folder: str = "") -> dict[st
     tls_folder : str
         Folder with the certificates; "" without TLS.
     """
-    files = {
-        variable: str(Path(tls_folder, name)) if tls_folder else None
-        for variable, name in _TLS_FILES.items()
-    }
+    files: dict[str, str | None] = dict.fromkeys(_TLS_VARIABLES)
+    if tls_folder:
+        # Imported here: it needs cryptography, which clusters of this machine do not.
+        from hyperplane.clusters.remote_nodes.certificates import FILE_NAMES
+
+        paths = (str(Path(tls_folder, name)) for name in FILE_NAMES)
+        files.update(zip(_TLS_VARIABLES, paths, strict=True))
     return {
         "RAY_ADDRESS": None,
         "RAY_AUTH_MODE": "token",
