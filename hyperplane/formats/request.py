@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -127,11 +127,29 @@ class ReadRequest:
         check(list(dict.fromkeys([*faults, *filter_faults])))
         return filters_parsed, {name: known[name] for name in names}
 
+    def list_names(self) -> set[str] | None:
+        """Return the texts of the request, among them all its columns; None if they may be any.
+
+        Unlike :meth:`resolve` it needs no schema of the files.
+        """
+        filters = () if self.filters is None else self.filters
+        if not isinstance(self.columns, list | tuple) or not isinstance(filters, list | tuple):
+            return None
+        return set(_find_texts([self.columns, filters]))
+
     def raise_or_warn(self, errors: Sequence[ReadError], readable: int) -> None:
         """Raise the errors of files, or warn if they are skipped and ``readable`` files remain."""
         if errors and (self.on_error == "raise" or not readable):
             raise join_errors(errors)
         warn_skipped(errors)
+
+
+def _find_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _find_texts(each)
 
 
 def _list_names(names: Mapping[str, Any]) -> str:

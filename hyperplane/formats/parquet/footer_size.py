@@ -57,16 +57,31 @@ def estimate_decoded_size(footer: Any) -> int:
 
 
 def estimate_value_width(chunk: Any, schema: Any, index: int) -> int:
-    """Estimate the bytes in memory of one value of a column."""
-    kind = chunk.physical_type
-    if kind == "FIXED_LEN_BYTE_ARRAY":
-        return int(schema.column(index).length)
-    if kind != "BYTE_ARRAY":
-        return WIDTHS[kind]
+    """Estimate the bytes in memory of one value of a column chunk."""
     statistics = chunk.statistics
-    if statistics is None or not statistics.has_min_max:
-        return OFFSET
-    lengths = [
-        len(value) for value in (statistics.min, statistics.max) if hasattr(value, "__len__")
-    ]
+    low = high = None
+    if statistics is not None and statistics.has_min_max:
+        low, high = statistics.min, statistics.max
+    return estimate_width(chunk.physical_type, low, high, schema, index)
+
+
+def estimate_width(physical: str, low: Any, high: Any, schema: Any, index: int) -> int:
+    """Estimate the bytes in memory of one value of a column.
+
+    Parameters
+    ----------
+    physical : str
+        Physical type of the column.
+    low, high : object
+        Its smallest and largest value; None if unknown.
+    schema : pyarrow.parquet.ParquetSchema
+        The schema of the file.
+    index : int
+        The index of the leaf column.
+    """
+    if physical == "FIXED_LEN_BYTE_ARRAY":
+        return int(schema.column(index).length)
+    if physical != "BYTE_ARRAY":
+        return WIDTHS[physical]
+    lengths = [len(value) for value in (low, high) if hasattr(value, "__len__")]
     return OFFSET + (sum(lengths) // len(lengths) if lengths else 0)

@@ -4,81 +4,151 @@ from __future__ import annotations
 
 import decimal
 import math
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 from pyarrow import parquet
+from pyarrow.fs import LocalFileSystem
 
 from hyperplane.core.errors import ReadError
 from hyperplane.formats.filters import ColumnStatistics
-from hyperplane.formats.parquet.footer_size import estimate_value_width
-from hyperplane.formats.parquet.index_ranges import IndexRange, find_index_range
+from hyperplane.formats.parquet.footer_size import estimate_width
+from hyperplane.formats.parquet.index_ranges import IndexRange, LostRange, find_index_range
 from hyperplane.formats.reader import READER_THREADS, FileUrls, translate_read_errors
 from hyperplane.objectstore.locations import File
 
 #: Maximum plausible rows per byte of a file (equal rows: 500 written by pyarrow, 36,000 by Polars
 #: in a row group of 20 million), and a number of rows that is accepted without this check.
 MAX_ROWS_PER_BYTE, _MAX_UNCHECKED_ROWS = 100_000, 1 << 30
+_LOCAL = LocalFileSystem()
 #: Arrow types of logical types that Parquet stores as fixed-size bytes.
 _LOGICAL_TYPES = {"UUID": pa.uuid(), "INTERVAL": pa.month_day_nano_interval()}
 
 
+#: Number of footers whose reading is timed, and seconds of one that is in the page cache.
+_FIRST_FOOTERS, _CACHED_SECONDS = 4, 0.002
+
+
+class ChunkStatistics(NamedTuple):
+    """What the footer of a file says about one leaf column of a row group.
+
+    Parameters
+    ----------
+    memory : int
+        Estimated bytes in memory.
+    low, high : object
+        Minimum and maximum, as pyarrow returns them; None if unknown.
+    nulls : int, optional
+        Number of nulls; None if unknown.
+    """
+
+    memory: int
+    low: Any
+    high: Any
+    nulls: int | None
+
+
+class StoredRowGroup(NamedTuple):
+    """The rows of a row group, and the statistics of its leaf columns by their indexes."""
+
+    rows: int
+    chunks: Mapping[int, ChunkStatistics]
+
+
+@dataclass(frozen=True)
+class FileLayout:
+    """The columns of a file.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        With UUIDs and intervals that pyarrow reads as bytes.
+    leaves : mapping of str to sequence of int
+        Indexes of the leaf columns of each column.
+    interval_columns : frozenset of str
+        The columns that contain month intervals, also inside lists and structs.
+    is_certain : bool
+        Whether it follows from the schema that pyarrow reads, because no column has bytes of a
+        fixed length, which may be UUIDs or intervals in one file and not in the next.
+    """
+
+    schema: pa.Schema
+    leaves: Mapping[str, Sequence[int]]
+    interval_columns: frozenset[str]
+    is_certain: bool
+
+    def equals(self, other: FileLayout) -> bool:
+        """Whether two files have the same columns, without regard to metadata of the schema."""
+        return self is other or (
+            self.interval_columns == other.interval_columns and self.schema.equals(other.schema)
+        )
+
+
 @dataclass(frozen=True)
 class ParquetFooter:
-    """The footer of one Parquet file."""
+    """The footer of one Parquet file.
+
+    pyarrow's own object takes ten times the memory, 20 KB for twelve columns, so it is not kept.
+
+    Parameters
+    ----------
+    file : File
+        The file.
+    rows : int
+        Number of rows.
+    layout : FileLayout
+        The columns; files with the same ones may share this object.
+    index : IndexRange, LostRange or None
+        The named index that exists only in the pandas metadata.
+    row_groups : tuple of StoredRowGroup
+        In order.
+    """
 
     file: File
-    metadata: Any
+    rows: int
+    layout: FileLayout
+    index: IndexRange | LostRange | None
+    row_groups: tuple[StoredRowGroup, ...]
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema, with UUIDs and intervals that pyarrow reads as bytes."""
-        schema = self.metadata.schema.to_arrow_schema()
-        if not any(map(pa.types.is_fixed_size_binary, schema.types)):
-            return schema
-        fields, leaf = [], 0
-        for entry in schema:
-            kind = entry.type
-            if pa.types.is_fixed_size_binary(kind):
-                column = self.metadata.schema.column(leaf)
-                # Intervals exist only among the older converted types.
-                column_types = column.logical_type.type, column.converted_type
-                kind = next(
-                    (
-                        _LOGICAL_TYPES[column_type]
-                        for column_type in column_types
-                        if column_type in _LOGICAL_TYPES
-                    ),
-                    kind,
-                )
-            fields.append(entry.with_type(kind))
-            leaf += count_leaves(entry.type)
-        return pa.schema(fields, schema.metadata)
 
-    @cached_property
-    def index(self) -> IndexRange | None:
-        """The named index that exists only in the pandas metadata, or None."""
-        return find_index_range(self.metadata)
+def _make_layout(metadata: Any, stored: pa.Schema) -> FileLayout:
+    """Return the columns of a file whose Arrow schema in pyarrow is ``stored``."""
+    leaves = map_leaves(stored)
+    if not any(map(_has_fixed_bytes, stored.types)):
+        return FileLayout(stored, leaves, frozenset(), is_certain=True)
+    get_column = metadata.schema.column
+    intervals = frozenset(
+        name
+        for name, numbers in leaves.items()
+        if any(get_column(number).converted_type == "INTERVAL" for number in numbers)
+    )
+    return FileLayout(_add_logical_types(metadata, stored), leaves, intervals, is_certain=False)
 
-    @property
-    def interval_columns(self) -> frozenset[str]:
-        """The columns that contain month intervals, also inside lists and structs."""
-        schema = self.metadata.schema.to_arrow_schema()
-        if not any(map(_has_fixed_bytes, schema.types)):
-            return frozenset()
-        get_column = self.metadata.schema.column
-        return frozenset(
-            name
-            for name, numbers in map_leaves(schema).items()
-            if any(get_column(number).converted_type == "INTERVAL" for number in numbers)
-        )
+
+def _add_logical_types(metadata: Any, stored: pa.Schema) -> pa.Schema:
+    """Return the schema with UUIDs and intervals, which pyarrow reads as bytes."""
+    fields, leaf = [], 0
+    for entry in stored:
+        kind = entry.type
+        if pa.types.is_fixed_size_binary(kind):
+            column = metadata.schema.column(leaf)
+            # Intervals exist only among the older converted types.
+            column_types = column.logical_type.type, column.converted_type
+            kind = next(
+                (_LOGICAL_TYPES[each] for each in column_types if each in _LOGICAL_TYPES), kind
+            )
+        fields.append(entry.with_type(kind))
+        leaf += count_leaves(entry.type)
+    return pa.schema(fields, stored.metadata)
 
 
 def _has_fixed_bytes(kind: pa.DataType) -> bool:
@@ -86,34 +156,109 @@ def _has_fixed_bytes(kind: pa.DataType) -> bool:
     return pa.types.is_fixed_size_binary(kind) or any(map(_has_fixed_bytes, inner))
 
 
-def read_footers(files: Sequence[File]) -> tuple[list[ParquetFooter], list[ReadError]]:
-    """Return the footers of the files, and an error for each file that has no valid one."""
-    with ThreadPoolExecutor(min(READER_THREADS, max(1, len(files)))) as pool:
-        results = list(pool.map(_try_read, files))
+def read_footers(
+    files: Sequence[File], names: Collection[str] | None
+) -> tuple[list[ParquetFooter], list[ReadError]]:
+    """Return the footers of the files, and an error for each file that has no valid one.
+
+    Parameters
+    ----------
+    files : sequence of File
+        The files.
+    names : collection of str, optional
+        The columns whose statistics are needed; all by default.
+    """
+    if not files:
+        return [], []
+    # Threads help where each request waits, such as a store, a disk or a mounted file system. One
+    # thread reads files in the page cache faster than many that wait for Python's lock.
+    results, seconds = [], []
+    for file in files[:_FIRST_FOOTERS]:
+        began = time.perf_counter()
+        results += _try_read([file], names)
+        seconds.append(time.perf_counter() - began)
+    rest = files[_FIRST_FOOTERS:]
+    if min(seconds) < _CACHED_SECONDS:
+        results += _try_read(rest, names)
+    elif rest:
+        with ThreadPoolExecutor(min(READER_THREADS, len(rest))) as pool:
+            shares = pool.map(partial(_try_read, names=names), ([file] for file in rest))
+            results += chain.from_iterable(shares)
     footers = [result for result in results if isinstance(result, ParquetFooter)]
     return footers, [result for result in results if isinstance(result, ReadError)]
 
 
-def _try_read(file: File) -> ParquetFooter | ReadError:
-    try:
-        with translate_read_errors(FileUrls((file.url,))):
-            if file.store.local:
-                return _check_row_count(ParquetFooter(file, parquet.read_metadata(file.path)))
-            with file.store.system.open(file.path, "rb") as opened:
-                return _check_row_count(ParquetFooter(file, parquet.read_metadata(opened)))
-    except ReadError as error:
-        return error
+def _try_read(
+    files: Sequence[File], names: Collection[str] | None
+) -> list[ParquetFooter | ReadError]:
+    results: list[ParquetFooter | ReadError] = []
+    layout: FileLayout | None = None
+    for file in files:
+        try:
+            with translate_read_errors(FileUrls((file.url,))):
+                metadata = _read_metadata(file)
+                stored = metadata.schema.to_arrow_schema()
+                if layout is None or not layout.is_certain or not layout.schema.equals(stored):
+                    layout = _make_layout(metadata, stored)
+                results.append(_make_footer(file, metadata, layout, names))
+        except ReadError as error:
+            results.append(error)
+    return results
 
 
-def _check_row_count(footer: ParquetFooter) -> ParquetFooter:
-    """Return the footer; raise ReadError if its row count would exhaust memory in Polars."""
-    rows, size = footer.metadata.num_rows, footer.file.size
-    if rows > max(_MAX_UNCHECKED_ROWS, MAX_ROWS_PER_BYTE * size):
+def _read_metadata(file: File) -> Any:
+    """Return the metadata; raise ReadError if its row count would exhaust memory in Polars."""
+    if file.store.local:
+        # With the file system, pyarrow does not have to find out what the path means.
+        metadata = parquet.read_metadata(file.path, filesystem=_LOCAL)
+    else:
+        with file.store.system.open(file.path, "rb") as opened:
+            metadata = parquet.read_metadata(opened)
+    rows = metadata.num_rows
+    if rows > max(_MAX_UNCHECKED_ROWS, MAX_ROWS_PER_BYTE * file.size):
         message = (
-            f"its footer declares {rows} rows, more than {size} bytes can contain; it is damaged"
+            f"its footer declares {rows} rows, more than {file.size} bytes can contain; "
+            "it is damaged"
         )
-        raise ReadError(footer.file.url, message)
-    return footer
+        raise ReadError(file.url, message)
+    return metadata
+
+
+def _make_footer(
+    file: File, metadata: Any, layout: FileLayout, names: Collection[str] | None
+) -> ParquetFooter:
+    needed = layout.leaves if names is None else [each for each in names if each in layout.leaves]
+    leaves = [leaf for name in needed for leaf in layout.leaves[name]]
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    return ParquetFooter(
+        file,
+        metadata.num_rows,
+        layout,
+        find_index_range(metadata),
+        tuple(_read_row_group(group, leaves, metadata.schema) for group in groups),
+    )
+
+
+def _read_row_group(group: Any, leaves: Iterable[int], parquet_schema: Any) -> StoredRowGroup:
+    return StoredRowGroup(
+        group.num_rows,
+        {leaf: _read_chunk(group.column(leaf), parquet_schema, leaf) for leaf in leaves},
+    )
+
+
+def _read_chunk(chunk: Any, parquet_schema: Any, leaf: int) -> ChunkStatistics:
+    statistics = chunk.statistics
+    low = high = nulls = None
+    if statistics is not None:
+        if statistics.has_min_max:
+            low, high = statistics.min, statistics.max
+        if statistics.has_null_count:
+            nulls = statistics.null_count
+    physical = chunk.physical_type
+    memory = chunk.num_values * estimate_width(physical, low, high, parquet_schema, leaf)
+    if physical == "BYTE_ARRAY":
+        memory = max(chunk.total_uncompressed_size, memory)
+    return ChunkStatistics(memory, low, high, nulls)
 
 
 def map_leaves(schema: pa.Schema) -> dict[str, list[int]]:
@@ -135,13 +280,13 @@ def count_leaves(kind: pa.DataType) -> int:
 
 
 def get_statistics(
-    group: Any, leaf: int, kind: pl.DataType, stored_type: pa.DataType
+    group: StoredRowGroup, leaf: int, kind: pl.DataType, stored_type: pa.DataType
 ) -> ColumnStatistics:
     """Return the statistics of a flat column of a row group, as values of the data set.
 
     Parameters
     ----------
-    group : pyarrow.parquet.RowGroupMetaData
+    group : StoredRowGroup
         The row group.
     leaf : int
         The index of the leaf column.
@@ -150,26 +295,23 @@ def get_statistics(
     stored_type : pyarrow.DataType
         Its type in the file, which gives the unit of durations in the statistics.
     """
-    chunk = group.column(leaf)
-    statistics = chunk.statistics
-    if statistics is None:
-        return ColumnStatistics(None, None, None, group.num_rows)
-    nulls = statistics.null_count if statistics.has_null_count else None
+    chunk = group.chunks[leaf]
     # pyarrow returns times of day in microseconds, so that nanoseconds are cut off.
-    if not statistics.has_min_max or stored_type == pa.time64("ns"):
-        return ColumnStatistics(None, None, nulls, group.num_rows)
-    low, high = (
-        _to_comparable(value, kind, stored_type) for value in (statistics.min, statistics.max)
-    )
+    if chunk.low is None or chunk.high is None or stored_type == pa.time64("ns"):
+        return ColumnStatistics(None, None, chunk.nulls, group.rows)
+    low = _to_comparable(chunk.low, kind, stored_type)
+    high = _to_comparable(chunk.high, kind, stored_type)
     if isinstance(low, float) and (math.isnan(low) or math.isnan(high)):
         low = high = None
-    elif isinstance(statistics.min, decimal.Decimal) and isinstance(low, float):
+    elif isinstance(chunk.low, decimal.Decimal) and isinstance(low, float):
         # Conversion of decimals to floats rounds, so widen the bounds by one float.
         low, high = math.nextafter(low, -math.inf), math.nextafter(high, math.inf)
-    return ColumnStatistics(low, high, nulls, group.num_rows)
+    return ColumnStatistics(low, high, chunk.nulls, group.rows)
 
 
 def _to_comparable(value: Any, kind: pl.DataType, stored_type: pa.DataType) -> Any:
+    if isinstance(value, int) and kind.is_integer():
+        return value  # most of the columns whose bounds are kept
     if isinstance(kind, pl.Datetime):
         stamp = pd.Timestamp(value)
         return stamp if kind.time_zone is None else stamp.tz_convert(kind.time_zone)
@@ -226,9 +368,9 @@ def _read_categories(footer: ParquetFooter, names: list[str]) -> list[dict[str, 
     system, file = footer.file.store.system, footer.file
     categories_by_group = []
     with translate_read_errors(FileUrls((file.url,))), system.open(file.path, "rb") as opened:
-        reader = parquet.ParquetFile(opened, metadata=footer.metadata)
-        for number in range(footer.metadata.num_row_groups):
-            if footer.metadata.row_group(number).num_rows:
+        reader = parquet.ParquetFile(opened)
+        for number, group in enumerate(footer.row_groups):
+            if group.rows:
                 # Reading one row suffices: the dictionary page precedes the rows.
                 rows = next(reader.iter_batches(1, row_groups=[number], columns=names))
                 categories_by_group.append(
@@ -238,23 +380,5 @@ def _read_categories(footer: ParquetFooter, names: list[str]) -> list[dict[str, 
 
 
 def may_have_nulls(footer: ParquetFooter, leaf: int) -> bool:
-    """Whether a flat column may contain nulls."""
-    metadata = footer.metadata
-    if metadata.schema.column(leaf).max_definition_level == 0:
-        return False
-    groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
-    return any(group.num_rows and _count_nulls(group.column(leaf)) != 0 for group in groups)
-
-
-def _count_nulls(chunk: Any) -> int | None:
-    statistics = chunk.statistics
-    known = statistics is not None and statistics.has_null_count
-    return statistics.null_count if known else None
-
-
-def estimate_memory(group: Any, leaf: int, parquet_schema: Any) -> int:
-    """Return the estimated bytes in memory of a leaf column of a row group."""
-    chunk = group.column(leaf)
-    nbytes = int(chunk.num_values) * estimate_value_width(chunk, parquet_schema, leaf)
-    is_text = chunk.physical_type == "BYTE_ARRAY"
-    return max(int(chunk.total_uncompressed_size), nbytes) if is_text else nbytes
+    """Whether a flat column that may contain nulls by its schema does so by its statistics."""
+    return any(group.rows and group.chunks[leaf].nulls != 0 for group in footer.row_groups)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -53,42 +53,57 @@ class IndexRange:
         return ColumnStatistics(min(ends), max(ends), 0, rows)
 
 
-def find_index_range(metadata: Any) -> IndexRange | None:
-    """Return the named range index in the metadata of a Parquet file, or None.
+class LostRange(NamedTuple):
+    """An index whose stored range does not have as many values as the file has rows.
 
-    None also if a column has the same name, or if the length of the range differs from the number
-    of rows, because the writer copied the metadata of other rows.
+    Parameters
+    ----------
+    name : str
+        Name of the index.
+    text : str
+        The range, for messages.
+    """
+
+    name: str
+    text: str
+
+
+def find_index_range(metadata: Any) -> IndexRange | LostRange | None:
+    """Return the named range index in the metadata of a Parquet file.
+
+    None also if a column has the same name. The length of the range differs from the number of rows
+    if the writer copied the metadata of other rows.
     """
     entry = _find_range_entry(metadata)
-    if entry is None or not _matches_rows(entry, metadata):
+    if entry is None:
         return None
+    if not _matches_rows(entry, metadata):
+        return LostRange(str(entry["name"]), _format_range(entry))
     return IndexRange(str(entry["name"]), entry["start"], entry["step"])
 
 
-def warn_lost_ranges(files: Sequence[tuple[str, Any]], columns: Any) -> None:
+def warn_lost_ranges(files: Sequence[tuple[str, int, Any]], columns: Any) -> None:
     """Warn about requested indexes that are left out because their range has the wrong length.
 
     Parameters
     ----------
-    files : sequence of (str, pyarrow.parquet.FileMetaData)
-        URL and metadata of each file.
+    files : sequence of (str, int, IndexRange, LostRange or None)
+        URL, number of rows and index of each file.
     columns : collection of str or None
         The requested columns; None means all.
     """
-    lost: dict[str, list[tuple[str, Any]]] = {}
-    for url, metadata in files:
-        entry = _find_range_entry(metadata)
-        if entry is not None and not _matches_rows(entry, metadata):
-            lost.setdefault(str(entry["name"]), []).append((url, metadata))
+    lost: dict[str, list[tuple[str, int, str]]] = {}
+    for url, rows, index in files:
+        if isinstance(index, LostRange):
+            lost.setdefault(index.name, []).append((url, rows, index.text))
     for name, lost_files in lost.items():
         if isinstance(columns, Collection) and name not in columns:
             continue
-        url, metadata = lost_files[0]
+        url, rows, text = lost_files[0]
         warn_caller(
             f"index {name!r} is left out of {plural(len(lost_files), 'file')}: its stored range "
             f"does not have as many values as the file has rows, so its values are unknown "
-            f"({url}: {_format_range(_find_range_entry(metadata))}, but "
-            f"{plural(metadata.num_rows, 'row')}); to keep it, write the files again after "
+            f"({url}: {text}, but {plural(rows, 'row')}); to keep it, write the files again after "
             "reset_index()"
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -19,7 +19,8 @@ from hyperplane.formats.filters import (
     may_match,
 )
 from hyperplane.formats.parquet import footers, index_ranges
-from hyperplane.formats.parquet.footers import ParquetFooter
+from hyperplane.formats.parquet.footers import FileLayout, ParquetFooter, StoredRowGroup
+from hyperplane.formats.parquet.index_ranges import IndexRange
 from hyperplane.formats.parquet.partition import ParquetPartition, RowGroupRange, select_rows
 from hyperplane.formats.partition_sizes import group_neighbors
 from hyperplane.formats.partitions import Bounds
@@ -32,20 +33,19 @@ Categories = Mapping[str, tuple[str, ...]]
 
 @dataclass
 class _SchemaGroup:
-    """The files that have the same schema."""
+    """The files that have the same schema, which includes an index that has no column."""
 
     number: int
+    layout: FileLayout
     schema: pa.Schema
     file_schema: schemas.FileSchema
-    leaves: Mapping[str, Sequence[int]]
-    interval_columns: frozenset[str]
     index: str | None
     members: list[ParquetFooter] = field(default_factory=list)
 
     @property
     def use_pyarrow(self) -> bool:
         """Whether pyarrow has to read the files, because Polars cannot open them."""
-        return bool(self.interval_columns or self.file_schema.unreadable)
+        return bool(self.layout.interval_columns or self.file_schema.unreadable)
 
     @property
     def schema_id(self) -> int | None:
@@ -64,35 +64,36 @@ class _RowGroup:
     mapping: ColumnMapping
     number: int
     start: int
-    group: Any
+    group: StoredRowGroup
 
     @property
     def file(self) -> File:
         return self.footer.file
 
     def statistics(self, name: str, kind: pl.DataType) -> ColumnStatistics | None:
-        constants = dict(self.mapping.constants)
-        rows = self.group.num_rows
-        if name in constants:
-            value = constants[name]
-            return ColumnStatistics(value, value, 0 if value is not None else rows, rows)
+        rows = self.group.rows
+        for constant, value in self.mapping.constants:
+            if constant == name:
+                return ColumnStatistics(value, value, 0 if value is not None else rows, rows)
         # Lossy casts must raise when read, so their row groups are never pruned. The statistics
         # of UUIDs are bytes, but their values are text.
         if kind.is_nested() or name in self.mapping.lossy | self.mapping.uuids:
             return None
-        if name == self.schema_group.index and self.footer.index is not None:
+        if name == self.schema_group.index and isinstance(self.footer.index, IndexRange):
             return self.footer.index.statistics(self.start, rows)
-        leaves = self.schema_group.leaves[name]
+        leaves = self.schema_group.layout.leaves[name]
         if len(leaves) > 1:
             return None
         stored_type = self.schema_group.schema.field(name).type
         return footers.get_statistics(self.group, leaves[0], kind, stored_type)
 
-    def memory(self, names: Sequence[str]) -> int:
-        leaves = [leaf for name in names for leaf in self.schema_group.leaves.get(name, ())]
-        schema = self.footer.metadata.schema
-        index = 8 * self.group.num_rows if self.schema_group.index in names else 0
-        return index + sum(footers.estimate_memory(self.group, leaf, schema) for leaf in leaves)
+    def estimate_memory(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the estimated bytes in memory of columns."""
+        leaves, chunks = self.schema_group.layout.leaves, self.group.chunks
+        sizes = {name: sum(chunks[leaf].memory for leaf in leaves.get(name, ())) for name in names}
+        if self.schema_group.index in sizes:
+            sizes[self.schema_group.index] += 8 * self.group.rows
+        return sizes
 
 
 def plan_partitions(files: Sequence[File], request: ReadRequest) -> ReadPlan:
@@ -105,10 +106,10 @@ def plan_partitions(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     ReadError
         If a footer is invalid and ``on_error`` is not "skip".
     """
-    footers_read, errors = footers.read_footers(files)
+    footers_read, errors = footers.read_footers(files, request.list_names())
     request.raise_or_warn(errors, len(footers_read))
-    metadata = [(footer.file.url, footer.metadata) for footer in footers_read]
-    index_ranges.warn_lost_ranges(metadata, request.columns)
+    indexes = [(footer.file.url, footer.rows, footer.index) for footer in footers_read]
+    index_ranges.warn_lost_ranges(indexes, request.columns)
     schema_groups = _group_by_schema(footers_read, request.decimals)
     columns, faults = schemas.merge_schemas(
         [schema_group.file_schema for schema_group in schema_groups], request.schema_mode
@@ -141,26 +142,31 @@ def plan_partitions(files: Sequence[File], request: ReadRequest) -> ReadPlan:
     matching = [
         row_group for row_group in row_groups if _may_match(row_group, filters, filter_schema)
     ]
-    sizes = {id(row_group): row_group.memory(list(chosen)) for row_group in matching}
-    matching_sizes = [sizes[id(row_group)] for row_group in matching]
+    used = {**chosen, **filter_schema}
+    sizes = {id(row_group): row_group.estimate_memory(used) for row_group in matching}
+    matching_sizes = [sum(sizes[id(row_group)][name] for name in chosen) for row_group in matching]
+    bounded = {
+        name: kind
+        for name, kind in chosen.items()
+        if kind.is_integer() or isinstance(kind, pl.Datetime)
+    }
     groups = group_neighbors(
         matching, matching_sizes, request.partition_size, request.files(matching)
     )
-    parts = [
-        ParquetPartition(
-            tuple(_merge_row_groups(group)),
-            filters,
-            sum(sizes[id(row_group)] for row_group in group),
-            request.on_error,
-            _find_bounds(group, chosen),
-            {
-                name: sum(row_group.memory([name]) for row_group in group)
-                for name in {**chosen, **filter_schema}
-            },
-            request.partition_size,
+    parts = []
+    for group in groups:
+        column_sizes = {name: sum(sizes[id(each)][name] for each in group) for name in used}
+        parts.append(
+            ParquetPartition(
+                tuple(_merge_row_groups(group)),
+                filters,
+                sum(column_sizes[name] for name in chosen),
+                request.on_error,
+                _find_bounds(group, bounded),
+                column_sizes,
+                request.partition_size,
+            )
         )
-        for group in groups
-    ]
     parts = parts or [_make_empty_partition(schema_groups[0], chosen, filter_schema, filters)]
     return ReadPlan(parts, chosen, optional, categories)
 
@@ -178,25 +184,20 @@ def _group_by_schema(
     schema_groups: list[_SchemaGroup] = []
     faults = []
     for footer in footers_read:
-        schema, intervals = footer.schema, footer.interval_columns
-        leaves = footers.map_leaves(schema)
-        index = footer.index.name if footer.index is not None else None
-        if index is not None:
-            schema = schema.append(pa.field(index, pa.int64(), nullable=False))
-        same = (
-            group
-            for group in schema_groups
-            if (group.interval_columns, group.index) == (intervals, index)
-        )
-        schema_group = next((group for group in same if group.schema.equals(schema)), None)
+        layout = footer.layout
+        index = footer.index.name if isinstance(footer.index, IndexRange) else None
+        # Files of one writer follow each other, so the newest group is the most probable one.
+        alike = (group for group in reversed(schema_groups) if group.index == index)
+        schema_group = next((group for group in alike if group.layout.equals(layout)), None)
         if schema_group is None:
+            schema = layout.schema
+            if index is not None:
+                schema = schema.append(pa.field(index, pa.int64(), nullable=False))
             file_schema, schema_faults = schemas.make_file_schema(
-                schema, decimals, footer.file.url, intervals
+                schema, decimals, footer.file.url, layout.interval_columns
             )
             faults += schema_faults
-            schema_group = _SchemaGroup(
-                len(schema_groups), schema, file_schema, leaves, intervals, index
-            )
+            schema_group = _SchemaGroup(len(schema_groups), layout, schema, file_schema, index)
             schema_groups.append(schema_group)
         else:
             schema_group.file_schema.urls.append(footer.file.url)
@@ -277,11 +278,10 @@ def _list_row_groups(
     footer: ParquetFooter, schema_group: _SchemaGroup, mapping: ColumnMapping
 ) -> list[_RowGroup]:
     row_groups, start = [], 0
-    for number in range(footer.metadata.num_row_groups):
-        group = footer.metadata.row_group(number)
-        if group.num_rows:
+    for number, group in enumerate(footer.row_groups):
+        if group.rows:
             row_groups.append(_RowGroup(footer, schema_group, mapping, number, start, group))
-        start += group.num_rows
+        start += group.rows
     return row_groups
 
 
@@ -297,12 +297,14 @@ def _is_optional(
     for schema_group in schema_groups:
         if name == schema_group.index:
             continue
-        if name not in schema_group.leaves:
+        if name not in schema_group.layout.leaves:
             if name not in key_types:
                 return True
             continue
-        leaf = schema_group.leaves[name][0]
-        if any(footers.may_have_nulls(footer, leaf) for footer in schema_group.members):
+        leaf = schema_group.layout.leaves[name][0]
+        if schema_group.schema.field(name).nullable and any(
+            footers.may_have_nulls(footer, leaf) for footer in schema_group.members
+        ):
             return True
     return False
 
@@ -324,12 +326,12 @@ def _merge_row_groups(group: Sequence[_RowGroup]) -> list[RowGroupRange]:
 
 
 def _get_end_row(row_group: _RowGroup) -> int:
-    return int(row_group.start + row_group.group.num_rows)
+    return int(row_group.start + row_group.group.rows)
 
 
 def _make_range(run: Sequence[_RowGroup]) -> RowGroupRange:
     first, rows = run[0], _get_end_row(run[-1]) - run[0].start
-    whole = rows == first.footer.metadata.num_rows
+    whole = rows == first.footer.rows
     numbers = tuple(row_group.number for row_group in run)
     schema_group = first.schema_group
     return RowGroupRange(
@@ -345,12 +347,12 @@ def _make_range(run: Sequence[_RowGroup]) -> RowGroupRange:
     )
 
 
-def _get_requested_index(
-    footer: ParquetFooter, mapping: ColumnMapping
-) -> index_ranges.IndexRange | None:
+def _get_requested_index(footer: ParquetFooter, mapping: ColumnMapping) -> IndexRange | None:
     """Return the index in the metadata of a file if it is requested, else None."""
+    if not isinstance(footer.index, IndexRange):
+        return None
     used = dict([*mapping.schema, *mapping.filter_schema])
-    return footer.index if footer.index is not None and footer.index.name in used else None
+    return footer.index if footer.index.name in used else None
 
 
 def _make_empty_partition(
@@ -364,21 +366,22 @@ def _make_empty_partition(
     return ParquetPartition((piece,), filters, 0)
 
 
-def _find_bounds(group: Sequence[_RowGroup], chosen: Kinds) -> dict[str, Bounds]:
-    """Return minimum and maximum of columns of times and integers, where known."""
+def _find_bounds(group: Sequence[_RowGroup], kinds: Kinds) -> dict[str, Bounds]:
+    """Return minimum and maximum of columns, where known."""
     known = {}
-    for name, kind in chosen.items():
-        if not (kind.is_integer() or isinstance(kind, pl.Datetime)):
-            continue
-        statistics = [row_group.statistics(name, kind) for row_group in group]
-        valued = [
-            entry
-            for entry in statistics
-            if entry is None or entry.nulls is None or entry.nulls < entry.rows
-        ]
-        if valued and all(entry is not None and entry.low is not None for entry in valued):
-            known[name] = (
-                min(entry.low for entry in valued if entry is not None),
-                max(entry.high for entry in valued if entry is not None),
-            )
+    for name, kind in kinds.items():
+        lows, highs = [], []
+        for row_group in group:
+            entry = row_group.statistics(name, kind)
+            if entry is None:
+                break
+            if entry.nulls is not None and entry.nulls >= entry.rows:
+                continue
+            if entry.low is None:
+                break
+            lows.append(entry.low)
+            highs.append(entry.high)
+        else:
+            if lows:
+                known[name] = (min(lows), max(highs))
     return known
