@@ -3,8 +3,8 @@
     python -m benchmarks.web_log /tmp/web --rows 10000000
 
 Twelve columns in sixty Parquet files, in no order of time. The numbers of requests of users follow
-Zipf's law with exponent 1.3: a quarter of the requests are of one user. A twentieth of the countries,
-sizes and times are missing, and one user of a hundred is not in the table of two million users.
+Zipf's law with exponent 1.3: a quarter of the requests are of one user. A twentieth of the
+countries, sizes and times are missing, and a few users are not in the table of two million users.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import polars as pl
 from dask.delayed import Delayed
 
 from hyperplane.collections.frames import task_graph
+from hyperplane.collections.frames.aggregates import PartialState
 from hyperplane.collections.frames.grouping import Grouping
 from hyperplane.collections.frames.joined_partition import JoinedPartition
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
@@ -80,6 +81,7 @@ def plan_group_before_join(source: CollectionSource, grouping: Grouping) -> Grou
         not has_own_names
         or not left.issuperset(grouping.aggregation.columns)
         or any(state.kind not in _MERGED_STATES or state.order for state in states)
+        or any(_is_rounded(state, grouping) for state in states)
     ):
         return None
     left_keys = tuple(dict.fromkeys([*first.on, *(key for key in grouping.by if key in left)]))
@@ -98,6 +100,14 @@ def plan_group_before_join(source: CollectionSource, grouping: Grouping) -> Grou
         if share is None
         else min(_MAX_STATES_BYTES, share // (4 * task_graph.FAN_IN)),
     )
+
+
+def _is_rounded(state: PartialState, grouping: Grouping) -> bool:
+    """Return whether a state is rounded to less than 64 bits, once for each group of left rows."""
+    dtype: Any = grouping.like[state.column].dtype
+    numbers = getattr(dtype, "numpy_dtype", dtype)
+    is_float = getattr(numbers, "kind", "") == "f"
+    return state.kind == "sum" and is_float and int(numbers.itemsize) < 8
 
 
 def make_join_tasks(

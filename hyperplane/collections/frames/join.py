@@ -28,7 +28,7 @@ from hyperplane.core.public_calls import check_call, warn_caller
 from hyperplane.formats.pandas_frames.column_names import escape
 from hyperplane.formats.reader import make_collection
 
-#: Maximum bytes of a right side that every task reads in addition to its own rows.
+#: Maximum bytes of a right side that every worker process reads.
 MAX_SMALL_SIDE = 250 * 10**6
 
 
@@ -43,12 +43,12 @@ def join(
 ) -> dd.DataFrame:
     """Join two tables, like ``left.merge(right, on=on, how=how)``.
 
-    A right side of up to 250 MB (250·10^6 bytes) in memory is read by every task, and no rows are
-    shuffled. (Dask itself decides by the numbers of partitions and would often shuffle both sides.)
-    If the result is filtered and passed to other helpers of this module, they read only the needed
-    columns of both sides. Both sides are shuffled if the right side is larger, if the types of
-    keys differ, or if a side is not from :func:`read`; a right side of one partition is not
-    shuffled, but joined to each partition of the left side.
+    A right side of up to 250 MB (250·10^6 bytes) in memory is read once by each worker process, and
+    no rows are shuffled. (Dask itself decides by the numbers of partitions and would often shuffle
+    both sides.) If the result is filtered and passed to other helpers of this module, they read
+    only the needed columns of both sides. Both sides are shuffled if the right side is larger, if
+    the types of keys differ, or if a side is not from :func:`read`; a right side of one partition
+    is not shuffled, but joined to each partition of the left side.
 
     Parameters
     ----------

@@ -40,6 +40,7 @@ def tables() -> tuple[pd.DataFrame, pd.DataFrame]:
             "g": pd.Series(random.choice(["a", "b", None], ROWS), dtype="str"),
             "v": random.integers(0, 100, ROWS),
             "f": np.where(random.random(ROWS) < 0.2, np.nan, random.random(ROWS)),
+            "h": random.random(ROWS).astype("float32"),
         }
     )
     some = [*keys[1:60:2], "key 0", "key 2", "other", None, None]
@@ -114,7 +115,9 @@ def test_value_counts_of_a_join_equal_pandas(tables: Any, sides: Any, place: str
 
 
 @pytest.mark.parametrize(
-    "agg", [{"n": "sum"}, {"v": "nunique"}, {"v": "median"}, {"v": "first"}], ids=str
+    "agg",
+    [{"n": "sum"}, {"v": "nunique"}, {"v": "median"}, {"v": "first"}, {"h": "sum"}],
+    ids=str,
 )
 def test_other_functions_and_columns_are_computed_from_joined_rows(
     tables: Any, sides: Any, agg: Any
