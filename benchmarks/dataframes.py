@@ -1,6 +1,7 @@
-"""Common jobs on an event log: plain Dask, hyperplane, pandas, Polars and DuckDB.
+"""Common jobs on an event log and a web log: plain Dask, hyperplane, pandas, Polars and DuckDB.
 
     python -m benchmarks.dataframes [--rows 20000000] [--rounds 3] [--jobs windows counts ...]
+    python -m benchmarks.dataframes --rows 10000000 --jobs web_join web_top web_duplicates
 
 Every run is a separate process, the engines alternate, and the answers are compared. CPU seconds
 and memory are those of the whole process tree. Imports and a run on a small part of the data happen
@@ -19,10 +20,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import event_log_csv, event_log_jobs, event_log_rows
+from benchmarks import event_log_csv, event_log_jobs, event_log_rows, web_log_jobs
 from benchmarks.event_log import write_event_log
 from benchmarks.event_log_jobs import ENGINES, Job
 from benchmarks.measure import cpu_seconds, measure
+from benchmarks.web_log import write_web_log
 
 JOBS: dict[str, dict[str, Job]] = {
     job: {engine: getattr(module, f"{job}_{engine}") for engine in ENGINES}
@@ -30,6 +32,7 @@ JOBS: dict[str, dict[str, Job]] = {
         (event_log_jobs, ("windows", "counts")),
         (event_log_rows, ("top", "filter", "duplicates", "join", "sort")),
         (event_log_csv, ("csv",)),
+        (web_log_jobs, ("web_join", "web_top", "web_duplicates")),
     )
     for job in jobs
 }
@@ -81,7 +84,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
-    parser.add_argument("--folder", type=Path, help="where the log is kept for later runs")
+    parser.add_argument("--folder", type=Path, help="where the logs are kept for later runs")
     parser.add_argument("--one", nargs=3, metavar=("JOB", "ENGINE", "FOLDER"))
     arguments = parser.parse_args()
     if arguments.one:
@@ -89,9 +92,11 @@ def main() -> None:
         run_job(job, engine, Path(folder))
         return
     with tempfile.TemporaryDirectory() as scratch:
-        folder = write_event_log(arguments.folder or Path(scratch), arguments.rows)
+        folder = arguments.folder or Path(scratch)
         for job in arguments.jobs:
-            compare(job, arguments.engines, folder, arguments.rounds)
+            write = write_web_log if job.startswith("web_") else write_event_log
+            data = write(folder / write.__name__.removeprefix("write_"), arguments.rows)
+            compare(job, arguments.engines, data, arguments.rounds)
 
 
 if __name__ == "__main__":

@@ -13,18 +13,21 @@ import polars as pl
 from dask.tokenize import tokenize
 
 from hyperplane.collections.frames import task_graph
-from hyperplane.collections.frames.aggregates import NUMERIC_FUNCTIONS, Aggregation
 from hyperplane.collections.frames.finalize import (
     build_collection,
     build_empty_result,
     build_result,
+)
+from hyperplane.collections.frames.group_before_join import (
+    make_join_tasks,
+    plan_group_before_join,
 )
 from hyperplane.collections.frames.grouping import Grouping
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.source_collection import open_partition, select_source
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
 from hyperplane.collections.frames.time_bins import ROW_NUMBER, TimeWindows
-from hyperplane.core.errors import DataError
+from hyperplane.collections.frames.value_types import check_value_types
 from hyperplane.formats.pandas_frames.column_names import unescape
 from hyperplane.formats.partitions import ScannablePartition
 
@@ -53,17 +56,21 @@ def aggregate_groups(
     if split_out == 1 and grouping.aggregation.has_growing_states and grouping.exact_keys:
         into = task_graph.choose_receiver_count(len(source.partitions))
     token = tokenize(source.token, grouping, split_out, into)
-    tables = task_graph.make_tasks(
-        f"{name}-partial",
-        token,
-        aggregate_partition,
-        [
-            [partition, number, source.where, grouping, ranges]
-            for number, (partition, ranges) in enumerate(
-                zip(source.partitions, time_ranges, strict=True)
-            )
-        ],
-    )
+    before_join = plan_group_before_join(source, grouping)
+    if before_join is not None:
+        tables = make_join_tasks(name, token, source, before_join)
+    else:
+        tables = task_graph.make_tasks(
+            f"{name}-partial",
+            token,
+            aggregate_partition,
+            [
+                [partition, number, source.where, grouping, ranges]
+                for number, (partition, ranges) in enumerate(
+                    zip(source.partitions, time_ranges, strict=True)
+                )
+            ],
+        )
     merge = partial(kernel.merge_partials, keys=grouping.keys, states=states)
     finish = partial(build_result, grouping=grouping, several_partitions=split_out > 1)
     split = partial(kernel.split_by_hash, keys=grouping.exact_keys, into=into)
@@ -119,26 +126,6 @@ def aggregate_partition(
             table, grouping.aggregation.states, grouping.windows.max_width, time_ranges
         )
     return table
-
-
-def check_value_types(rows: pl.LazyFrame, aggregation: Aggregation) -> None:
-    """Raise DataError if a function is not defined for the type of the values of a column."""
-    schema = rows.collect_schema()
-    for output in aggregation.outputs:
-        kind = schema[output.column]
-        is_number = kind.is_numeric() or kind in (pl.Boolean, pl.Null)
-        if output.function in ("min", "max") and kind.is_nested():
-            raise DataError(output.column, f"is of type {kind}, which has no {output.function}")
-        if output.function in NUMERIC_FUNCTIONS and not is_number:
-            if output.function == "sum" and isinstance(kind, pl.Duration):
-                continue
-            first = rows.select(output.column).drop_nulls().head(1).collect()
-            example = f", such as {first.item()!r:.60}" if first.height else ""
-            type_name = "text" if kind == pl.String else str(kind).lower()
-            raise DataError(
-                output.column,
-                f"holds {type_name}{example}; {output.function!r} needs numbers or booleans",
-            )
 
 
 def merge_exchanged_tables(tables: list[pl.DataFrame], grouping: Grouping) -> pl.DataFrame:

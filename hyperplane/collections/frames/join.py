@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 
 from hyperplane.collections.frames import filter_pushdown
@@ -20,115 +19,17 @@ from hyperplane.collections.frames.arguments import (
     find_key_faults,
     list_names,
 )
+from hyperplane.collections.frames.joined_partition import How, JoinedPartition
 from hyperplane.collections.frames.shuffle_join import make_nullable, shuffle_join
 from hyperplane.collections.frames.source_collection import Frame, as_collection
 from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call, warn_caller
 from hyperplane.formats.pandas_frames.column_names import escape
-from hyperplane.formats.partition_sizes import WHOLE_FILES, estimate_columns
-from hyperplane.formats.partitions import Bounds, ScannablePartition
 from hyperplane.formats.reader import make_collection
 
-How = Literal["inner", "left"]
-#: Maximum bytes of a right side that every task reads in addition to its own rows.
+#: Maximum bytes of a right side that every worker process reads.
 MAX_SMALL_SIDE = 250 * 10**6
-
-
-@dataclass(frozen=True, repr=False)
-class JoinedPartition:
-    """A partition of the left side, joined to a small right side when it is scanned."""
-
-    left: ScannablePartition
-    right: tuple[ScannablePartition, ...]
-    left_where: Any
-    right_where: Any
-    on: tuple[str, ...]
-    how: How
-    left_names: tuple[tuple[str, str], ...]
-    right_names: tuple[tuple[str, str], ...]
-
-    @property
-    def rows(self) -> int | None:
-        """None, because the number of rows is not known before the join."""
-        return None
-
-    @property
-    def nbytes(self) -> int | None:
-        """Bytes of the left side, an estimate: the size is not known before the join."""
-        return self.left.nbytes
-
-    @property
-    def urls(self) -> Any:
-        """Files of both sides, for error messages."""
-        partitions: Any = (self.left, *self.right)
-        return list(dict.fromkeys(url for partition in partitions for url in partition.urls))
-
-    def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
-        """Return the joined rows, in the order of the left side."""
-        left = self.left.scan(self.left_where)
-        right = pl.concat([part.scan(self.right_where) for part in self.right])
-        rows = left.select(pl.col(old).alias(new) for old, new in self.left_names).join(
-            right.select(pl.col(old).alias(new) for old, new in self.right_names),
-            on=list(self.on),
-            how=self.how,
-            nulls_equal=True,  # as in pandas.merge
-            maintain_order="left_right",
-        )
-        return rows if where is None else rows.filter(where)
-
-    def bounds(self, column: str) -> Bounds | None:
-        """Return the bounds of a left column; None for columns of the right side."""
-        old = {new: old for old, new in self.left_names}.get(column)
-        return None if old is None else self.left.bounds(old)
-
-    @property
-    def partition_size(self) -> int:
-        """Bytes in memory that a partition should have at most."""
-        return getattr(self.left, "partition_size", WHOLE_FILES)
-
-    def estimate_columns(self, columns: Collection[str]) -> int | None:
-        """Return the bytes of some columns of the joined rows, an estimate; None if unknown.
-
-        Each row of the left side is counted with one of the right side.
-        """
-        sizes = []
-        for parts, names, where in (
-            ([self.left], self.left_names, self.left_where),
-            (self.right, self.right_names, self.right_where),
-        ):
-            needed = {old for old, new in names if new in columns} | {*self.on}
-            needed |= set() if where is None else {*where.meta.root_names()}
-            sizes.append(estimate_columns(parts, needed))
-        left, right = sizes
-        rows, right_rows = self.left.rows, [part.rows or 0 for part in self.right]
-        if left is None or right is None or rows is None:
-            return None
-        return sum(left) + sum(right) * rows // max(1, sum(right_rows))
-
-    def merge(self, others: Sequence[JoinedPartition]) -> JoinedPartition:
-        """Return a partition of these rows and those of the partitions that follow it."""
-        left: Any = self.left
-        return replace(self, left=left.merge([other.left for other in others]))
-
-    def __repr__(self) -> str:
-        return f"JoinedPartition({self.left!r})"
-
-    def __dask_tokenize__(self) -> Any:
-        filters = [None if where is None else str(where) for where in self._wheres]
-        return (
-            self.left,
-            self.right,
-            filters,
-            self.on,
-            self.how,
-            self.left_names,
-            self.right_names,
-        )
-
-    @property
-    def _wheres(self) -> tuple[Any, Any]:
-        return self.left_where, self.right_where
 
 
 @check_call
@@ -142,12 +43,12 @@ def join(
 ) -> dd.DataFrame:
     """Join two tables, like ``left.merge(right, on=on, how=how)``.
 
-    A right side of up to 250 MB (250·10^6 bytes) in memory is read by every task, and no rows are
-    shuffled. (Dask itself decides by the numbers of partitions and would often shuffle both sides.)
-    If the result is filtered and passed to other helpers of this module, they read only the needed
-    columns of both sides. Both sides are shuffled if the right side is larger, if the types of
-    keys differ, or if a side is not from :func:`read`; a right side of one partition is not
-    shuffled, but joined to each partition of the left side.
+    A right side of up to 250 MB (250·10^6 bytes) in memory is read once by each worker process, and
+    no rows are shuffled. (Dask itself decides by the numbers of partitions and would often shuffle
+    both sides.) If the result is filtered and passed to other helpers of this module, they read
+    only the needed columns of both sides. Both sides are shuffled if the right side is larger, if
+    the types of keys differ, or if a side is not from :func:`read`; a right side of one partition
+    is not shuffled, but joined to each partition of the left side.
 
     Parameters
     ----------

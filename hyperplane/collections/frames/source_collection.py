@@ -16,6 +16,7 @@ from dask.tokenize import tokenize
 from polars import selectors
 
 from hyperplane.collections.frames import filter_pushdown
+from hyperplane.collections.frames.joined_partition import select_partition_columns
 from hyperplane.collections.frames.read import read
 from hyperplane.core.column_cast import cast_column
 from hyperplane.core.errors import DataError, Fault, RequestError
@@ -75,8 +76,11 @@ def select_source(df: dd.DataFrame, columns: Sequence[str]) -> CollectionSource:
     token = tokenize(df.expr._name, unique_columns)
     if scan is not None:
         root, where = scan
-        filtered = [] if where is None else where.meta.root_names()
-        partitions = merge_neighbors(root.iterables[0], {*unique_columns, *filtered})
+        needed = {*unique_columns, *([] if where is None else where.meta.root_names())}
+        partitions = tuple(
+            select_partition_columns(part, needed)
+            for part in merge_neighbors(root.iterables[0], needed)
+        )
         if len(partitions) < len(root.iterables[0]):
             # The number of threads of the cluster, which may change, decides what is merged.
             token = tokenize(token, partitions)

@@ -39,15 +39,21 @@ def _sizeof(frame: pl.DataFrame) -> int:
 
 
 def aggregate_rows(
-    frame: pl.LazyFrame, keys: Sequence[str], states: Sequence[PartialState]
+    frame: pl.LazyFrame,
+    keys: Sequence[str],
+    states: Sequence[PartialState],
+    required: Sequence[str] | None = None,
 ) -> pl.DataFrame:
     """Return the partial states of the rows, one row per group.
 
-    Rows with a missing key are dropped. With time bins only rows with a missing time are dropped:
-    windows begin at the first time of all rows, even of those with a missing key.
+    Rows with a missing key of ``required``, by default of all keys, are dropped. With time bins
+    only rows with a missing time are dropped: windows begin at the first time of all rows, even of
+    those with a missing key.
     """
     schema = frame.collect_schema()
-    frame = drop_missing(frame, [BIN] if BIN in keys else keys)
+    if required is None:
+        required = [BIN] if BIN in keys else keys
+    frame = drop_missing(frame, required)
     expressions = [aggregate_state(state, schema[state.column]) for state in states]
     expressions += [
         pl.lit(0, pl.Int64).alias(get_count_column(state)) for state in select_sets(states)

@@ -1,0 +1,88 @@
+"""Tables that several tasks of a worker process need, read once per process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+#: Seconds after its last use for which a table is kept for the next task.
+_IDLE_SECONDS = 5.0
+#: Maximum bytes of the tables that are kept, except for the one that was used last.
+_MAX_BYTES = 250 * 10**6
+
+
+@dataclass
+class _Entry:
+    """A table, or None while the thread that has the lock reads it."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    table: pl.DataFrame | None = None
+    readers: int = 0
+    last_use: float = 0.0
+
+
+class SharedTables:
+    """Tables by key, each read by the first task that needs it and dropped when it is idle.
+
+    Dask counts their bytes as memory of the process that is not of results of tasks.
+    """
+
+    def __init__(self, idle_seconds: float = _IDLE_SECONDS, max_bytes: int = _MAX_BYTES) -> None:
+        self.idle_seconds, self.max_bytes = idle_seconds, max_bytes
+        self._lock = threading.Lock()
+        self._entries: dict[Any, _Entry] = {}  # the one that was used last is the last one
+        self._timer: threading.Timer | None = None
+
+    def get(self, key: Any, read: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+        """Return the table of a key; one thread calls ``read``, and the next one after an error."""
+        with self._lock:
+            entry = self._entries.pop(key, None) or _Entry()
+            self._entries[key] = entry
+            entry.readers += 1
+        try:
+            with entry.lock:
+                if entry.table is None:
+                    entry.table = read()
+                return entry.table
+        finally:
+            with self._lock:
+                entry.readers -= 1
+                entry.last_use = time.monotonic()
+                self._drop_oldest()
+                self._start_timer()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._entries)
+
+    def _drop_oldest(self) -> None:
+        """Drop the tables that were not used for the longest time until the others fit."""
+        kept = 0
+        for number, (key, entry) in enumerate(reversed(list(self._entries.items()))):
+            kept += 0 if entry.table is None else int(entry.table.estimated_size())
+            if not entry.readers and (entry.table is None or (number and kept > self.max_bytes)):
+                del self._entries[key]
+
+    def _start_timer(self) -> None:
+        if self._entries and self._timer is None:
+            self._timer = threading.Timer(self.idle_seconds, self._drop_idle)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _drop_idle(self) -> None:
+        oldest = time.monotonic() - self.idle_seconds
+        with self._lock:
+            self._timer = None
+            for key, entry in list(self._entries.items()):
+                if not entry.readers and entry.last_use <= oldest:
+                    del self._entries[key]
+            self._start_timer()
+
+
+#: The tables of this process.
+SHARED_TABLES = SharedTables()
