@@ -93,7 +93,7 @@ def remove_worker_folder(folder: str) -> None:
             Path(folder + DIR_LOCK_EXT).unlink()
 
 
-async def _close_buffer(buffer: DiskShardsBuffer[Any]) -> None:
+async def _close_buffer(buffer: DiskShardsBuffer) -> None:
     """Do what ``DiskShardsBuffer.close`` does, and remove the folder in a thread."""
     await ShardsBuffer.close(buffer)
 
@@ -108,4 +108,4 @@ async def _close_buffer(buffer: DiskShardsBuffer[Any]) -> None:
 
 def remove_shuffle_folders_in_threads() -> None:
     """Make the shuffles of this process remove their folders in threads."""
-    DiskShardsBuffer.close = _close_buffer  # type: ignore[method-assign]
+    DiskShardsBuffer.close = _close_buffer  # type: ignore[method-assign, assignment]
