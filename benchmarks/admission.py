@@ -249,10 +249,11 @@ class _Observer(threading.Thread):
         """Sample four times a second; the kernel keeps the peaks in between."""
         while not self._end.wait(0.25):
             for process in psutil.Process().children(recursive=True):
-                with suppress(OSError, ValueError):
+                with suppress(OSError):
                     status = Path(f"/proc/{process.pid}/status").read_text()
-                    peak = status.split("VmHWM:")[1].split(None, 1)[0]
-                    self.peak = max(self.peak, int(peak))
+                    if "VmHWM:" in status:  # not of a process that has ended
+                        peak = status.split("VmHWM:")[1].split(None, 1)[0]
+                        self.peak = max(self.peak, int(peak))
             states = [str(each.status) for each in list(self.scheduler.workers.values())]
             self.paused += 0.25 * sum("paused" in state for state in states)
 

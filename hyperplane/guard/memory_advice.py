@@ -10,7 +10,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hyperplane.guard.memory_causes import own_growth, own_reservation, uses_shared_buffers
+from hyperplane.guard.memory_causes import (
+    SHUFFLED_SHARE,
+    own_growth,
+    own_reservation,
+    uses_shared_buffers,
+)
 from hyperplane.guard.memory_report import Cause, MemoryReport, RunningTask
 
 #: Share of a process's memory that its tasks and results can use: Dask ends it at 0.95.
@@ -224,7 +229,10 @@ def _smaller_partitions(failure: MemoryFailure) -> str | None:
         return None
     if failure.cause in _PAUSES or task.inputs < 0.15 * limit:
         return None
-    if uses_shared_buffers(task.prefix) or "p2p" in task.prefix or task.prefix == "operation":
+    if uses_shared_buffers(task.prefix):
+        size = max(1, int(SHUFFLED_SHARE * limit / max(1, failure.report.threads) / 1e6))
+        return f'df = df.repartition(partition_size="{size}MB")'
+    if "p2p" in task.prefix or task.prefix == "operation":
         return None
     if _COMBINES.search(task.prefix):
         pieces = max(2, math.ceil(8 * task.inputs / limit))

@@ -14,6 +14,9 @@ PROCESS_ENDS = {"terminate", "kernel", "cgroup"}
 #: Share of the limit that a process may use before its nanny ends it is 0.95 by default, and a
 #: report is made some time before or after that.
 USABLE = 0.9
+#: Share of the memory for each thread of a worker that a partition may have to be shuffled: with it
+#: the shuffles of ``benchmarks.admission`` lost no worker.
+SHUFFLED_SHARE = 1 / 16
 #: Beginnings of the prefixes of tasks that fill buffers which all tasks of the worker share.
 _SHARED_BUFFERS = ("shuffle-transfer", "shuffle-barrier", "hash-join-transfer", "rechunk-transfer")
 

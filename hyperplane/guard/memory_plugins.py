@@ -1,4 +1,4 @@
-"""The plugins that explain failures for memory, for any cluster of Dask.
+"""The plugins of nannies and workers that explain failures for memory and remove folders.
 
 They are pickled by value, so that schedulers, nannies and workers do not need this package.
 """
@@ -11,15 +11,16 @@ import cloudpickle
 from distributed import Client, Scheduler
 
 from hyperplane.core.by_value import find_own_imports, pickled_by_value
-from hyperplane.guard import memory_explainer, memory_recorder, memory_reporter
+from hyperplane.guard import memory_explainer, memory_recorder, memory_reporter, worker_folders
 from hyperplane.guard.memory_advice import WorkerLayout
 from hyperplane.guard.memory_explainer import MemoryExplainer
 from hyperplane.guard.memory_recorder import MemoryRecorder
 from hyperplane.guard.memory_reporter import MemoryReporter
+from hyperplane.guard.worker_folders import ShuffleFolders, WorkerFolders
 from hyperplane.guard.worker_out_of_memory import pickle_loader
 
 #: Modules whose classes are pickled by value.
-MODULES = find_own_imports(memory_explainer, memory_recorder, memory_reporter)
+MODULES = find_own_imports(memory_explainer, memory_recorder, memory_reporter, worker_folders)
 
 
 def create_explainer(layout: WorkerLayout) -> MemoryExplainer:
@@ -45,7 +46,9 @@ async def install(scheduler: Scheduler, layout: WorkerLayout, by_value: bool) ->
     await explainer.start(scheduler)
     for plugin, register in (
         (MemoryReporter(), scheduler.register_nanny_plugin),
+        (WorkerFolders(), scheduler.register_nanny_plugin),
         (MemoryRecorder(), scheduler.register_worker_plugin),
+        (ShuffleFolders(), scheduler.register_worker_plugin),
     ):
         await register(None, pickle_plugin(plugin, by_value), plugin.name, idempotent=False)
 
@@ -53,5 +56,11 @@ async def install(scheduler: Scheduler, layout: WorkerLayout, by_value: bool) ->
 def register(client: Client, layout: WorkerLayout) -> None:
     """Add the plugins to the cluster of a client."""
     with pickled_by_value(*MODULES):
-        for plugin in (create_explainer(layout), MemoryReporter(), MemoryRecorder()):
+        for plugin in (
+            create_explainer(layout),
+            MemoryReporter(),
+            WorkerFolders(),
+            MemoryRecorder(),
+            ShuffleFolders(),
+        ):
             client.register_plugin(plugin)

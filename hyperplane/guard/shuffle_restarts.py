@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from hyperplane.guard.failing_tasks import ErrorRecipe, explain_memory, fail_tasks
+from hyperplane.guard.memory_causes import SHUFFLED_SHARE
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -70,6 +71,17 @@ class ShuffleRestartLimit(SchedulerPlugin):
             for identity in [each for each in self.losses if _barrier_key(each) == key]:
                 self._forget(identity)
 
+    def _proposed_size(self) -> str:
+        """Return the size of partitions that can be shuffled; workers without a limit have none."""
+        memory = [
+            worker.memory_limit / max(1, worker.nthreads)
+            for worker in self.scheduler.workers.values()
+            if worker.memory_limit
+        ]
+        if not memory:
+            return "1/16 of the memory for each thread"
+        return f"{max(1, int(SHUFFLED_SHARE * min(memory) / 1e6))} MB"
+
     def _forget(self, identity: Any) -> None:
         del self.losses[identity]
         self._workers.pop(identity, None)
@@ -83,9 +95,10 @@ class ShuffleRestartLimit(SchedulerPlugin):
         workers = ", ".join(lost)
         message = (
             f"a shuffle was started again {losses - 1} times, because {losses} workers that took "
-            f"part in it were lost ({workers}); it would go on forever\n  to do: see "
-            "cluster.get_logs() for the reason; if memory is the reason, use more memory per "
-            "process, more partitions, or a key with more different values"
+            "part in it were lost; it would go on forever\n  to do: if memory is the reason, use "
+            f"partitions of at most {self._proposed_size()}, more memory per process, or a key "
+            "with more different values; otherwise see cluster.get_logs() for the reason\n  lost: "
+            f"{workers}"
         )
         logger.error("tasks end with ClusterStalled: %s", message)
         error = ErrorRecipe("ClusterStalled", message, cause="shuffle", tasks=len(tasks))

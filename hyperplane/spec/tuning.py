@@ -25,6 +25,9 @@ AS_DASK = "dask"
 NTHREADS = "{nthreads}"
 #: Placeholder in settings of servers for the number of worker processes, at most this number.
 PROCESSES, MOST_PROCESSES = "{processes}", 10
+#: Placeholder in settings of servers for a buffer in bytes: a sixteenth of the memory of a worker
+#: process, at most 1 GiB, which is Dask's default for the buffers of messages of a shuffle.
+BUFFER, MEMORY_PARTS, LARGEST_BUFFER = "{buffer}", 16, 2**30
 
 
 def _flatten(value: object) -> object:
@@ -65,7 +68,8 @@ class TuningProfile(BaseModel):
     ``server`` has Dask settings for the scheduler, nannies and workers; ``one_process`` those for
     clients and workers of a cluster with one worker process. In the values of ``environ``, the
     environment variables of workers, ``{nthreads}`` is the number of threads of a worker. A value
-    ``{processes}`` in ``server`` is the number of worker processes, at most 10.
+    ``{processes}`` in ``server`` is the number of worker processes, at most 10, and a value
+    ``{buffer}`` a sixteenth of the memory of one, at most 1 GiB.
     ``direct_to_workers``: clients on the workers' machine fetch results from the workers.
     """
 
@@ -140,7 +144,7 @@ class Tuning(BaseModel):
     Examples
     --------
     >>> profile = TuningProfile(environ={"POLARS_MAX_THREADS": "{nthreads}"})
-    >>> print(Tuning.of("mine", profile, processes=1, nthreads=2))
+    >>> print(Tuning.of("mine", profile, processes=1, nthreads=2, memory=4 * 10**9))
     tuning   mine
     workers  POLARS_MAX_THREADS=2
     """
@@ -154,13 +158,21 @@ class Tuning(BaseModel):
     direct_to_workers: bool = False
 
     @classmethod
-    def of(cls, name: str, profile: TuningProfile, processes: int, nthreads: int) -> Tuning:
-        """Return the settings of a profile for a number of worker processes and threads of each."""
+    def of(
+        cls, name: str, profile: TuningProfile, processes: int, nthreads: int, memory: int
+    ) -> Tuning:
+        """Return the settings of a profile for worker processes, with threads and bytes of each."""
         environ = {
             key: value.replace(NTHREADS, str(nthreads)) for key, value in profile.environ.items()
         }
-        most = min(processes, MOST_PROCESSES)
-        server = {key: most if v == PROCESSES else v for key, v in profile.server.items()}
+        values = {
+            PROCESSES: min(processes, MOST_PROCESSES),
+            BUFFER: min(memory // MEMORY_PARTS, LARGEST_BUFFER),
+        }
+        server = {
+            key: values.get(value, value) if isinstance(value, str) else value
+            for key, value in profile.server.items()
+        }
         client = profile.one_process if processes == 1 else {}
         return cls(
             name=name,

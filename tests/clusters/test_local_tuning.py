@@ -39,6 +39,7 @@ FAST = {
     "mmap": "33554432",
     "arenas": "2",
     "messages": 1,
+    "buffer": 62_500_000,
     "pool": "system",
     "polars": "2",
     "polars threads": 2,
@@ -53,6 +54,7 @@ DASK = {
     "mmap": None,
     "arenas": None,
     "messages": 10,
+    "buffer": "1 GiB",
     "polars": None,
 }
 
@@ -76,6 +78,7 @@ def look(dask_worker: Any) -> dict[str, Any]:
         "mmap": os.environ.get("MALLOC_MMAP_THRESHOLD_"),
         "arenas": os.environ.get("MALLOC_ARENA_MAX"),
         "messages": dask.config.get("distributed.p2p.comm.concurrency"),
+        "buffer": dask.config.get("distributed.p2p.comm.buffer"),
         "pool": pyarrow.default_memory_pool().backend_name,
         "polars": os.environ.get("POLARS_MAX_THREADS"),
         "polars threads": polars.thread_pool_size(),

@@ -117,6 +117,15 @@ def make_failure(*running: RunningTask, cause: Cause = "terminate", **fields: An
         ),
         pytest.param(
             make_failure(
+                make_task("('shuffle-transfer-1', 3)", "shuffle-transfer", inputs=100),
+                input_type="pandas.core.frame.DataFrame",
+            ),
+            PLAN,
+            'df = df.repartition(partition_size="15MB")',
+            id="a partition that is too large to be shuffled",
+        ),
+        pytest.param(
+            make_failure(
                 make_task("('p2pshuffle-1', 3)", "p2pshuffle", inputs=100),
                 input_type="pandas.core.frame.DataFrame",
             ),

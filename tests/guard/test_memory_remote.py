@@ -14,6 +14,7 @@ from hyperplane.guard.memory_advice import WorkerLayout
 from hyperplane.guard.memory_plugins import create_explainer, pickle_plugin
 from hyperplane.guard.memory_recorder import MemoryRecorder
 from hyperplane.guard.memory_reporter import MemoryReporter
+from hyperplane.guard.worker_folders import ShuffleFolders, WorkerFolders
 
 PROGRAM = """
 import sys
@@ -39,14 +40,14 @@ def compute_in_a_task(function):
         return type(error).__name__, error.__notes__
 
 async def main():
-    explainer, reporter, recorder = map(pickle.loads, pickle.load(sys.stdin.buffer))
+    plugins = [pickle.loads(each) for each in pickle.load(sys.stdin.buffer)]
     facts = {}
     async with Scheduler(**ADDRESS) as scheduler, Client(
         scheduler.address, asynchronous=True
     ) as client:
         nanny_options = {"nthreads": 1, "memory_limit": 400_000_000, **ADDRESS}
         async with Nanny(scheduler.address, **nanny_options) as nanny:
-            for plugin in (explainer, reporter, recorder):  # while the nanny and its worker run
+            for plugin in plugins:  # while the nanny and its worker run
                 await client.register_plugin(plugin)
             for function in (allocate_much, allocate_too_much):
                 try:
@@ -66,7 +67,13 @@ if __name__ == "__main__":
 def test_processes_without_the_package_explain_failures_for_memory(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM, encoding="utf-8")
-    plugins = (create_explainer(WorkerLayout()), MemoryReporter(), MemoryRecorder())
+    plugins = (
+        create_explainer(WorkerLayout()),
+        MemoryReporter(),
+        WorkerFolders(),
+        MemoryRecorder(),
+        ShuffleFolders(),
+    )
     done = subprocess.run(
         [sys.executable, str(program)],
         input=pickle.dumps([pickle_plugin(plugin) for plugin in plugins]),
@@ -75,6 +82,7 @@ def test_processes_without_the_package_explain_failures_for_memory(tmp_path: Pat
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode()
+    assert b"failed to setup" not in done.stderr
     facts = json.loads(done.stdout)
     name, (note,) = facts["allocate_much"]
     assert name == "KilledWorker"

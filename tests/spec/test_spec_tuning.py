@@ -7,6 +7,8 @@ import pytest
 from hyperplane.errors import RequestError
 from hyperplane.spec.tuning import Tuning, TuningProfile, TuningSection
 
+GB = 10**9
+
 FAST = {
     "server": {"distributed": {"worker": {"profile": {"enabled": False}}}},
     "one_process": {"dataframe.shuffle.method": "tasks"},
@@ -33,7 +35,9 @@ def test_empty_mappings_and_null_are_valid_values():
 
 @pytest.mark.parametrize(("processes", "expected"), [(1, "tasks"), (2, None), (15, None)])
 def test_clients_of_one_process_have_separate_settings(processes, expected):
-    tuning = Tuning.of("fast", TuningProfile(**FAST), processes=processes, nthreads=3)
+    tuning = Tuning.of(
+        "fast", TuningProfile(**FAST), processes=processes, nthreads=3, memory=4 * GB
+    )
     assert tuning.client.get("dataframe.shuffle.method") == expected
     assert tuning.environ["POLARS_MAX_THREADS"] == "3"
 
@@ -41,17 +45,26 @@ def test_clients_of_one_process_have_separate_settings(processes, expected):
 @pytest.mark.parametrize(("processes", "expected"), [(1, 1), (4, 4), (10, 10), (50, 10)])
 def test_servers_get_the_number_of_processes_at_most_ten(processes, expected):
     profile = TuningProfile(server={"a": "{processes}", "b": "processes", "c": 1})
-    tuning = Tuning.of("mine", profile, processes=processes, nthreads=1)
+    tuning = Tuning.of("mine", profile, processes=processes, nthreads=1, memory=4 * GB)
     assert tuning.server == {"a": expected, "b": "processes", "c": 1}
 
 
+@pytest.mark.parametrize(
+    ("memory", "expected"), [(GB, 62_500_000), (16 * GB, 10**9), (64 * GB, 2**30)]
+)
+def test_buffers_have_a_sixteenth_of_the_memory_at_most_one_gibibyte(memory, expected):
+    profile = TuningProfile(server={"a": "{buffer}", "b": ["{buffer}"]})
+    tuning = Tuning.of("mine", profile, processes=2, nthreads=1, memory=memory)
+    assert tuning.server == {"a": expected, "b": ["{buffer}"]}
+
+
 def test_tuning_round_trips_through_json():
-    tuning = Tuning.of("fast", TuningProfile(**FAST), processes=1, nthreads=2)
+    tuning = Tuning.of("fast", TuningProfile(**FAST), processes=1, nthreads=2, memory=4 * GB)
     assert Tuning(**json.loads(json.dumps(tuning.model_dump()))) == tuning
 
 
 def test_summary_and_full_text():
-    tuning = Tuning.of("fast", TuningProfile(**FAST), processes=1, nthreads=2)
+    tuning = Tuning.of("fast", TuningProfile(**FAST), processes=1, nthreads=2, memory=4 * GB)
     assert tuning.summary() == "fast: 4 settings; the profile dask has none"
     assert str(tuning).splitlines() == [
         "tuning   fast",

@@ -15,6 +15,7 @@ from hyperplane.guard.budget import BudgetGuard, BudgetMeter
 from hyperplane.guard.idle import IDLE, IdleGuard
 from hyperplane.guard.memory_advice import WorkerLayout
 from hyperplane.guard.run_recorder import RunRecorder
+from hyperplane.guard.shuffle_sizes import ShuffleSizes
 from hyperplane.guard.usage import BUDGET_USED, UsageMonitor
 from hyperplane.spec.plan import ClusterPlan
 
@@ -77,7 +78,7 @@ class ClusterGuards:
         warn : callable
             Logs a warning about the cluster.
         """
-        plugins = self.recovery.plugins()
+        plugins = [*self.recovery.plugins(), ShuffleSizes(warn)]
         if self.idle_timeout is not None:
             end = partial(close, IDLE)
             plugins.append(IdleGuard(self.idle_timeout, end, starting=True))

@@ -38,7 +38,9 @@ class DaskFramework:
 
         def for_layout(worker: WorkerSpec, nodes: int) -> DaskOptions:
             processes = nodes * worker.nprocs
-            tuning = Tuning.of(name, profile, processes=processes, nthreads=worker.nthreads)
+            tuning = Tuning.of(
+                name, profile, processes, worker.nthreads, memory=worker.ram_per_proc
+            )
             return DaskOptions(memory, tuning)
 
         return OptionsDraft(

@@ -9,15 +9,23 @@ from distributed import Client
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from hyperplane.core.by_value import find_own_imports, pickled_by_value
-from hyperplane.guard import admission, memory_plugins, oom_retry, shuffle_restarts, stalls
+from hyperplane.guard import (
+    admission,
+    memory_plugins,
+    oom_retry,
+    shuffle_restarts,
+    shuffle_sizes,
+    stalls,
+)
 from hyperplane.guard.admission import RootTaskAdmission
 from hyperplane.guard.oom_retry import OomRetry
 from hyperplane.guard.shuffle_restarts import ShuffleRestartLimit
+from hyperplane.guard.shuffle_sizes import ShuffleSizes
 from hyperplane.guard.stalls import StallGuard
 from hyperplane.spec.plan import ClusterPlan
 
 #: Modules whose classes are pickled by value, besides those of ``memory_plugins``.
-MODULES = find_own_imports(admission, oom_retry, shuffle_restarts, stalls)
+MODULES = find_own_imports(admission, oom_retry, shuffle_restarts, shuffle_sizes, stalls)
 
 
 @dataclass(frozen=True)
@@ -73,5 +81,5 @@ def is_suspended(scheduler: Any, nanny: str | None) -> bool:
 def register(client: Client, settings: RecoverySettings) -> None:
     """Add the plugins to the scheduler of a client, which may be without this package."""
     with pickled_by_value(*MODULES, *memory_plugins.MODULES):
-        for plugin in settings.plugins():
+        for plugin in (*settings.plugins(), ShuffleSizes()):
             client.register_plugin(plugin)
