@@ -45,6 +45,8 @@ class TestRay(OwnedClusterContract):
     at_full_scale = frozenset(
         {
             "test_closing_twice_and_in_any_order",
+            # test_objects_in_the_store_delay_the_idle_timeout has it.
+            "test_a_cluster_closes_after_its_idle_timeout",
             # test_cli_cluster_ray.py has it with the commands.
             "test_it_is_listed_until_another_process_stops_it_and_leaves_nothing",
             "test_a_call_replaces_its_earlier_cluster",
@@ -106,13 +108,14 @@ def test_nothing_is_left_after_the_program_with_the_nodes_is_killed() -> None:
 
 
 def test_objects_in_the_store_delay_the_idle_timeout() -> None:
-    plan = hyperplane.plan_cluster(engine=ENGINE, idle_timeout=15, **SMALL)
+    plan = hyperplane.plan_cluster(engine=ENGINE, idle_timeout=8, **SMALL)
     client, cluster = hyperplane.start(plan)
     reference = client.ray.put(b"x" * 1_000_000)
-    time.sleep(20)
+    time.sleep(12)
     assert cluster.status == RUNNING
     del reference
     until(lambda: cluster.status == CLOSED)
+    until(lambda: records.read_all(starting=True) == [])
     until(lambda: cluster.end_reason == "the idle timeout has passed")
 
 
