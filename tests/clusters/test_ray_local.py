@@ -108,10 +108,10 @@ def test_nothing_is_left_after_the_program_with_the_nodes_is_killed() -> None:
 
 
 def test_objects_in_the_store_delay_the_idle_timeout() -> None:
-    plan = hyperplane.plan_cluster(engine=ENGINE, idle_timeout=8, **SMALL)
+    plan = hyperplane.plan_cluster(engine=ENGINE, idle_timeout=15, **SMALL)
     client, cluster = hyperplane.start(plan)
     reference = client.ray.put(b"x" * 1_000_000)
-    time.sleep(12)
+    time.sleep(20)
     assert cluster.status == RUNNING
     del reference
     until(lambda: cluster.status == CLOSED)

@@ -25,9 +25,8 @@ VARIABLES = (
     "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON", "SPARK_CONF_DIR", "SPARK_HOME",
     "SPARK_LAUNCHER_OPTS", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP", "SPARK_PUBLIC_DNS", "SPARK_REMOTE",
 )  # fmt: skip
-#: Options of the JVM that builds the command of each driver and ends: a shorter start, and no file
-#: in /tmp/hsperfdata_USER.
-_LAUNCHER_OPTIONS = "-XX:-UsePerfData -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+#: Option of the JVM that builds the command of each driver: no folder /tmp/hsperfdata_USER.
+_LAUNCHER_OPTION = "-XX:-UsePerfData"
 #: Seconds until a driver that does not end is killed.
 _END_SECONDS = 10
 
@@ -56,7 +55,7 @@ def set_variables(conf: Path, home: Path, python: str = "") -> None:
             "SPARK_HOME": str(home),
             # Those of the user follow, and are in effect.
             "SPARK_LAUNCHER_OPTS": " ".join(
-                filter(None, (_LAUNCHER_OPTIONS, _clusters.read_former("SPARK_LAUNCHER_OPTS")))
+                filter(None, (_LAUNCHER_OPTION, _clusters.read_former("SPARK_LAUNCHER_OPTS")))
             ),
             "SPARK_LOCAL_DIRS": str(temporary_folder(conf.parent)),
             "SPARK_LOCAL_IP": LOOPBACK,

@@ -41,7 +41,7 @@ def _list_reserved(pod: dict[str, Any], tls: bool) -> Iterator[tuple[str, str]]:
             yield f"initContainers[{number}].name", CERTIFICATE_CONTAINER
     for number, each in _iterate_items(pod, "volumes"):
         if (name := each.get("name")) in volumes:
-            yield f"volumes[{number}].name", name
+            yield f"volumes[{number}].name", str(name)
     for number, each in _iterate_items(pod["containers"][0], "volumeMounts"):
         path = PurePosixPath(str(each.get("mountPath")))
         # A parent would hide the folder, too.
