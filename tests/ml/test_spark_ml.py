@@ -12,12 +12,13 @@ from services import is_empty, temporary_directory
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
-from spark_properties import PROPERTIES
 
 from hyperplane.spark import init_spark, stop_spark
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.slow]
+
+PROPERTIES = {"spark.ui.showConsoleProgress": False, "spark.sql.shuffle.partitions": 2}
 
 
 @pytest.fixture(scope="module")
