@@ -152,7 +152,8 @@ spark: $(SPARK)/installed
 	$(FULL_SCALE) HYPERPLANE_REQUIRE_NETWORKS=spark HYPERPLANE_REQUIRE_SERVICES=1 PYTHONDONTWRITEBYTECODE= $(SPARK)/bin/python $(PYTEST_OPTIONS) --quiet --timeout 900 $(LONG_TESTS) -m 'spark$(if $(SCALED), and scaled)$(if $(QUICK), and not slow)' $(if $(ONLY),-k '$(ONLY)') \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.spark' --include 'test_*.py' tests) \
 	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: spark' --include '*.md' docs)
-	$(if $(ONLY)$(SCALED),,PYTHONDONTWRITEBYTECODE= $(SPARK)/bin/python $(PYTEST_OPTIONS) --quiet $(PANDAS_2))
+	$(if $(ONLY)$(SCALED),,PYTHONDONTWRITEBYTECODE= $(SPARK)/bin/python \
+	  $(subst --numprocesses $(TESTERS),--numprocesses $(shell expr $$(nproc) + 1),$(PYTEST_OPTIONS)) --quiet $(PANDAS_2))
 
 # A missing service is a failure here, not a skip. ENGINES: the engines to test; the first use of
 # kubernetes builds it for a quarter of an hour. ONLY: an expression for pytest -k; ONLY_KUBERNETES:

@@ -19,6 +19,7 @@ import dask.config
 import psutil
 import pytest
 from services import is_empty, temporary_directory, until
+from spark_properties import PROPERTIES
 
 import hyperplane
 from hyperplane.clusters import records
@@ -34,7 +35,7 @@ SMALL: dict[str, Any] = {
     "num_executors": 1,
     "executor_cores": 1,
     "executor_memory": "512m",
-    "configs": {"spark.ui.showConsoleProgress": False, "spark.sql.shuffle.partitions": 2},
+    "configs": PROPERTIES,
 }
 
 
@@ -239,17 +240,18 @@ def test_an_idle_session_ends_with_its_cluster_but_not_during_a_job() -> None:
     def wait(_: int) -> float:
         import time
 
-        time.sleep(19)
+        time.sleep(11)
         return time.time()
 
-    with dask.config.set({"hyperplane.engines.spark_local.idle_timeout": "15s"}):
+    with dask.config.set({"hyperplane.engines.spark_local.idle_timeout": "8s"}):
         session = init_spark("idle", **SMALL)
     [cluster] = OwnedSparkCluster.running.values()
     driver = psutil.Process(session.sparkContext._gateway.proc.pid)
     [ended] = session.sparkContext.parallelize([0], 1).map(wait).collect()
     until(lambda: cluster.status == CLOSED and not driver.is_running())
     assert cluster.end_reason == "the idle timeout has passed"
-    assert time.time() - ended > 15
+    assert time.time() - ended > 8
+    until(lambda: records.read_all(starting=True) == [])
 
 
 @pytest.mark.spark

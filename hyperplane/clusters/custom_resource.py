@@ -89,7 +89,7 @@ class ClusterResource(ABC):
     head_role: ClassVar[str]
     head_name: ClassVar[str]
     #: What to do about pods that do not run, by reason.
-    advice: ClassVar[Mapping[str, str]]
+    advice: Mapping[str, str]
     #: Seconds that the operator may take to react to a new cluster.
     operator_seconds: ClassVar[float] = 60.0
 

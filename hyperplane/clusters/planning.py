@@ -116,7 +116,10 @@ class Planner:
         if machine is not None and isinstance(settings, MachineSettings):
             cores = settings.single_process_cores
             if (request.local_fit or settings.fit) == "fit":
-                worker, nodes, note = fit_machine(worker, nodes, machine, cores, self.explicit)
+                requested = asked, most_nodes(request.num_workers)
+                worker, nodes, note = fit_machine(
+                    worker, nodes, machine, cores, self.explicit, requested
+                )
                 fit_note = "; ".join(filter(None, (fit_note, note)))
             else:
                 self._note_excess(asked, machine)

@@ -33,6 +33,7 @@ def fit_machine(
     machine: MachineCapacity,
     single_process_cores: int = SINGLE_PROCESS_CORES,
     explicit: Collection[str] = (),
+    requested: tuple[WorkerSpec, int] | None = None,
 ) -> MachineFit:
     """Reduce a request to one machine that runs all its nodes, if it does not fit.
 
@@ -48,6 +49,7 @@ def fit_machine(
     - Otherwise, all processes together have the requested memory, or that of the machine.
 
     ``asked`` is the layout of one node, and ``explicit`` names the arguments that the caller gave.
+    ``requested`` has the layout and the number of nodes for the note, if GPUs have reduced them.
 
     Raises
     ------
@@ -86,9 +88,11 @@ def fit_machine(
         cores_per_worker=nprocs * nthreads,
         ngpus=nprocs * (asked.ngpus // asked.nprocs),
     )
+    worker, count = requested or (asked, nodes)
     note = (
-        f"asked {plural(nodes, 'node')} x {asked} ({plural(threads, 'thread')}, "
-        f"{format_bytes(ram)}); this machine gives {layout} "
+        f"asked {plural(count, 'node')} x {worker} "
+        f"({plural(count * worker.total_threads, 'thread')}, "
+        f"{format_bytes(count * worker.total_ram)}); this machine gives {layout} "
         f"({plural(machine.cores, 'core')}, {bytes_to_gb(machine.ram):.1f} GB free less a reserve"
         f"{_describe_open_clusters(machine)})"
     )

@@ -63,8 +63,11 @@ class TestPlans:
         monkeypatch.setattr(engine, "read_capacity", lambda reserve: small)
         plan = hyperplane.plan_cluster(**NODE, engine="ray:local", num_workers=9, ngpus=1)
         assert (plan.dask_workers, plan.worker.ngpus) == (3, 3)
-        assert "4 nodes x 1 GPU" in plan.fit_note
-        assert "3 cores" in plan.fit_note
+        gpus, cores = plan.fit_note.split("; asked ")
+        assert gpus.startswith("asked 9 nodes x 1 GPU; this machine gives 4 nodes x 1 GPU")
+        assert cores.startswith("9 nodes x 1 process")
+        assert "(9 threads, 4.5 GB)" in cores
+        assert "3 cores" in cores
 
     @pytest.mark.parametrize(
         ("count", "limit", "reason"),

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import dask.config
 import pytest
 from kuberay_cases import plan
 from kuberay_pods import (
@@ -35,6 +36,17 @@ from hyperplane.clusters.remote_nodes.certificates import CertificateAuthority
 from hyperplane.errors import EngineError, StartFailed, StartTimeout
 
 __all__ = ["configured", "operator", "server"]  # fixtures
+
+WAITING: Object = {
+    "name": "idle",
+    "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}},
+}
+UNSCHEDULABLE: Object = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/3 nodes are available",
+}
 
 
 def test_a_start_creates_the_objects_and_closing_deletes_them(
@@ -294,6 +306,64 @@ def test_a_pod_that_cannot_start_is_an_error_with_its_reason(
     with pytest.raises(StartFailed, match=r"flights-workers-2: ImagePullBackOff: no such image"):
         start()
     assert server.objects == {}
+
+
+def test_a_pod_with_an_image_of_another_section_names_that_section(
+    server: ApiServer, operator: Operator
+) -> None:
+    def break_pod(pod: Object) -> None:
+        status = {"name": "ray-head", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+        pod["status"] = {"phase": "Pending", "containerStatuses": [status]}
+
+    operator.change = break_pod
+    section = "hyperplane.engines.ray_kubernetes"
+    with (
+        dask.config.set({f"{section}.{name}": value for name, value in OPTIONS.items()}),
+        pytest.raises(StartFailed, match=f"check {section}.image and hyperplane.engines.kubern"),
+    ):
+        KubernetesRayEngine().start(hyperplane.plan_cluster(1, nprocs=1, engine="ray:kubernetes"))
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ({"containerStatuses": [WAITING]}, "flights-idle-x: ImagePullBackOff: no such image; chec"),
+        ({"conditions": [UNSCHEDULABLE]}, "Unschedulable: 0/3 nodes are available"),
+        ({"conditions": [{"type": "Ready", "status": "True"}]}, ""),
+        ({}, ""),  # it may start later
+    ],
+)
+def test_a_job_that_cannot_run_is_a_warning(
+    server: ApiServer,
+    operator: Operator,
+    caplog: pytest.LogCaptureFixture,
+    status: Object,
+    reason: str,
+) -> None:
+    pod = {"metadata": {"name": "flights-idle-x"}, "spec": {}, "status": status}
+    server.run = lambda job: [pod]
+    _, cluster = start()
+    found = [record.getMessage() for record in caplog.records]
+    assert len(found) == bool(reason)
+    if reason:
+        [text] = found
+        assert text.startswith("the Job flights-idle, which ends the cluster, does not run: ")
+        assert reason in text
+    cluster.close()
+
+
+def test_a_quota_that_refuses_the_pod_of_the_job_is_a_warning(
+    server: ApiServer, operator: Operator, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.objects["events", "refusal"] = {
+        "metadata": {"name": "refusal"},
+        "involvedObject": {"kind": "Job", "name": "flights-idle"},
+        "reason": "FailedCreate",
+        "message": "exceeded quota: pods",
+    }
+    _, cluster = start()
+    assert "does not run: FailedCreate: exceeded quota: pods" in caplog.text
+    cluster.close()
 
 
 def test_a_start_that_takes_too_long_has_the_state_of_the_pods(

@@ -250,6 +250,36 @@ initContainers:
     assert "RAY_AUTH_TOKEN" not in found
 
 
+def test_a_template_cannot_replace_the_certificate_or_the_token() -> None:
+    template = """
+spec:
+  initContainers:
+  - {name: download, image: busybox}
+  - {name: certificate, image: theirs}
+  volumes: [{name: tls, emptyDir: {}}, {name: data, emptyDir: {}}, {name: token, emptyDir: {}}]
+  containers:
+  - volumeMounts:
+    - {name: data, mountPath: /data}
+    - {name: data, mountPath: /etc/hyperplane/tls/}
+    - {name: data, mountPath: /etc/hyperplane}
+    - {name: data, mountPath: /etc/hyperplane/token/auth_token}
+"""
+    with pytest.raises(hyperplane.RequestError) as caught:
+        plan(worker_spec_yaml=template)
+    assert {each.where for each in caught.value.faults} == {"worker_spec_yaml"}
+    assert [each.asked for each in caught.value.faults] == [
+        "initContainers[1].name = 'certificate'",
+        "volumes[0].name = 'tls'",
+        "volumes[2].name = 'token'",
+        "containers[0].volumeMounts[1].mountPath = '/etc/hyperplane/tls'",
+        "containers[0].volumeMounts[2].mountPath = '/etc/hyperplane'",
+        "containers[0].volumeMounts[3].mountPath = '/etc/hyperplane/token/auth_token'",
+    ]
+    with pytest.raises(hyperplane.RequestError) as caught:
+        plan({"security": "none"}, worker_spec_yaml=template)
+    assert len(caught.value.faults) == 3  # only those of the token
+
+
 def test_a_key_of_a_template_without_a_value_removes_nothing() -> None:
     template = "initContainers:\nvolumes:\ncontainers: [{env: }]\n"
     [found], [ours] = (

@@ -45,6 +45,8 @@ class TestRay(OwnedClusterContract):
     at_full_scale = frozenset(
         {
             "test_closing_twice_and_in_any_order",
+            # test_objects_in_the_store_delay_the_idle_timeout has it.
+            "test_a_cluster_closes_after_its_idle_timeout",
             # test_cli_cluster_ray.py has it with the commands.
             "test_it_is_listed_until_another_process_stops_it_and_leaves_nothing",
             "test_a_call_replaces_its_earlier_cluster",
@@ -113,6 +115,7 @@ def test_objects_in_the_store_delay_the_idle_timeout() -> None:
     assert cluster.status == RUNNING
     del reference
     until(lambda: cluster.status == CLOSED)
+    until(lambda: records.read_all(starting=True) == [])
     until(lambda: cluster.end_reason == "the idle timeout has passed")
 
 

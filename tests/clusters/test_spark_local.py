@@ -21,6 +21,7 @@ from contract import OwnedClusterContract
 from cycles import check_cycles, find_descendants
 from scale import FULL
 from services import is_empty, temporary_directory, until
+from spark_properties import PROPERTIES
 
 import hyperplane
 from hyperplane.clusters import records
@@ -38,9 +39,7 @@ SMALL: dict[str, Any] = {
     "ram_gb_per_proc": 0.95,
     "local_fit": "exact",
     "timeout": 280,
-    "engine_options": {
-        "properties": {"spark.ui.showConsoleProgress": False, "spark.sql.shuffle.partitions": 2}
-    },
+    "engine_options": {"properties": PROPERTIES},
 }
 
 
@@ -48,6 +47,8 @@ class TestSpark(OwnedClusterContract):
     at_full_scale = frozenset(
         {
             "test_closing_twice_and_in_any_order",
+            # test_spark.py has it with a job.
+            "test_a_cluster_closes_after_its_idle_timeout",
             "test_a_call_replaces_its_earlier_cluster",
             "test_a_call_replaces_the_cluster_of_another_process",
             "test_a_cluster_ends_with_its_owner[exit]",

@@ -63,6 +63,18 @@ class TestVariables:
         assert "PYSPARK_PYTHON" not in os.environ
 
 
+def test_the_options_of_the_launcher_of_the_user_are_the_last(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPARK_LAUNCHER_OPTS", "-Xmx1g")
+    for conf in (tmp_path / "1", tmp_path / "2"):  # not repeated for a second cluster
+        driver.set_variables(conf, tmp_path)
+        assert os.environ["SPARK_LAUNCHER_OPTS"] == "-XX:-UsePerfData -Xmx1g"
+    for conf in (tmp_path / "2", tmp_path / "1"):
+        driver.restore_variables(conf)
+    assert os.environ["SPARK_LAUNCHER_OPTS"] == "-Xmx1g"
+
+
 FILE = """\
 # spark.worker.comment=1
 spark.worker.cleanup.enabled   true

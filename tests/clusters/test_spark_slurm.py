@@ -16,6 +16,7 @@ import pytest
 from scale import FULL
 from services import Slot, is_empty, temporary_directory, until
 from services_slurm import interface_of, queue, read_job_details, service
+from spark_properties import PROPERTIES
 
 import hyperplane
 from hyperplane.clusters import records
@@ -30,10 +31,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.slow]
 __all__ = ["service"]  # a fixture
 
 ENGINE = "spark:slurm"
-PROPERTIES: dict[str, Any] = {
-    "spark.sql.shuffle.partitions": 2,
-    "spark.ui.showConsoleProgress": False,
-}
 SMALL: dict[str, Any] = {
     "engine": ENGINE,
     "num_workers": 1,

@@ -23,6 +23,7 @@ import pytest
 from scale import FULL
 from services import is_empty, temporary_directory, until
 from services_ssh import HostNetwork, network
+from spark_properties import PROPERTIES as SHORT_PROPERTIES
 
 import hyperplane
 from hyperplane.clusters import records
@@ -40,10 +41,7 @@ __all__ = ["network"]  # a fixture
 ENGINE = "spark:ssh"
 #: Host of the clusters of single tests; the shared cluster has the first two.
 LAST = 4
-PROPERTIES: dict[str, Any] = {
-    "spark.sql.shuffle.partitions": 4,
-    "spark.ui.showConsoleProgress": False,
-}
+PROPERTIES: dict[str, Any] = {**SHORT_PROPERTIES, "spark.sql.shuffle.partitions": 4}
 SMALL: dict[str, Any] = {
     "engine": ENGINE,
     "num_workers": 1,

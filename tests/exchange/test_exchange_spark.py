@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from services import temporary_directory
+from spark_properties import PROPERTIES
 
 import hyperplane
 from hyperplane.dataframe import from_spark, to_spark
@@ -35,7 +36,8 @@ def spark() -> Iterator[Any]:
     """A session on a cluster with one executor."""
     plan = hyperplane.plan_cluster(
         num_workers=1, nprocs=1, nthreads=1, cores_per_worker=1, ram_gb_per_proc=1,
-        local_fit="exact", engine="spark:local", timeout=280, engine_options={"dashboard": False},
+        local_fit="exact", engine="spark:local", timeout=280,
+        engine_options={"dashboard": False, "properties": PROPERTIES},
     )  # fmt: skip
     with temporary_directory():
         client, started = hyperplane.start(plan)

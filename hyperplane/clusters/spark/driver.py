@@ -22,9 +22,11 @@ from hyperplane.clusters.spark.configuration import LOOPBACK, temporary_folder
 
 #: Variables of Spark that select a cluster, its properties and its addresses.
 VARIABLES = (
-    "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_LOCAL_DIRS",
-    "SPARK_LOCAL_IP", "SPARK_PUBLIC_DNS", "SPARK_REMOTE",
+    "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON", "SPARK_CONF_DIR", "SPARK_HOME",
+    "SPARK_LAUNCHER_OPTS", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP", "SPARK_PUBLIC_DNS", "SPARK_REMOTE",
 )  # fmt: skip
+#: Option of the JVM that builds the command of each driver: no folder /tmp/hsperfdata_USER.
+_LAUNCHER_OPTION = "-XX:-UsePerfData"
 #: Seconds until a driver that does not end is killed.
 _END_SECONDS = 10
 
@@ -51,6 +53,10 @@ def set_variables(conf: Path, home: Path, python: str = "") -> None:
             "PYSPARK_PYTHON": python or _clusters.read_former("PYSPARK_PYTHON") or sys.executable,
             "SPARK_CONF_DIR": str(conf),
             "SPARK_HOME": str(home),
+            # Those of the user follow, and are in effect.
+            "SPARK_LAUNCHER_OPTS": " ".join(
+                filter(None, (_LAUNCHER_OPTION, _clusters.read_former("SPARK_LAUNCHER_OPTS")))
+            ),
             "SPARK_LOCAL_DIRS": str(temporary_folder(conf.parent)),
             "SPARK_LOCAL_IP": LOOPBACK,
             # In addresses of pages, which otherwise have the address of the driver.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -12,13 +12,23 @@ from typing import Any, NamedTuple
 Object = Mapping[str, Any]
 
 _PROGRAM_ADVICE = "check that the image has the program on its PATH"
+
+
+def build_setting_advice(locate: Callable[[str], str]) -> dict[str, str]:
+    """Return the advice, by reason, that names settings; ``locate`` returns the key of one."""
+    image = f"check {locate('image')}"
+    return {
+        "ImagePullBackOff": f"{image} and {locate('image_pull_secrets')}",
+        "InvalidImageName": image,
+        "CreateContainerConfigError": "build the image with a non-root USER, or set "
+        f"{locate('run_as_user')}",
+    }
+
+
 #: Reasons for which a waiting container will never run -> advice.
 ADVICE = {
-    "ImagePullBackOff": "check hyperplane.engines.kubernetes.image and .image_pull_secrets",
-    "InvalidImageName": "check hyperplane.engines.kubernetes.image",
+    **build_setting_advice("hyperplane.engines.kubernetes.{}".format),
     "ErrImageNeverPull": "image_pull_policy is Never and the node does not have the image",
-    "CreateContainerConfigError": "build the image with a non-root USER, or set "
-    "hyperplane.engines.kubernetes.run_as_user",
     "CreateContainerError": _PROGRAM_ADVICE,
     "RunContainerError": _PROGRAM_ADVICE,
     "CrashLoopBackOff": "see the last lines of its log",
@@ -108,13 +118,17 @@ def find_pending_pod(
 def summarize(pods: Sequence[Object], events: Sequence[Object]) -> str:
     """Return one line on why pods are not ready."""
     if not pods:
-        warnings = _latest_warnings(events, None)
+        warnings = explain_waiting(pods, events)
         return f"No pod exists yet. {warnings}" if warnings else "No pod exists yet."
     phases = Counter(_describe_phase(pod) for pod in pods)
     counts = ", ".join(f"{count} {phase}" for phase, count in sorted(phases.items()))
-    waiting = {pod["metadata"]["name"] for pod in pods if not is_ready(pod)}
-    warnings = _latest_warnings(events, waiting) or _unschedulable_reason(pods)
-    return f"Pods: {counts}. {warnings}".rstrip()
+    return f"Pods: {counts}. {explain_waiting(pods, events)}".rstrip()
+
+
+def explain_waiting(pods: Sequence[Object], events: Sequence[Object]) -> str:
+    """Return why pods are missing or not ready; empty if Kubernetes does not say it."""
+    waiting = {pod["metadata"]["name"] for pod in pods if not is_ready(pod)} if pods else None
+    return _latest_warnings(events, waiting) or _unschedulable_reason(pods)
 
 
 def find_out_of_memory(

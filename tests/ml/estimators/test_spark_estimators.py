@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from spark_properties import PROPERTIES
 from torch_training import X, Y, assert_equal_weights, create
 
 import hyperplane
@@ -29,7 +30,7 @@ def spark():
     client, cluster = hyperplane.initialize_cluster(
         nprocs=1, nthreads=1, num_workers=1, ram_gb_per_proc=1.5, local_fit="exact"
     )
-    yield init_spark("test", num_executors=1, executor_cores=1, executor_memory="1g")
+    yield init_spark("test", 1, 1, "1g", PROPERTIES)
     stop_spark()
     client.close()
     cluster.close()

@@ -50,7 +50,7 @@ class DaskClusterResource(ClusterResource):
     role_label: ClassVar[str] = "dask.org/component"
     head_role: ClassVar[str] = "scheduler"
     head_name: ClassVar[str] = "scheduler"
-    advice: ClassVar[Mapping[str, str]] = ADVICE
+    advice: Mapping[str, str] = ADVICE
 
     def __init__(self, name: str, namespace: str | None) -> None:
         super().__init__(name, namespace)

@@ -32,6 +32,7 @@ from hyperplane.clusters.ray.kubernetes.render import (
 from hyperplane.core.errors import EngineError
 from hyperplane.core.event_loop_thread import EventLoopThread
 from hyperplane.core.units import bytes_to_gb
+from hyperplane.platforms.kubernetes import pod_status
 from hyperplane.platforms.kubernetes.errors import KubernetesError
 from hyperplane.platforms.kubernetes.kubeconfig import uses_port_forward
 from hyperplane.spec.plan import ClusterPlan
@@ -97,6 +98,8 @@ class KubernetesRayCluster:
         self._loop = EventLoopThread()
         self._renewal: Future[None] | None = None
         self._resource: RayClusterResource = RayClusterResource(name, settings.namespace)
+        own = pod_status.build_setting_advice(settings.locate)
+        self._resource.advice = {**self._resource.advice, **own}
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of a coroutine; Ctrl-C cancels it."""
@@ -253,6 +256,10 @@ class KubernetesRayCluster:
         """Set the variables of this process, and write the record with the addresses."""
         self.connect_programs()
         self.write_record()
+        with suppress(EngineError):  # the cluster has started nevertheless
+            if reason := self._run(self._resource.explain_idle_job()):
+                message = "the Job %s, which ends the cluster, does not run: %s"
+                logger.warning(message, job_name(self.name), reason)
 
     def write_record(self) -> None:
         """Write the record with the running workers, if this process owns the cluster."""

@@ -26,6 +26,7 @@ from hyperplane.clusters.ray.cluster import OwnedRayCluster
 from hyperplane.clusters.ray.engine import INSTALL_RAY
 from hyperplane.clusters.ray.kubernetes.cluster import KubernetesRayCluster, attached
 from hyperplane.clusters.ray.kubernetes.render import ENGINE, render
+from hyperplane.clusters.ray.kubernetes.template_faults import find_template_faults
 from hyperplane.clusters.running_clusters import read_running
 from hyperplane.core.errors import Fault, StartFailed
 from hyperplane.core.optional import is_installed
@@ -83,7 +84,7 @@ class KubernetesRayEngine:
             allowed = "lower-case letters, digits and dashes; the first a letter, the last no dash"
             faults.append(Fault("name", repr(request.name), allowed))
         faults += find_division_fault(request)
-        return faults
+        return faults + find_template_faults(request.worker_spec_yaml, given.security == "tls")
 
     def render(self, plan: ClusterPlan) -> str:
         """Return the RayCluster, and the Job that ends it when it is idle, as YAML."""

@@ -54,6 +54,8 @@ TOKEN_KEY = "auth_token"  # noqa: S105 - a key
 #: Folders in which pods have the token, the authority, and their certificate.
 TOKEN_FOLDER, AUTHORITY_FOLDER = "/etc/hyperplane/token", "/etc/hyperplane/authority"
 TLS_FOLDER = "/etc/hyperplane/tls"
+#: Name of the init container that issues the certificate of a pod.
+CERTIFICATE_CONTAINER = "certificate"
 #: Variables of all pods unless the user has set them: no pages of metrics, which everything that
 #: reaches a pod could read without the token, and time for nodes that start slowly.
 _VARIABLES = {
@@ -211,7 +213,8 @@ def _build_pod(
     }
     if settings.security == "none":
         return pod
-    initial = build_container("certificate", settings.image, pull_policy=settings.image_pull_policy)
+    policy = settings.image_pull_policy
+    initial = build_container(CERTIFICATE_CONTAINER, settings.image, pull_policy=policy)
     # KubeRay sets FQ_RAY_IP to the full host name of the head.
     names = [*service_names(plan.name, "$(POD_NAMESPACE)"), "localhost", "$(FQ_RAY_IP)"]
     words = [AUTHORITY_FOLDER, TLS_FOLDER, "$(POD_IP)", *names]

@@ -117,7 +117,7 @@ class RayClusterResource(ClusterResource):
     role_label: ClassVar[str] = "ray.io/node-type"
     head_role: ClassVar[str] = "head"
     head_name: ClassVar[str] = "head"
-    advice: ClassVar[Mapping[str, str]] = {
+    advice: Mapping[str, str] = {
         "CreateContainerError": _PROGRAM_ADVICE,
         "RunContainerError": _PROGRAM_ADVICE,
         pod_status.OUT_OF_MEMORY: "raise the memory of worker nodes, or scheduler_ram of the head",
@@ -168,6 +168,20 @@ class RayClusterResource(ClusterResource):
         owners = self.content["metadata"].get("ownerReferences", ())
         job = ("Job", job_name(self.name))
         self.has_job = any((owner["kind"], owner["name"]) == job for owner in owners)
+
+    @translates_errors
+    async def explain_idle_job(self) -> str:
+        """Return why the pod of the Job does not run; empty if it runs, or may run later."""
+        if not self.has_job:
+            return ""
+        labels = f"{CLUSTER_LABEL}={self.name}"
+        pods = await self.api.list("pods", labels=labels)
+        events = pod_status.select_events(await self.api.list_warnings(), job_name(self.name))
+        if any(pod_status.is_ready(pod) for pod in pods):
+            return ""
+        if pending := pod_status.find_pending_pod(pods, events, self.advice):
+            return pending.text
+        return pod_status.explain_waiting(pods, events)
 
     @translates_errors
     async def list_workers(self) -> dict[str, str]:
