@@ -70,10 +70,8 @@ app = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 app.callback()(_hyperplane)
-for command in (size, plan, preflight, pools, demo, doctor):
-    app.command()(command)
-for command in (train, predict, serve):
-    app.command(cls=OptionCommand)(command)
+for command in (size, plan, preflight, train, predict, serve, pools, demo, doctor):
+    app.command(cls=OptionCommand if command in (train, predict, serve) else None)(command)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(history.app, name="history")
 app.add_typer(job.app, name="job")
