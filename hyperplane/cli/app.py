@@ -15,6 +15,7 @@ import hyperplane
 from hyperplane.cli import cluster, history, job, model, storage
 from hyperplane.cli.demo import demo
 from hyperplane.cli.doctor import doctor
+from hyperplane.cli.option_names import OptionCommand
 from hyperplane.cli.output import JSON_REQUESTED, exit_code, write_error
 from hyperplane.cli.plan import plan
 from hyperplane.cli.pools import pools
@@ -70,7 +71,7 @@ app = typer.Typer(
 )
 app.callback()(_hyperplane)
 for command in (size, plan, preflight, train, predict, serve, pools, demo, doctor):
-    app.command()(command)
+    app.command(cls=OptionCommand if command in (train, predict, serve) else None)(command)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(history.app, name="history")
 app.add_typer(job.app, name="job")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hyperplane.cli.option_names import OptionCommand
 from hyperplane.cli.output import JsonOption, new_table, show, write_json
 from hyperplane.cli.storage import parse_options
 
@@ -24,7 +25,7 @@ _Options = Annotated[
 ]
 
 
-@app.command("list")
+@app.command("list", cls=OptionCommand)
 def list_models(
     registry: _Registry,
     name: Annotated[str | None, typer.Argument(help="Only versions of this model.")] = None,
@@ -36,6 +37,9 @@ def list_models(
     if as_json:
         write_json([asdict(version) for version in versions])
         return
+    if not versions:
+        typer.echo(f"no models in {registry}; hyperplane model create adds one", err=True)
+        return
     table = new_table(["model", "version", "default", "framework", "created"], ["columns"])
     for version in versions:
         columns = "" if version.columns is None else str(len(version.columns))
@@ -46,7 +50,7 @@ def list_models(
     show(table)
 
 
-@app.command()
+@app.command(cls=OptionCommand)
 def create(
     name: _Name,
     model: Annotated[str, typer.Argument(help="File or folder of the saved model.")],
@@ -68,7 +72,7 @@ def create(
     _write(created, f"created {created.name} {created.version}", as_json=as_json)
 
 
-@app.command("default")
+@app.command("default", cls=OptionCommand)
 def set_default(
     name: _Name,
     version: Annotated[str, typer.Argument(help="An existing version.")],

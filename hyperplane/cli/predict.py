@@ -17,6 +17,7 @@ from hyperplane.cli.output import JsonOption, write_json
 from hyperplane.cli.storage import parse_options
 from hyperplane.core.active_cluster import count_threads
 from hyperplane.core.errors import Fault, RequestError, check
+from hyperplane.core.public_calls import stating_outcome
 
 if TYPE_CHECKING:
     from hyperplane.ml.prediction.batch import PreparedBatch
@@ -122,7 +123,8 @@ def predict(
         "--text-instances": text_instances,
     }
     given = {name: file for name, file in local.items() if file is not None}
-    check(_find_option_faults(input, output, list(given)))
+    with stating_outcome("nothing was predicted"):
+        check(_find_option_faults(input, output, list(given)))
     for name, file in given.items():
         _print_predictions(model, name, file, arguments, as_json=as_json)
         return
@@ -168,14 +170,19 @@ def _print_predictions(
     model: str, option: str, file: str, arguments: dict[str, Any], *, as_json: bool
 ) -> None:
     """Print the predictions of a file of instances; exit with 1 if one was refused."""
-    from hyperplane.ml.prediction.instances import predict_instances
+    from hyperplane.ml.prediction.local_prediction import predict_instances
 
+    lines, faults = list[bytes](), list[Fault]()
     try:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        lines = _read_lines(option, data)
     except OSError as error:
         allowed = f"a file that can be read ({error.strerror})"
-        raise RequestError([Fault(option, repr(file), allowed)]) from error
-    found = predict_instances(model, _read_lines(option, data), **arguments)
+        faults = [Fault(option, repr(file), allowed)]
+    except RequestError as error:
+        faults = list(error.faults)
+    with stating_outcome("nothing was predicted"):
+        found = predict_instances(model, lines, other_faults=faults, **arguments)
     if option == "--json-request":
         _print_response(found)
     elif as_json:

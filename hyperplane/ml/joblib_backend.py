@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import cloudpickle
+from dask.base import is_dask_collection
 from dask.sizeof import sizeof
 from dask.utils import funcname
 from joblib import parallel_config
@@ -36,7 +37,7 @@ from joblib.parallel import BACKENDS
 
 from hyperplane.core.dask_internals.tasks import Task as GraphTask
 from hyperplane.core.dask_internals.tasks import parse_input
-from hyperplane.core.errors import RequestError
+from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.pickling import find_pickle_faults
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class ClusterBackend(DaskDistributedBackend):  # type: ignore[misc]
         self, func: Any, callback: Callable[[Any], object] | None = None
     ) -> concurrent.futures.Future[Any]:
         """Submit a batch of calls."""
+        check(find_collection_faults(list(func.items)))
         result: concurrent.futures.Future[Any] = concurrent.futures.Future()
         result.get = result.result  # type: ignore[attr-defined] # the interface of joblib
         batch = _SubmittedBatch(list(func.items), callback or (lambda out: None), result)
@@ -184,11 +186,13 @@ class ClusterBackend(DaskDistributedBackend):  # type: ignore[misc]
         jobs = most = parallel._cached_effective_n_jobs
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
+            if not self._is_current(call):
+                return
             try:
                 threads = sum((await self.client.scheduler.ncores(workers=None)).values())
             except OSError:  # the cluster closes; the tasks fail
                 return
-            if not self._continue or self._call != call:
+            if not self._is_current(call):
                 return
             if threads <= most:
                 continue
@@ -200,6 +204,10 @@ class ClusterBackend(DaskDistributedBackend):  # type: ignore[misc]
                         if parallel._original_iterator is not None:
                             parallel.dispatch_next()
             most = threads
+
+    def _is_current(self, call: int) -> bool:
+        """Return whether a call of joblib has not ended, and the client is open."""
+        return self._continue and self._call == call and self.client.status == "running"
 
     async def _collect(self) -> None:
         """Pass results to joblib until its call ends."""
@@ -320,6 +328,32 @@ def _explain(error: Exception, tasks: list[Task]) -> Exception:
                 explained.__cause__ = error
                 return explained
     return error
+
+
+def find_collection_faults(tasks: Sequence[Task]) -> list[Fault]:
+    """Return a fault if a fit gets a Dask collection, which its worker would compute by itself.
+
+    Examples
+    --------
+    >>> from dask.array import ones
+    >>> from sklearn.linear_model import Ridge
+    >>> find_collection_faults([(print, [Ridge(), ones(4)], {})])[0].asked
+    'a Dask Array'
+    """
+    for _, arguments, named in tasks:
+        values = [*arguments, *named.values()]
+        collection = next((value for value in values if is_dask_collection(value)), None)
+        if collection is not None and any(map(_is_estimator, values)):
+            allowed = (
+                "rows in memory, such as a pandas DataFrame or a NumPy array: each fit of "
+                "scikit-learn needs them in one worker"
+            )
+            advice = (
+                "call compute() on the rows, or on a sample of them; or use an estimator for Dask "
+                "collections, of dask_ml, xgboost.dask or lightgbm, without parallel()"
+            )
+            return [Fault("data", f"a Dask {type(collection).__name__}", allowed, advice)]
+    return []
 
 
 def _is_removed_worker(error: Exception) -> bool:

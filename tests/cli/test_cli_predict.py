@@ -50,7 +50,36 @@ def test_files_are_predicted_in_this_process(folder: Path, run: Run) -> None:
     assert json.loads(again.out)["finished_before"] == 3
     changed = run(*command(folder, "--batch-size", "3"))
     assert changed.code == 2
-    assert "differs in batch_size" in changed.err
+    assert "differs in --batch-size; choose" in changed.err
+
+
+@pytest.mark.process
+def test_a_refusal_names_options_and_loads_no_library(folder: Path) -> None:
+    wrong = ["--batch-size", "0", "--data-format", "xml", "--max-workers", "0"]
+    program = f"{MAIN.replace('main()', '')}\nimport sys\ntry: main()\nfinally: print(*sys.modules)"
+    for more in (wrong, ["--input", "nowhere.csv"]):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *command(folder, *more)],
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert done.returncode == 2
+        if more == wrong:
+            named = [line.split()[1] for line in done.stderr.splitlines()[1:]]
+            assert named == ["--batch-size", "--max-workers", "--data-format"]
+            assert "or no value for the format of each suffix" in done.stderr
+        assert not {"pandas", "sklearn", "distributed"} & set(done.stdout.split())
+
+
+def test_faults_of_instances_are_reported_together(folder: Path, run: Run) -> None:
+    answer = run(
+        "predict", "--model", str(folder / "x"), "--json-instances", "x", "--batch-size", "0"
+    )
+    assert answer.code == 2
+    assert "3 faults in the request, nothing was predicted:" in answer.err
+    named = ["--json-instances = 'x'", "--batch-size = 0", "--model = "]
+    assert [name for name in named if name in answer.err] == named
 
 
 def test_the_exit_code_is_1_if_every_row_is_refused(folder: Path, run: Run) -> None:
@@ -147,7 +176,7 @@ def test_all_faults_are_reported_at_once(folder: Path, run: Run) -> None:
     assert both.err.count("no value with --json-instances") == 2
     bad = run(*command(folder, "--data-format", "xml", "--batch-size", "0"))
     assert bad.code == 2
-    assert "batch_size = 0" in bad.err
-    assert "data_format = 'xml'" in bad.err
+    assert "--batch-size = 0" in bad.err
+    assert "--data-format = 'xml'" in bad.err
     missing = run("predict", "--model", str(folder / "m"), "--json-instances", "none.jsonl")
     assert "No such file" in missing.err

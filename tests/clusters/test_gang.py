@@ -6,6 +6,7 @@ import json
 import os
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,25 @@ def test_an_exception_ends_all_and_is_the_cause(client: Any) -> None:
     assert "in fail" in error.traceback
     assert "before the error" in str(error)
     assert str(error).count("Traceback") == 1
+
+
+def test_a_traceback_is_shown_once(client: Any, tmp_path: Path, capsys: Any) -> None:
+    def fail_at_first() -> None:
+        if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            raise KeyError("gone")
+
+    with pytest.raises(GangFailed) as caught:
+        gang(client, fail_at_first, 2)
+    assert "KeyError: 'gone'" in capsys.readouterr().out
+    assert caught.value.__cause__ is not None
+    assert caught.value.__cause__.__traceback__ is None
+    shown = "".join(traceback.format_exception(caught.value))
+    assert shown.count("in fail_at_first") == 1
+    gang(client, fail_at_first, 1, max_retries=1)
+    assert "in fail_at_first" in capsys.readouterr().out, "no error has it"
+    with pytest.raises(GangFailed):
+        gang(client, fail_at_first, 1, logs=tmp_path)
+    assert "in fail_at_first" in (tmp_path / "rank-0.log").read_text()
 
 
 def test_an_exit_code_is_reported(client: Any) -> None:

@@ -5,6 +5,7 @@ import sys
 import threading
 import warnings
 
+import dask.array as da
 import joblib
 import numpy as np
 import pandas as pd
@@ -321,6 +322,15 @@ def test_a_call_of_sys_exit_ends_its_call_only(client):
 def test_uneven_arrays_are_refused(client):
     with pytest.raises(ValueError, match="inconsistent"), parallel():
         GridSearchCV(SVC(), {"C": [1]}).fit(ROWS, LABELS[:-1])
+
+
+def test_dask_collections_are_refused_before_a_fit(client):
+    rows = da.from_array(ROWS, chunks=(50, -1))
+    with pytest.raises(RequestError, match=r"data = a Dask Array: .* call compute\(\)"), parallel():
+        GridSearchCV(SVC(), {"C": [1]}).fit(rows, LABELS)
+    with parallel():  # a call without a fit may compute it by itself
+        sums = joblib.Parallel()(joblib.delayed(float)(rows.sum()) for _ in range(1))
+    assert sums == [ROWS.sum()]
 
 
 @pytest.mark.parametrize("client_argument", ["tcp://127.0.0.1:1", 3])

@@ -37,8 +37,8 @@ def call_actor(actor: Any, method: str, *args: Any, timeout: float) -> Any:
         try:
             return future.result(timeout=_INTERVAL)
         except TimeoutError as error:
-            if future.done():  # of the method itself
-                raise
+            if future.done():  # it ended after this wait, or the method itself raised the error
+                return future.result(timeout=timeout)
             # Not the state of actor._future: in a task it is "pending" forever, and so is a call.
             if get_actor_address(actor) not in actor._client.nthreads():
                 raise ActorLost("the worker of the actor was lost") from None

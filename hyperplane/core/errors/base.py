@@ -116,13 +116,21 @@ class RequestError(HyperplaneError, ValueError):
         All faults of the request, not only the first.
     """
 
+    _outcome = ""
+
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__(_number_faults("{count} in the request:", faults))
         self.faults = tuple(faults)
 
     def state(self, outcome: str) -> None:
         """Add the outcome to the message, such as ``nothing was started``."""
-        self.args = (_number_faults(f"{{count}} in the request, {outcome}:", self.faults),)
+        self._outcome = f", {outcome}"
+        self.replace_faults(self.faults)
+
+    def replace_faults(self, faults: Sequence[Fault]) -> None:
+        """Replace the faults, also in the message; their arguments may have other names."""
+        self.faults = tuple(faults)
+        self.args = (_number_faults(f"{{count}} in the request{self._outcome}:", self.faults),)
 
 
 class UnknownArgument(RequestError, TypeError):

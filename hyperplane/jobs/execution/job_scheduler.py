@@ -17,6 +17,7 @@ from hyperplane.jobs.execution.job_folder import remove_cancel_marker
 from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
 from hyperplane.jobs.execution.retries import MAX_LOST_ATTEMPTS, count_retries, jitter, retry_delay
 from hyperplane.jobs.execution.step_executor import StepExecutor
+from hyperplane.jobs.runners.base import ClosableRunner
 from hyperplane.jobs.store.backoff import is_disk_full
 from hyperplane.jobs.store.job_records import (
     CANCELLED,
@@ -88,9 +89,21 @@ class JobScheduler:
         if self._executor is not None:
             with suppress(JobStoreError, OSError):
                 await self._executor.end_running()
+            await self._close_runner()
 
     async def run(self) -> None:
         """Run the job to its end and store the outcome."""
+        try:
+            await self._run_and_store()
+        finally:
+            await self._close_runner()
+
+    async def _close_runner(self) -> None:
+        """Close the connections of the runner; a later request opens others."""
+        if self._executor is not None and isinstance(self._executor.runner, ClosableRunner):
+            await self._executor.runner.close()
+
+    async def _run_and_store(self) -> None:
         try:
             status, reason = await self._run_to_outcome()
         except JobStoreError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import warn_caller
@@ -175,6 +175,15 @@ class Runner(Protocol):
 
         ``command`` has only the paths of the attempt's files.
         """
+        ...
+
+
+@runtime_checkable
+class ClosableRunner(Protocol):
+    """A runner that keeps connections while it runs a job; other runners need no ``close``."""
+
+    async def close(self) -> None:
+        """Close the connections, in the event loop that has used them."""
         ...
 
 

@@ -40,7 +40,6 @@ from hyperplane.ml.estimators.keras_requests import (
 from hyperplane.ml.estimators.keras_trained_model import TrainedKerasModel
 from hyperplane.ml.estimators.partition_reader import FeatureReader, find_name_faults
 from hyperplane.ml.estimators.training_data import join_shares
-from hyperplane.ml.process_gang import gang
 from hyperplane.ml.shards.xshards import XShards
 
 
@@ -368,7 +367,7 @@ class KerasEstimator(TrainedKerasModel):
     ) -> list[Any]:
         arguments = (task,) if data is not None else (None, task)
         logs = self._verbose
-        return gang(
+        return self._run_gang(
             client, function, ranks, *arguments, data=data, env=ENVIRONMENT, logs=logs, **more
         )
 

@@ -7,6 +7,9 @@ import os
 import tempfile
 import warnings
 import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +90,8 @@ def decode_model(data: bytes, url: str) -> Any | None:
         path = Path(folder, f"model{suffix}")
         path.write_bytes(data)
         if suffix == ".keras":
-            return keras.saving.load_model(path, safe_mode=True)
+            with _reading(url):
+                return keras.saving.load_model(path, safe_mode=True)
         try:
             return keras.saving.load_model(path, custom_objects=_get_short_names())
         except (TypeError, ValueError):  # a loss or metric that the older format does not describe
@@ -101,14 +105,24 @@ def _get_short_names() -> dict[str, Any]:
     return {name: keras.losses.get(name) for name in names}
 
 
-def extract_weights(model: Any, data: bytes) -> None:
+@contextmanager
+def _reading(url: str) -> Iterator[None]:
+    """Raise a ReadError if an archive is damaged, or lacks a file of Keras."""
+    try:
+        yield
+    except (KeyError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ReadError(url, f"is damaged, or no archive of Keras ({reason})") from error
+
+
+def extract_weights(model: Any, data: bytes, url: str) -> None:
     """Set the weights of a built model from the bytes of any file of Keras."""
     if is_archive(data):
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        with _reading(url), zipfile.ZipFile(io.BytesIO(data)) as archive:
             data = archive.read("model.weights.h5")
         load_weights(model, data)
         return
-    whole = decode_model(data, "the file")
+    whole = decode_model(data, url)
     if whole is None:
         load_weights(model, data)
     else:

@@ -72,7 +72,7 @@ class TrainedKerasModel(NetworkEstimator):
                 check([Fault("path", given, allowed)])
             self._pack(model)
         else:
-            keras_files.extract_weights(self.get_model(), data)
+            keras_files.extract_weights(self.get_model(), data, os.fspath(path))
         self._keep_weights()
         return self
 
@@ -95,7 +95,7 @@ class TrainedKerasModel(NetworkEstimator):
         """Load weights from a file of Keras; ``by_name`` has no effect in Keras 3."""
         check(keras_files.find_path_faults("filepath", filepath))
         data = keras_files.read_file(filepath)
-        keras_files.extract_weights(self.get_model(), data)
+        keras_files.extract_weights(self.get_model(), data, os.fspath(filepath))
         self._keep_weights()
 
     save_weights, load_weights = save_keras_weights, load_keras_weights

@@ -7,15 +7,17 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from hyperplane.core.active_cluster import find_client_faults, get_active_client
 from hyperplane.core.argument_checks import describe_value, find_count_faults
-from hyperplane.core.errors import Fault, check
+from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.optional import is_installed, need
 from hyperplane.core.public_calls import nearest, warn_caller
+from hyperplane.ml.process_gang import gang
 
 #: Names of the values of each step of PyTorch, in the order of its row.
 _STEP_TAGS = ("Loss", "LearningRate", "Throughput")
@@ -155,6 +157,17 @@ class NetworkEstimator(ABC):
                         for step, value, moment in points:
                             if step >= first:
                                 writer.add_scalar(name, value, step, walltime=moment)
+
+    def _run_gang(self, *args: Any, **options: Any) -> list[Any]:
+        """Run a gang; a fault of its size names the argument of this estimator."""
+        try:
+            return gang(*args, **options)
+        except RequestError as error:
+            where = "workers_per_node" if self._ranks is None else "ranks"
+            error.replace_faults(
+                [replace(each, where=where) if each.where == "n" else each for each in error.faults]
+            )
+            raise
 
     def _find_client(self) -> tuple[Any, int, list[Fault]]:
         """Return client, number of ranks, and the faults of the client."""

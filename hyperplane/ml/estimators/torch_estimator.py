@@ -55,7 +55,6 @@ from hyperplane.ml.estimators.training_data import (
     join_shares,
     prepare_training_data,
 )
-from hyperplane.ml.process_gang import gang
 
 
 @check_call
@@ -143,11 +142,12 @@ class TorchEstimator(NetworkEstimator):
         if max_steps is not None:
             faults += find_count_faults("max_steps", max_steps)
         if validation_data is not None:
-            faults += find_data_faults("validation_data", validation_data, feature_cols, label_cols)
+            more = find_data_faults("validation_data", validation_data, feature_cols, label_cols)
+            faults += [fault for fault in more if fault not in faults]  # of columns
         faults += find_trigger_faults(checkpoint_trigger)
         for name in ("optimizer", "loss"):
             if getattr(self._settings, name) is None:
-                faults.append(Fault(name, "None", "needed by fit: give it to from_torch"))
+                faults.append(Fault(name, "nothing", "a value for fit; give it to from_torch"))
         check(faults + find_callback_faults(callbacks))
         warn_unused_options(profile, reduce_results, info, data, validation_data)
         columns = (feature_cols, label_cols)
@@ -173,7 +173,7 @@ class TorchEstimator(NetworkEstimator):
         parent = self._settings.model_dir
         lasting = None if parent is None else nullcontext(make_checkpoint_folder(parent))
         with lasting or temporary_checkpoints(client) as folder:
-            results = gang(
+            results = self._run_gang(
                 client,
                 function,
                 ranks,
@@ -224,7 +224,7 @@ class TorchEstimator(NetworkEstimator):
             client, ranks, data, batch_size, feature_cols, label_cols, is_global=False
         )
         program = replace(program, num_steps=num_steps, callbacks=tuple(callbacks or ()))
-        results = gang(
+        results = self._run_gang(
             client,
             run_evaluation if program.loader is None else run_loader_evaluation,
             ranks,

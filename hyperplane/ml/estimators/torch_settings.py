@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -155,7 +155,11 @@ def _find_faults(**arguments: Any) -> list[Fault]:
 def make_checkpoint_folder(parent: str) -> str:
     """Return a new folder for the checkpoints of a call of ``fit``."""
     folder = Path(parent) / datetime.now(UTC).strftime("%Y-%m-%d_%H-%M-%S.%f")
-    folder.mkdir(parents=True)
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        allowed = f"a folder in which files can be written ({error.strerror})"
+        check([Fault("model_dir", repr(str(parent)), allowed)])
     return str(folder.resolve())
 
 
@@ -245,8 +249,12 @@ def read_weights(where: str, path: Any) -> Any:
     torch = need("torch", extra="torch")
     try:
         return torch.load(path, weights_only=True, map_location="cpu")
+    except OSError as error:
+        check([Fault(where, str(path), f"a file that can be read ({error.strerror})")])
     except Exception as error:  # noqa: BLE001 - of any content of a file
-        found = re.sub(r"\x1b\[[0-9;]*m", "", " ".join(str(error).split()))[:200]
-        reason = f"as save writes it without entire=True: {found}"
-        check([Fault(where, str(path), f"a file with weights only, {reason}")])
+        # The text of PyTorch proposes to run the code in the file.
+        is_archive = zipfile.is_zipfile(path)
+        found = "it has other objects" if is_archive else f"it is damaged: {type(error).__name__}"
+        allowed = f"a file with weights only, as save writes it without entire=True; {found}"
+        check([Fault(where, str(path), allowed)])
     return None

@@ -27,6 +27,7 @@ from dask.base import is_dask_collection
 from dask.delayed import delayed
 
 from hyperplane.core.errors import Fault, check
+from hyperplane.core.units import plural
 from hyperplane.ml.estimators.partition_reader import (
     Arrays,
     FeatureReader,
@@ -175,7 +176,7 @@ def prepare_training_data(
     _check_shapes(where, shapes)
     if sum(lengths) < ranks:
         allowed = f"at least one row for each of the {ranks} ranks"
-        check([Fault(where, f"data of {sum(lengths)} rows", allowed)])
+        check([Fault(where, f"data of {plural(sum(lengths), 'row')}", allowed)])
     shares = divide_rows(lengths, ranks)
     most = max(map(len, shares))
     pieces = []

@@ -25,9 +25,8 @@ from hyperplane.ml.prediction.batch_request import (
     find_finished,
     parse_batch_request,
 )
-from hyperplane.ml.prediction.instances import DataFormat, read_rows
 from hyperplane.ml.prediction.model_files import load_model
-from hyperplane.ml.prediction.rows import predict_rows
+from hyperplane.ml.prediction.model_formats import DataFormat
 from hyperplane.objectstore.listing import has_changed
 from hyperplane.objectstore.locations import Location
 from hyperplane.storage.saving import save
@@ -300,6 +299,10 @@ def _shard_of(request: BatchRequest, index: int) -> _Shard:
 
 def _predict_shard(shard: _Shard) -> _ShardReport:
     """Predict one file and publish its outputs, the results last."""
+    # Here, because they import pandas, which a request that is refused does not need.
+    from hyperplane.ml.prediction.instances import read_rows
+    from hyperplane.ml.prediction.rows import predict_rows
+
     request = shard.request
     predictor, loaded = load_model(request.model)
     (file,), (data_format,) = request.files, request.formats

@@ -15,8 +15,8 @@ from hyperplane.core.argument_checks import (
     is_one_of,
 )
 from hyperplane.core.errors import Fault, RequestError, StorageError, check
-from hyperplane.ml.prediction.instances import DATA_FORMATS, format_of_file
-from hyperplane.ml.prediction.model_files import ModelFile, find_model
+from hyperplane.ml.prediction.model_files import ModelFile, load_found, locate_model
+from hyperplane.ml.prediction.model_formats import DATA_FORMATS, format_of_file
 from hyperplane.objectstore.listing import find_files
 from hyperplane.objectstore.locations import File
 from hyperplane.objectstore.save_target import Target, location_faults, resolve_target
@@ -110,10 +110,10 @@ def parse_batch_request(
         data_format = None
     files = _collect(faults, "input", lambda: find_files(input, storage_options, sized=False))
     target = _collect(faults, "output", lambda: resolve_target(output, storage_options))
-    found = _collect(
+    located = _collect(
         faults,
         "",
-        lambda: find_model(model, trusted=trusted is True, storage_options=storage_options),
+        lambda: locate_model(model, trusted=trusted is True, storage_options=storage_options),
     )
     # A folder of input files may contain the folder of the outputs.
     files = files and [file for file in files if not _is_output(file, target)]
@@ -127,8 +127,9 @@ def parse_batch_request(
         faults.append(Fault("data_format", "None", allowed))
     faults += _find_output_faults(target)
     check(faults)
-    if found is None or target is None or not files:
+    if located is None or target is None or not files:
         raise AssertionError("a fault is missing")
+    found = load_found(located)  # last, because it may take seconds
     names = None if columns is None else tuple(columns)
     return BatchRequest(
         found, tuple(files), target, tuple(formats), int(batch_size), int(max_workers), names

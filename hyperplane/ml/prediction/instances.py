@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePosixPath
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import pandas as pd
 
-from hyperplane.core.argument_checks import find_count_faults
-from hyperplane.core.errors import HyperplaneError, ReadError, RequestError, check
+from hyperplane.core.errors import HyperplaneError, ReadError
 from hyperplane.ml.prediction.json_values import NumberOutOfRange, parse_json
-from hyperplane.ml.prediction.model_files import find_model, load_model
 from hyperplane.ml.prediction.predictors import Predictor, order_columns
-from hyperplane.ml.prediction.rows import Predictions, Rows, describe_refusal, predict_rows
+from hyperplane.ml.prediction.rows import Rows, describe_refusal
 from hyperplane.ml.prediction.tf_records import parse_example, read_records
 from hyperplane.objectstore.locations import File
 
-DataFormat = Literal["json", "csv", "parquet", "tf-record"]
-DATA_FORMATS: tuple[str, ...] = get_args(DataFormat)
-_FORMATS_OF_SUFFIXES = {
-    ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet",
-    ".tfrecord": "tf-record", ".tfrecords": "tf-record",
-}  # fmt: skip
 #: Minimum rows that are read at once.
-_READ_ROWS = 8192
+READ_ROWS = 8192
 _BLANK = object()
-
-
-def format_of_file(file: File) -> str:
-    """Return the format of a file by its suffix, before that of its compression; or empty."""
-    path = PurePosixPath(file.path)
-    suffix = PurePosixPath(path.stem).suffix if file.compression else path.suffix
-    return _FORMATS_OF_SUFFIXES.get(suffix.lower(), "")
 
 
 def read_rows(
@@ -50,7 +34,7 @@ def read_rows(
     ReadError
         If the file cannot be read, or a table lacks a column of the model.
     """
-    count = batch_size * -(-_READ_ROWS // batch_size)
+    count = batch_size * -(-READ_ROWS // batch_size)
     try:
         with file.open() as opened:
             if data_format in ("json", "tf-record"):
@@ -145,35 +129,3 @@ def _select_columns(
     if missing:
         raise ValueError(f"it lacks the columns {', '.join(map(repr, missing))} of the model")
     return names if frame is None else frame.set_axis(map(str, frame.columns), axis=1)[names]
-
-
-def predict_instances(
-    model: Any,
-    lines: Iterable[bytes],
-    *,
-    batch_size: int = 64,
-    columns: Sequence[str] | None = None,
-    trusted: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-) -> Predictions:
-    """Predict lines of JSON in this process.
-
-    Raises
-    ------
-    RequestError
-        With every fault of the call.
-    """
-    faults = find_count_faults("batch_size", batch_size)
-    try:
-        file = find_model(model, trusted=trusted, storage_options=storage_options)
-    except RequestError as error:
-        check([*faults, *error.faults])
-        raise
-    check(faults)
-    predictor, _ = load_model(file)
-    result = Predictions()
-    for rows in parse_lines(lines, batch_size * -(-_READ_ROWS // batch_size)):
-        found = predict_rows(predictor, rows, batch_size, columns)
-        result.values += found.values
-        result.errors += found.errors
-    return result

@@ -9,21 +9,18 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hyperplane.core.errors import Fault, HyperplaneError, ReadError, RequestError, check
-from hyperplane.ml.prediction.predictors import (
-    ADVICE,
-    FRAMEWORKS,
-    UNSAFE_SUFFIXES,
-    Predictor,
-    decode_model,
-)
-from hyperplane.ml.prediction.saved_models import GRAPH_FILE, SUFFIX, is_part, pack_folder
+from hyperplane.ml.prediction.model_formats import ADVICE, FRAMEWORKS, UNSAFE_SUFFIXES
+from hyperplane.ml.prediction.saved_model_folders import GRAPH_FILE, SUFFIX, is_part, pack_folder
 from hyperplane.objectstore.locations import Location, Store
 from hyperplane.objectstore.redaction import describe_error
 from hyperplane.objectstore.save_target import Target, resolve_target
 from hyperplane.objectstore.store_files import StoreFiles
+
+if TYPE_CHECKING:
+    from hyperplane.ml.prediction.predictors import Predictor
 
 #: Record of a version in a registry, and record of the default version of a model.
 VERSION_RECORD, DEFAULT_RECORD = "version.json", "default.json"
@@ -45,7 +42,7 @@ class ModelFile:
     store, path
         Location of the file.
     sha256 : str
-        Checksum of the content.
+        Checksum of the content; empty if it is unknown.
     trusted : bool
         Whether the caller trusts its author.
     is_folder : bool
@@ -108,6 +105,8 @@ def _decode_and_keep(data: bytes, file: ModelFile) -> Predictor:
 
 
 def _decode(data: bytes, suffix: str, url: str, trusted: bool) -> Predictor:
+    from hyperplane.ml.prediction.predictors import decode_model  # it imports pandas
+
     try:
         return decode_model(data, suffix, trusted=trusted)
     except (HyperplaneError, MemoryError):
@@ -132,6 +131,16 @@ def find_model(
     ReadError
         If the file is damaged, or is not the one that the registry has recorded.
     """
+    return load_found(locate_model(url, trusted=trusted, storage_options=storage_options))
+
+
+def locate_model(
+    url: Any, *, trusted: bool = False, storage_options: Mapping[str, Any] | None = None
+) -> ModelFile:
+    """Return the file of a model by its URL, without reading it; see :func:`find_model`.
+
+    Its checksum is that of the registry, or empty.
+    """
     try:
         target = resolve_target(url, storage_options)
     except RequestError as error:
@@ -139,32 +148,37 @@ def find_model(
         raise
     store_files = StoreFiles(target.store)
     found = _ModelPath(target.path) if store_files.is_file(target.path) else _find_in_folder(target)
-    file = ModelFile(target.store, found.path, "", trusted, found.is_folder)
+    file = ModelFile(target.store, found.path, found.sha256, trusted, found.is_folder)
     if file.suffix not in FRAMEWORKS:
         allowed = f"a file with one of the suffixes {', '.join(FRAMEWORKS)}"
         advice = ADVICE.get(file.suffix, "")
         raise RequestError([Fault("model", repr(target.url), allowed, advice)])
     if file.suffix in UNSAFE_SUFFIXES and not trusted:
         raise RequestError([Fault("trusted", "False", _TRUST, UNSAFE_SUFFIXES[file.suffix])])
+    return file
+
+
+def load_found(file: ModelFile) -> ModelFile:
+    """Load a model of :func:`locate_model` in this process; return its file with the checksum."""
     data = file.read()
     if data is None:
         raise ReadError(file.url, "does not exist")
-    file = replace(file, sha256=hashlib.sha256(data).hexdigest())
-    if found.sha256 not in (None, file.sha256):
-        problem = f"was changed since the version was created: its SHA-256 is not {found.sha256}"
+    found = replace(file, sha256=hashlib.sha256(data).hexdigest())
+    if file.sha256 not in ("", found.sha256):
+        problem = f"was changed since the version was created: its SHA-256 is not {file.sha256}"
         raise ReadError(file.url, problem)
     with _lock:
-        if _key(file) not in _models:
-            _decode_and_keep(data, file)  # a model that cannot be loaded is an error of the call
-    return file
+        if _key(found) not in _models:
+            _decode_and_keep(data, found)  # a model that cannot be loaded is an error of the call
+    return found
 
 
 @dataclass(frozen=True)
 class _ModelPath:
-    """Path of a model, and its checksum if a registry has recorded it."""
+    """Path of a model, and its checksum if a registry has recorded it, otherwise empty."""
 
     path: str
-    sha256: str | None = None
+    sha256: str = ""
     is_folder: bool = False
 
 

@@ -9,46 +9,10 @@ import numpy as np
 import pandas as pd
 
 from hyperplane.core.optional import need
+from hyperplane.ml.prediction.model_formats import FRAMEWORKS
 from hyperplane.ml.prediction.network_predictors import decode_keras, decode_torch
 from hyperplane.ml.prediction.saved_models import decode_saved_model
 from hyperplane.storage.object_encoding import decode_object
-
-#: Suffix of the file of a model -> framework that loads it.
-FRAMEWORKS = {
-    ".skops": "scikit-learn",
-    ".joblib": "scikit-learn",
-    ".pkl": "scikit-learn",
-    ".json": "xgboost",
-    ".ubj": "xgboost",
-    ".keras": "keras",
-    ".savedmodel": "tensorflow",
-    ".pt2": "torch",
-}
-#: Suffix of a file whose load can run code of its author -> another format, for messages.
-UNSAFE_SUFFIXES = {
-    ".joblib": "or save the model as .skops",
-    ".pkl": "or save the model as .skops",
-    ".savedmodel": "or save a model of Keras as .keras",
-    ".pt2": "",
-}
-#: Suffix of a file that cannot be loaded -> what to do instead.
-ADVICE = {
-    **dict.fromkeys(
-        (".pt", ".pth"),
-        "neither weights nor TorchScript are read: build the module from its class, and export it "
-        "with torch.export.save as .pt2",
-    ),
-    **dict.fromkeys((".h5", ".hdf5"), "save the model with Keras 3 as .keras"),
-    ".pb": "give the folder of the SavedModel",
-}
-#: Framework -> packages whose versions a registry records.
-PACKAGES = {
-    "scikit-learn": ("scikit-learn", "numpy", "scipy", "skops", "joblib"),
-    "xgboost": ("xgboost", "xgboost-cpu", "numpy", "scipy"),
-    "keras": ("keras", "tensorflow", "tensorflow-cpu", "numpy"),
-    "tensorflow": ("tensorflow", "tensorflow-cpu", "keras", "numpy"),
-    "torch": ("torch", "numpy"),
-}
 
 
 class Predictor(Protocol):

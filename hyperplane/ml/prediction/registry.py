@@ -23,12 +23,12 @@ from hyperplane.ml.prediction.model_files import (
     find_model,
     load_model,
 )
+from hyperplane.ml.prediction.model_formats import FRAMEWORKS, PACKAGES
 from hyperplane.ml.prediction.network_predictors import (
     encode_network,
     is_program,
     list_input_names,
 )
-from hyperplane.ml.prediction.predictors import FRAMEWORKS, PACKAGES
 from hyperplane.objectstore.locations import Location
 from hyperplane.objectstore.save_target import read_only_faults, resolve_target
 from hyperplane.objectstore.store_files import StoreFiles

@@ -1,4 +1,4 @@
-"""SavedModels of TensorFlow: folders, which a registry stores as one archive."""
+"""Predictions of SavedModels of TensorFlow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 import tempfile
 import weakref
 import zipfile
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,33 +14,7 @@ import numpy as np
 from hyperplane.core.optional import need
 from hyperplane.ml.prediction.network_predictors import NetworkInput, NetworkPredictor
 
-#: File that each such folder has, and suffix of the archive of a folder.
-GRAPH_FILE, SUFFIX = "saved_model.pb", ".savedmodel"
-_FOLDERS = ("variables", "assets", "assets.extra")
 _SIGNATURE = "serving_default"
-#: A fixed time stamp, so that equal folders give equal bytes.
-_FIXED_TIME = (1980, 1, 1, 0, 0, 0)
-
-
-def is_part(name: str) -> bool:
-    """Return whether a file, by its path in the folder, belongs to the SavedModel.
-
-    Examples
-    --------
-    >>> [is_part(each) for each in ("saved_model.pb", "variables/variables.index", "notes.txt")]
-    [True, True, False]
-    """
-    folder, slash, _ = name.partition("/")
-    return folder in _FOLDERS if slash else name.endswith(".pb")
-
-
-def pack_folder(files: Mapping[str, bytes]) -> bytes:
-    """Return the archive of the files of a folder; equal files give equal bytes."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name in sorted(files):
-            archive.writestr(zipfile.ZipInfo(name, _FIXED_TIME), files[name])
-    return packed.getvalue()
 
 
 class SavedModelPredictor(NetworkPredictor):

@@ -122,7 +122,7 @@ def make_settings(
     if not isinstance(host, str) or not host or any(each.isspace() for each in host):
         faults.append(Fault("host", describe_value(host), "an address or a host name"))
     elif token is None and not is_loopback(host):
-        advice = f"set {TOKEN_VARIABLE}, or give --token-file or token="
+        advice = f"set {TOKEN_VARIABLE}, or give a token (--token-file)"
         allowed = "127.0.0.1, ::1 or localhost without a token"
         faults.append(Fault("host", repr(host), allowed, advice))
     check(faults)

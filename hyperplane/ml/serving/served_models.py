@@ -20,7 +20,8 @@ from hyperplane.ml.prediction.model_files import (
     find_model,
     load_model,
 )
-from hyperplane.ml.prediction.predictors import FRAMEWORKS, Predictor
+from hyperplane.ml.prediction.model_formats import FRAMEWORKS
+from hyperplane.ml.prediction.predictors import Predictor
 from hyperplane.ml.prediction.registry import ModelRegistry
 from hyperplane.ml.serving.batching import Batcher
 from hyperplane.ml.serving.serve_settings import ServeSettings

@@ -9,7 +9,7 @@ import os
 import ssl
 import weakref
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.utils import parsedate
 from typing import Any, TypeVar
 
@@ -104,7 +104,8 @@ class KubernetesApi:
         _reference_counts[shared] -= 1
         # kr8s has no public method for this; a later request opens a new session.
         if not _reference_counts[shared] and shared._session is not None:
-            await shared._session.aclose()
+            with suppress(*_CONNECTION_ERRORS):  # they are closed in any case
+                await shared._session.aclose()
 
     def _own_namespace(self) -> str:
         if not self.kr8s.auth.active_context and (namespace := read_pod_namespace()):

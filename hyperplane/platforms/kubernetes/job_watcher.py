@@ -214,6 +214,13 @@ class JobWatcher:
         async for part in api.follow_log(pod, self._container):
             yield part
 
+    async def close(self) -> None:
+        """Close the connection; a later request opens another one."""
+        async with self._connect_lock:
+            connected, self._connected = self._connected, None
+            if connected is not None:
+                await connected.close()
+
     async def _api(self) -> KubernetesApi:
         async with self._connect_lock:
             if self._connected is None:

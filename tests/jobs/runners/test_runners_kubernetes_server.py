@@ -12,12 +12,17 @@ from job_cases import run_job
 from kubernetes_server import running_api_server
 from runner_cases import command
 
+from hyperplane.cli.job_foreground import run_in_foreground
+from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.runners import registry
 from hyperplane.jobs.runners.kubernetes import pod_process
 from hyperplane.jobs.runners.kubernetes.step_pod import JOB_LABEL
-from hyperplane.jobs.store.job_records import FAILED
+from hyperplane.jobs.store.job_records import DONE, FAILED
+from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.platforms.kubernetes import job_watcher
+from hyperplane.platforms.kubernetes.api import KubernetesApi
 
 ID = "6f1d2c3b-0000-4000-8000-000000000001"
 
@@ -151,6 +156,34 @@ def test_a_submitted_job_runs_its_steps_in_order_and_deletes_everything(tmp_path
     assert (job.status, [record.exit_code for record in job.attempts]) == (FAILED, [0, 0, 0, 0, 65])
     assert job.logs("first") == "this is first\n"
     assert server.objects == {}
+
+
+@pytest.mark.process
+def test_a_job_in_the_foreground_closes_its_connections(tmp_path, server, monkeypatch):
+    def run(manifest):
+        server.logs[f"{manifest['metadata']['name']}-x"] = b""
+        times = {"startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:01Z"}
+        return [pod_of(manifest, {"terminated": {"exitCode": 0, **times}}, "Succeeded")]
+
+    server.run = run
+    sessions = []
+    connect = KubernetesApi.connect
+
+    async def record(self):
+        await connect(self)
+        sessions.append(self.kr8s)
+
+    monkeypatch.setattr(KubernetesApi, "connect", record)
+    options = {"image": "registry.example/flights:1"}
+    job = new_job(
+        Pipeline.from_steps("p", [command("a", "true")]),
+        runner="kubernetes",
+        runner_options=options,
+    )
+    ended = asyncio.run(run_in_foreground(open_store(), job, options, quiet=True))
+    assert ended.status == DONE
+    assert sessions
+    assert all(session._session.is_closed for session in sessions)
 
 
 @pytest.mark.process

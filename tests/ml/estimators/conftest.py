@@ -27,7 +27,7 @@ def local_ranks():
     from distributed import Client
     from local_ranks import RankServer
 
-    from hyperplane.ml.estimators import torch_estimator
+    from hyperplane.ml.estimators import network_estimator
 
     with (
         Client(
@@ -36,5 +36,5 @@ def local_ranks():
         pytest.MonkeyPatch.context() as patch,
         RankServer() as server,
     ):
-        patch.setattr(torch_estimator, "gang", server)
+        patch.setattr(network_estimator, "gang", server)
         yield client

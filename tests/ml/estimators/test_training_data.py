@@ -143,7 +143,7 @@ def test_partitions_of_different_form_and_too_few_rows_are_refused(client):
     mixed = _shards([5, 6], lambda a, b: {"x": X[a:b, : 1 + (a > 0)], "y": Y[a:b]})
     with pytest.raises(RequestError, match="partition 1 has rows of"):
         prepare_training_data(client, mixed, 2)
-    with pytest.raises(RequestError, match="data of 1 rows"):
+    with pytest.raises(RequestError, match="data of 1 row: "):
         prepare_training_data(client, (X[:1], Y[:1]), 2)
     uneven = _shards([5, 6], lambda a, b: {"x": X[a:b], "y": Y[:2]})
     with pytest.raises(DataError, match=r"have \[2, 5\] rows|have \[2, 6\] rows"):

@@ -25,7 +25,7 @@ from xgboost import XGBClassifier, XGBRegressor
 import hyperplane
 from hyperplane.errors import ReadError, RequestError
 from hyperplane.ml import ModelRegistry, predict_files
-from hyperplane.ml.prediction import batch, model_files, predictors
+from hyperplane.ml.prediction import instances, model_files, predictors
 from hyperplane.ml.prediction.model_files import find_model, load_model
 from hyperplane.ml.prediction.predictors import encode_predictions
 
@@ -357,13 +357,13 @@ def test_a_file_that_changes_while_it_is_read_has_no_results(
 ) -> None:
     file = flights.folder / "new.jsonl"
     file.write_text("[1, 2]\n")
-    read_rows = batch.read_rows
+    read_rows = instances.read_rows
 
     def change_and_read(*args: Any) -> Any:
         file.write_text("[1, 2]\n[3, 4]\n")
         return read_rows(*args)
 
-    monkeypatch.setattr(batch, "read_rows", change_and_read)
+    monkeypatch.setattr(instances, "read_rows", change_and_read)
     out = flights.folder / "out"
     with pytest.raises(ReadError, match=r"new\.jsonl: has changed since the prediction began"):
         predict_files(flights.url, file, out)

@@ -76,7 +76,10 @@ def _read_exception(outcome: RankOutcome) -> tuple[str, str, BaseException | Non
         cause = pickle.loads(pickled) if pickled else None  # noqa: S301 - from own workers
     except Exception:  # noqa: BLE001 - its class may exist on the workers only
         cause = None
-    return summary, trace, cause if isinstance(cause, BaseException) else None, has_mark
+    if not isinstance(cause, BaseException):
+        return summary, trace, None, has_mark
+    # Python would print the traceback of the cause, too, if tblib has pickled it.
+    return summary, trace, cause.with_traceback(None), has_mark
 
 
 def _name_signal(number: int) -> str:

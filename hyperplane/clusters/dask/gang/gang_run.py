@@ -194,6 +194,8 @@ class _GangRun:
                     slot.host,
                     self._request.checkpoints,
                     self._request.environment,
+                    is_printed=self._request.logs is True,
+                    is_last=attempt == self._request.max_retries,
                 ),
                 program,
                 get_share(partitions, rank, self._request.n),

@@ -28,7 +28,7 @@ def main(call_descriptor: int, answer_descriptor: int) -> int:
     own = os.getpid()
     _fork_group_watcher(call_descriptor, answer_descriptor)
     call = os.fdopen(call_descriptor, "rb")
-    parent, sys.path = pickle.load(call)  # noqa: S301 - from the parent process
+    parent, sys.path, *log = pickle.load(call)  # noqa: S301 - from the parent process
     from hyperplane.clusters.dask.parent_death import end_with_parent
 
     end_with_parent(lambda: os.getppid() == parent)
@@ -41,9 +41,9 @@ def main(call_descriptor: int, answer_descriptor: int) -> int:
         values = pickle.loads(args)  # noqa: S301 - from the client
         answer, code = _dump(run(*values) if data is None else run(data, *values)), 0
     except SystemExit as error:
-        answer, code = _end_early(error)
+        answer, code = _end_early(error, *log)
     except BaseException as error:  # noqa: BLE001 - sent to the client, which raises it
-        answer, code = _describe(error), FAILED
+        answer, code = _describe(error, *log), FAILED
     if os.getpid() != own:  # a process that the function has forked also returns from it
         return code
     with os.fdopen(answer_descriptor, "wb") as file:
@@ -83,15 +83,20 @@ def _dump(result: Any) -> bytes:
     return b"R" + pickled
 
 
-def _end_early(error: SystemExit) -> tuple[bytes, int]:
+def _end_early(error: SystemExit, is_printed: bool, is_last: bool) -> tuple[bytes, int]:
     """Return answer and exit code of ``sys.exit``."""
     if error.code in (None, 0):
         return _dump(None), 0
-    return _describe(error), error.code if isinstance(error.code, int) else FAILED
+    code = error.code if isinstance(error.code, int) else FAILED
+    return _describe(error, is_printed, is_last), code
 
 
-def _describe(error: BaseException) -> bytes:
-    """Return an exception, as itself if it can be pickled, its traceback, and its mark."""
+def _describe(error: BaseException, is_printed: bool, is_last: bool) -> bytes:
+    """Return an exception, as itself if it can be pickled, its traceback, and its mark.
+
+    Write the traceback to the output; only its last line if the client prints the output and then
+    raises an error with the traceback, because it does not start the ranks again.
+    """
     import cloudpickle
 
     from hyperplane.core.permanent_errors import is_permanent
@@ -100,6 +105,8 @@ def _describe(error: BaseException) -> bytes:
     trace = error.__traceback__.tb_next if error.__traceback__ else None
     text = "".join(traceback.format_exception(type(error), error, trace))
     shown = text  # the output ends with it, as that of any program
+    if is_printed and (is_last or is_permanent(error)):
+        shown = "".join(traceback.format_exception_only(error))
     if isinstance(error, SystemExit):
         shown = "" if isinstance(error.code, int) else f"{error.code}\n"
     with contextlib.suppress(Exception):  # the function may have closed or replaced it

@@ -35,7 +35,11 @@ _STATE_INTERVAL = 0.5
 
 @dataclass(frozen=True)
 class RankCall:
-    """Identity and settings of a rank in one attempt."""
+    """Identity and settings of a rank in one attempt.
+
+    ``is_printed`` says whether the client prints the output, ``is_last`` whether the ranks are not
+    started again.
+    """
 
     gang: str
     attempt: int
@@ -43,6 +47,8 @@ class RankCall:
     host: str
     checkpoints: str
     environment: Mapping[str, str]
+    is_printed: bool = False
+    is_last: bool = True
 
 
 @dataclass(frozen=True)
@@ -195,7 +201,8 @@ class _RankSupervisor:
 
     def _write(self, call_file: BinaryIO, content: tuple[Any, ...]) -> None:
         with suppress(OSError):  # the process has ended
-            pickle.dump((os.getpid(), sys.path), call_file)
+            log = (self._call.is_printed, self._call.is_last)
+            pickle.dump((os.getpid(), sys.path, *log), call_file)
             cloudpickle.dump(content, call_file, protocol=5)
             call_file.flush()
 
@@ -231,7 +238,8 @@ class _RankSupervisor:
             return ""
         return (
             f"it used {format_bytes(own)} of memory; the worker and its ranks used "
-            f"{format_bytes(total)} of the worker's limit of {format_bytes(limit)}"
+            f"{format_bytes(total)} of the worker's limit of {format_bytes(limit)}; use "
+            "workers with more memory (ram_gb_per_proc)"
         )
 
     def _is_wanted(self) -> bool:

@@ -205,6 +205,11 @@ class KubernetesRunner(RemoteQueueMixin):
         """Return the process of a Job that an earlier supervisor created."""
         return _create_process(command, self._get_watcher())
 
+    async def close(self) -> None:
+        """Close the connection to the API server."""
+        if self._watcher is not None:
+            await self._watcher.close()
+
     def _get_watcher(self) -> JobWatcher:
         if self._watcher is None:
             self._watcher = JobWatcher(self._create_api(), CONTAINER)
