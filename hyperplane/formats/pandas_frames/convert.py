@@ -284,7 +284,9 @@ def column_to_pandas(column: pl.Series, dtype: Any) -> Any:
         column = column.cast(pl.String)
     if hasattr(dtype, "__from_arrow__"):
         arrow = column.to_arrow()
-        wanted = get_arrow_type(dtype)
+        # pandas stores large_string, so a cast to the short offsets of string would copy twice.
+        is_text = isinstance(dtype, pd.StringDtype) and pa.types.is_large_string(arrow.type)
+        wanted = arrow.type if is_text else get_arrow_type(dtype)
         return dtype.__from_arrow__(arrow if wanted is None else _cast(arrow, wanted))
     return _to_objects(column, is_temporal) if dtype.kind == "O" else _to_numpy(column, dtype)
 
