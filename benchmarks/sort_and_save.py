@@ -206,7 +206,8 @@ def check_rows(job: str, source: str, target: str) -> None:
         import polars as pl
 
         last: tuple[Any, ...] | None = None
-        for path in sorted(written, key=lambda path: [int(n) for n in _NUMBERS.findall(path)[-2:]]):
+        numbers = {path: int(_NUMBERS.findall(Path(path).name)[0]) for path in written}
+        for path in sorted(written, key=numbers.__getitem__):
             keys = pl.read_parquet(path, columns=list(BY))
             if not keys.height:
                 continue

@@ -143,9 +143,11 @@ def split_by_number(table: pl.DataFrame, number: pl.Series, into: int) -> list[p
     return [pieces.get((position,), table.clear()) for position in range(into)]
 
 
-def iterate_pieces(table: pl.DataFrame, number: pl.Series, into: int) -> Iterator[pl.DataFrame]:
+def iterate_pieces(
+    table: pl.DataFrame, numbers: np.ndarray[Any, Any], into: int
+) -> Iterator[pl.DataFrame]:
     """Yield the rows of each number from 0 to ``into`` - 1, one piece in memory at a time."""
-    numbers = number.to_numpy().astype(np.uint16)  # at most MAX_PARTITIONS; NumPy's radix sort
+    numbers = numbers.astype(np.uint16)  # at most MAX_PARTITIONS, for NumPy's radix sort
     positions = np.argsort(numbers, kind="stable").astype(np.uint32)
     last = 0
     for count in np.bincount(numbers, minlength=into):

@@ -14,6 +14,7 @@ import tempfile
 import uuid
 import weakref
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,13 @@ class TableFile:
     """A new file of this process, removed with the last reference to this object."""
 
     def __init__(self) -> None:
-        folder = _find_folder()
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / f"hyperplane-table-{uuid.uuid4().hex}.arrow"
+        self.path = _find_folder() / f"hyperplane-table-{uuid.uuid4().hex}.arrow"
         self.remove = weakref.finalize(self, _remove_file, os.fspath(self.path))
 
 
 def _remove_file(path: str) -> None:
-    Path(path).unlink(missing_ok=True)
+    with suppress(OSError):  # the nanny may have removed the folder
+        Path(path).unlink()
 
 
 def _find_folder() -> Path:
@@ -115,6 +115,7 @@ def write_tables(tables: Iterable[pl.DataFrame]) -> list[FiledTable]:
 
 def _append(file: TableFile, data: bytes) -> None:
     try:
+        file.path.parent.mkdir(parents=True, exist_ok=True)
         with file.path.open("ab") as opened:
             opened.write(data)
     except OSError as error:
