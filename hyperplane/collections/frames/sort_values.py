@@ -94,14 +94,15 @@ def sort_values(
         ones first.
     by : str or list of str
         Columns, the most important first: numbers, times or text. Rows with the same value of the
-        first column are in the same partition.
+        first column are in the same partition, unless the rows are known to take more than a
+        quarter of the cluster's memory.
     ascending : bool or list of bool
         Whether the smallest values come first, for all columns or for each.
     na_position : {"first", "last"}
         Position of rows with a missing value, for each column.
     split_out : int, optional
         Number of partitions of the result. By default four per thread, but at most four per input
-        partition, and at least one per eight input partitions.
+        partition, and at least one per eight input partitions and per tenth of a thread's memory.
 
     Returns
     -------
@@ -120,7 +121,8 @@ def sort_values(
     This is a sample sort (DeWitt, Naughton and Schneider, "Parallel sorting on a shared-nothing
     architecture using probabilistic splitting", 1991): each task draws up to 2,048 values of the
     first column, one task chooses quantiles of all samples as split values, and rows are exchanged
-    by them.
+    by them: in memory, or through compressed files in the folders of the workers if the rows take
+    more than a quarter of the cluster's memory or their size is unknown.
 
     Examples
     --------
