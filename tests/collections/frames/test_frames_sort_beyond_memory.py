@@ -74,6 +74,19 @@ def test_equal_rows_are_in_partitions_of_similar_size(little_memory, tmp_path):
     assert max(map(len, parts)) < 400
 
 
+def test_times_that_differ_by_nanoseconds_are_not_equal(little_memory, tmp_path):
+    rng = np.random.default_rng(0)
+    at = pd.Timestamp("2026-01-01").as_unit("ns") + pd.to_timedelta(rng.permutation(900) // 300)
+    frame = pd.DataFrame({"at": at.astype("datetime64[ns]"), "row": rng.permutation(900)})
+    frame.to_parquet(tmp_path / "a.parquet")
+    result = sort_values(read(tmp_path / "a.parquet"), ["at", "row"], split_out=9)
+    parts = dask.compute(*result.to_delayed())
+    same_frame(
+        pd.concat(parts, ignore_index=True), frame.sort_values(["at", "row"], ignore_index=True)
+    )
+    assert max(map(len, parts)) < 200
+
+
 def test_files_are_removed_with_their_tables(little_memory, log):
     frame, folder = log
     assert len(sort_values(read(folder), "at", split_out=4).compute()) == len(frame)

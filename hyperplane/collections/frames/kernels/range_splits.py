@@ -98,9 +98,10 @@ def number_rows(
     group[missing] = 0
     numbers = starts[group]
     for heavy in np.flatnonzero(sizes > 1):
-        # Comparing values only where the range may be that of the value.
         candidates = np.flatnonzero((group == heavy) & ~missing)
-        equal = (values.gather(candidates) == edges[int(heavy)]).to_numpy()
+        # With a series, because a scalar of Python has no nanoseconds.
+        edge = edges.gather(np.full(len(candidates), heavy, np.uint32))
+        equal = (values.gather(candidates) == edge).to_numpy()
         within = split_rows.slice(int(starts[heavy]), int(sizes[heavy]))
         chosen = candidates[equal]
         numbers[chosen] += _count_splits_before(rows, chosen, within, keys, partition)
