@@ -1,4 +1,7 @@
-"""``sort_values``: tasks sample values, choose split values, split the rows and sort them."""
+"""``sort_values``: tasks sample values, choose split values, split the rows and sort them.
+
+Rows that may not fit into the memory of the cluster are exchanged through compressed files.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,11 @@ from functools import partial
 from typing import Any, Literal
 
 import dask.dataframe as dd
-import numpy as np
 import pandas as pd
 import polars as pl
 from dask.tokenize import tokenize
 
-from hyperplane.collections.frames import task_graph
+from hyperplane.collections.frames import exchange_memory, task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
     find_column_faults,
@@ -23,7 +25,14 @@ from hyperplane.collections.frames.arguments import (
 )
 from hyperplane.collections.frames.finalize import build_collection
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.kernels import range_splits
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
+from hyperplane.collections.frames.kernels.range_splits import SortKeys
+from hyperplane.collections.frames.kernels.table_files import (
+    join_filed_tables,
+    load_tables,
+    write_tables,
+)
 from hyperplane.collections.frames.source_collection import (
     Frame,
     as_collection,
@@ -31,14 +40,12 @@ from hyperplane.collections.frames.source_collection import (
     select_source,
 )
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
+from hyperplane.core.active_cluster import count_processes
 from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns
-from hyperplane.formats.pandas_frames.convert import to_pandas
-
-#: Values that a task samples from its rows.
-_SAMPLE_SIZE = 2048
+from hyperplane.formats.pandas_frames.convert import columns_to_pandas
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,15 @@ class SortOrder:
     nulls_last: bool
     #: Number of partitions of the result.
     into: int
+    #: Whether the rows are exchanged through files.
+    in_files: bool
+    #: Whether all rows with one value of the first column are in one partition.
+    whole: bool
+
+    @property
+    def keys(self) -> SortKeys:
+        """The columns with their directions."""
+        return SortKeys(self.by, self.descending, self.nulls_last, self.whole)
 
 
 @check_call
@@ -78,14 +94,15 @@ def sort_values(
         ones first.
     by : str or list of str
         Columns, the most important first: numbers, times or text. Rows with the same value of the
-        first column are in the same partition.
+        first column are in the same partition, unless the rows are known to take more than a
+        quarter of the cluster's memory.
     ascending : bool or list of bool
         Whether the smallest values come first, for all columns or for each.
     na_position : {"first", "last"}
         Position of rows with a missing value, for each column.
     split_out : int, optional
         Number of partitions of the result. By default four per thread, but at most four per input
-        partition, and at least one per eight input partitions.
+        partition, and at least one per eight input partitions and per tenth of a thread's memory.
 
     Returns
     -------
@@ -104,7 +121,8 @@ def sort_values(
     This is a sample sort (DeWitt, Naughton and Schneider, "Parallel sorting on a shared-nothing
     architecture using probabilistic splitting", 1991): each task draws up to 2,048 values of the
     first column, one task chooses quantiles of all samples as split values, and rows are exchanged
-    by them.
+    by them: in memory, or through compressed files in the folders of the workers if the rows take
+    more than a quarter of the cluster's memory or their size is unknown.
 
     Examples
     --------
@@ -140,29 +158,39 @@ def sort_values(
         ]
     source = select_source(df, list(like.columns))
     like, keys = escape_columns(like), escape_all(keys)
-    into = split_out or task_graph.choose_row_receiver_count(len(source.partitions))
+    size = exchange_memory.estimate_source_size(source, df)
+    in_files = not exchange_memory.fits_in_memory(size)
+    if in_files:
+        source = select_source(df, list(source.columns), merge=False)  # less memory for each task
+    into = split_out or exchange_memory.choose_sorted_partition_count(len(source.partitions), size)
+    in_files = in_files and into > 1
     descending = tuple(not direction for direction in directions)
-    order = SortOrder(like, tuple(keys), descending, na_position == "last", into)
+    whole = size is None or not in_files
+    order = SortOrder(like, tuple(keys), descending, na_position == "last", into, in_files, whole)
     token = tokenize(source.token, order)
-    split_values: Any = None
+    split_rows: Any = None
     if into > 1:
         sample_arguments = [
-            [partition, number, source.where, like[keys[:1]]]
+            [partition, number, source.where, order]
             for number, partition in enumerate(source.partitions)
         ]
         samples = task_graph.make_tasks("sort-sample", token, sample_partition, sample_arguments)
-        choose = partial(_choose_split_values, descending=descending[0], into=into)
-        (split_values,) = task_graph.make_tasks("sort-split-values", token, choose, [[samples]])
+        choose = partial(choose_split_rows, order=order)
+        (split_rows,) = task_graph.make_tasks("sort-split-values", token, choose, [[samples]])
     arguments = [
-        [partition, number, source.where, order, split_values]
+        [partition, number, source.where, order, split_rows]
         for number, partition in enumerate(source.partitions)
     ]
     tables = task_graph.make_tasks("sort-split", token, split_partition, arguments)
-    received_tables = task_graph.exchange("sort", token, tables, into, concat_tables)
+    if in_files and count_processes() == 1:
+        # Each receiver reads its pieces of all tables from the files: no task for each piece.
+        received_tables: list[list[Any]] = [[tables, number] for number in range(into)]
+    else:
+        join = join_filed_tables if in_files else concat_tables
+        exchanged = task_graph.exchange("sort", token, tables, into, join)
+        received_tables = [[pieces, None] for pieces in exchanged]
     finish = partial(_build_partition, order=order)
-    results = task_graph.make_tasks(
-        "sort", token, finish, [[received] for received in received_tables]
-    )
+    results = task_graph.make_tasks("sort", token, finish, received_tables)
     return build_collection(results, like, "sort")
 
 
@@ -177,12 +205,19 @@ def _are_directions(directions: Any, count: int) -> bool:
 
 @name_partition_in_errors
 def sample_partition(
-    partition: Any, number: int, where: pl.Expr | None, like: pd.DataFrame
-) -> tuple[pl.Series, int]:
-    """Return a sample of the first sort column of a partition, and its number of values."""
-    return _sample_values(
-        open_partition(partition, like, where, ordered=list(like.columns)), like.columns[0]
-    )
+    partition: Any, number: int, where: pl.Expr | None, order: SortOrder
+) -> tuple[pl.DataFrame, int]:
+    """Return a sample of the keys of a partition, and the number of rows with a first key."""
+    keys = list(order.by[:1] if order.whole else order.by)
+    frame = open_partition(partition, order.like[keys], where, ordered=keys)
+    return range_splits.sample_keys(frame, keys, number)
+
+
+def choose_split_rows(
+    samples: Sequence[tuple[pl.DataFrame, int]], order: SortOrder
+) -> pl.DataFrame | None:
+    """Return the keys at which the rows are split; None if there are none."""
+    return range_splits.choose_split_rows(samples, order.keys, order.into)
 
 
 @name_partition_in_errors
@@ -191,85 +226,39 @@ def split_partition(
     number: int,
     where: pl.Expr | None,
     order: SortOrder,
-    split_values: pl.Series | None,
-) -> list[pl.DataFrame]:
+    split_rows: pl.DataFrame | None,
+) -> list[Any]:
     """Split the rows of a partition at the divisions of the result."""
     rows = open_partition(partition, order.like, where, ordered=order.by).collect()
     if order.into == 1:
         return [rows]
-    return _split_by_values(
-        rows, order.by[0], split_values, order.into, order.descending[0], order.nulls_last
-    )
+    if split_rows is None:  # the first key of every row is missing
+        return [rows, *[rows.clear()] * (order.into - 1)]
+    piece_of_row = range_splits.number_rows(rows, split_rows, order.keys, number, order.into)
+    if order.in_files:
+        return write_tables(kernel.iterate_pieces(rows, piece_of_row, order.into))
+    return kernel.split_by_number(rows, pl.Series(piece_of_row), order.into)
 
 
-def _build_partition(tables: list[pl.DataFrame], order: SortOrder) -> pd.DataFrame:
-    rows = concat_tables(tables)
-    return to_pandas(_sort_rows(rows, order.by, order.descending, order.nulls_last), order.like)
+def _build_partition(tables: list[Any], number: int | None, order: SortOrder) -> pd.DataFrame:
+    """Sort the rows of some tables; of lists of tables, those at position ``number``."""
+    pieces = tables if number is None else [pieces[number] for pieces in tables]
+    # A shallow copy, because a task that runs again needs the columns of a table in memory.
+    rows = concat_tables(load_tables(pieces)).clone()
+    positions = _sort_positions(rows, order)
+    # To save memory, each column is released once it is sorted and converted.
+    columns = (rows.drop_in_place(name).gather(positions) for name in order.like.columns)
+    return columns_to_pandas(columns, order.like)
 
 
-def _sample_values(frame: pl.LazyFrame, column: str) -> tuple[pl.Series, int]:
-    """Return a random sample of the values of a column, and the number of values."""
-    values = frame.select(column).collect().to_series().drop_nulls()
-    if len(values) > _SAMPLE_SIZE:
-        # Random positions, since adjacent values are often similar; a fixed seed, so that a task
-        # that is computed again returns the same values.
-        positions = np.random.default_rng(0).integers(0, len(values), _SAMPLE_SIZE)
-        return values.gather(positions), len(values)
-    return values, len(values)
-
-
-def _choose_split_values(
-    samples: Sequence[tuple[pl.Series, int]], descending: bool, into: int
-) -> pl.Series | None:
-    """Return values that split the rows into ``into`` parts of similar size.
-
-    None if all samples are empty.
-    """
-    positions = [number for number, (values, _) in enumerate(samples) if len(values)]
-    nonempty = [samples[number] for number in positions]
-    if not nonempty:
-        return None
-    name = nonempty[0][0].name
-    weights = np.concatenate(
-        [np.full(len(values), count / len(values)) for values, count in nonempty]
-    )
-    table = concat_tables([pl.DataFrame({name: values}) for values, _ in nonempty], positions)
-    table = table.rename({name: "value"}).with_columns(weight=pl.Series(weights))
-    table = table.sort("value", descending=descending)
-    share = np.cumsum(table.get_column("weight").to_numpy()) / weights.sum()
-    quantiles = np.searchsorted(share, np.arange(1, into) / into).clip(0, table.height - 1)
-    return table.get_column("value").gather(quantiles).unique().sort()
-
-
-def _split_by_values(
-    rows: pl.DataFrame,
-    column: str,
-    split_values: pl.Series | None,
-    into: int,
-    descending: bool,
-    nulls_last: bool,
-) -> list[pl.DataFrame]:
-    """Split rows at the split values; rows of a part keep their order."""
-    values = rows.get_column(column)
-    if split_values is None:  # all values are missing
-        return [rows, *[rows.clear()] * (into - 1)]
-    piece = split_values.search_sorted(values.cast(split_values.dtype), side="left").cast(pl.Int64)
-    if descending:
-        piece = len(split_values) - piece
-    missing = into - 1 if nulls_last else 0
-    piece_of_row = pl.select(pl.when(values.is_null()).then(missing).otherwise(piece)).to_series()
-    return kernel.split_by_number(rows, piece_of_row, into)
-
-
-def _sort_rows(
-    rows: pl.DataFrame, by: Sequence[str], descending: Sequence[bool], nulls_last: bool
-) -> pl.DataFrame:
-    """Sort rows; the sort is stable."""
-    # One column after the other, the least important first: a sort by several columns took ten
-    # times longer in Polars. An eager sort took three times longer than a lazy one.
-    for key, is_descending in reversed(list(zip(by, descending, strict=True))):
-        lazy = rows.lazy().sort(
-            key, descending=is_descending, nulls_last=nulls_last, maintain_order=True
+def _sort_positions(rows: pl.DataFrame, order: SortOrder) -> pl.Series:
+    """Return the positions of the rows in their order; the sort is stable."""
+    # Only the keys are sorted, one key after the other, the least important first, and whole rows
+    # are gathered once: less time and memory than to sort whole rows. An eager sort took three
+    # times longer than a lazy one.
+    keys = rows.lazy().select(order.by).with_row_index(range_splits.POSITION)
+    for key, is_descending in reversed(list(zip(order.by, order.descending, strict=True))):
+        keys = keys.sort(
+            key, descending=is_descending, nulls_last=order.nulls_last, maintain_order=True
         )
-        rows = lazy.collect()
-    return rows
+    return keys.select(range_splits.POSITION).collect().to_series()

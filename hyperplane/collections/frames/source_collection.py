@@ -64,12 +64,14 @@ class CollectionSource:
         return list(self.partitions) if self.scanned else None
 
 
-def select_source(df: dd.DataFrame, columns: Sequence[str]) -> CollectionSource:
+def select_source(
+    df: dd.DataFrame, columns: Sequence[str], *, merge: bool = True
+) -> CollectionSource:
     """Return the source of some columns of a collection.
 
     If the collection consists of filters and column selections of :func:`read`, Polars scans the
-    files and applies the filters; neighboring partitions whose needed columns are small are read
-    together. Otherwise the partitions are pandas frames computed by Dask.
+    files and applies the filters; with ``merge``, neighboring partitions whose needed columns are
+    small are read together. Otherwise the partitions are pandas frames computed by Dask.
     """
     unique_columns = list(dict.fromkeys(columns))
     scan = filter_pushdown.extract_filters(df.expr)
@@ -77,10 +79,10 @@ def select_source(df: dd.DataFrame, columns: Sequence[str]) -> CollectionSource:
     if scan is not None:
         root, where = scan
         needed = {*unique_columns, *([] if where is None else where.meta.root_names())}
-        partitions = tuple(
-            select_partition_columns(part, needed)
-            for part in merge_neighbors(root.iterables[0], needed)
-        )
+        partitions = tuple(root.iterables[0])
+        if merge:
+            partitions = merge_neighbors(partitions, needed)
+        partitions = tuple(select_partition_columns(part, needed) for part in partitions)
         if len(partitions) < len(root.iterables[0]):
             # The number of threads of the cluster, which may change, decides what is merged.
             token = tokenize(token, partitions)

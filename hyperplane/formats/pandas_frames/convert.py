@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, cast
 
 import numpy as np
@@ -240,13 +241,22 @@ def to_pandas(frame: pl.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
     >>> to_pandas(pl.DataFrame({"n": [1, 2], "user": ["a", None]}), like).dtypes.to_list()
     [<StringDtype(na_value=nan)>, dtype('int64')]
     """
-    columns = {
-        position: column_to_pandas(column, allow_missing(column, dtype))
-        for position, (column, dtype) in enumerate(
-            (frame.get_column(str(name)), dtype) for name, dtype in like.dtypes.items()
-        )
-    }
-    result = pd.DataFrame(columns, index=pd.RangeIndex(frame.height), copy=False)
+    columns = (frame.get_column(str(name)) for name in like.columns)
+    return columns_to_pandas(columns, like, frame.height)
+
+
+def columns_to_pandas(
+    columns: Iterable[pl.Series], like: pd.DataFrame, rows: int | None = None
+) -> pd.DataFrame:
+    """Convert the columns of an example, in their order, as :func:`to_pandas` does.
+
+    ``rows`` is their length, by default that of the first column.
+    """
+    converted: dict[int, Any] = {}
+    for position, (column, dtype) in enumerate(zip(columns, like.dtypes, strict=True)):
+        rows = len(column) if rows is None else rows
+        converted[position] = column_to_pandas(column, allow_missing(column, dtype))
+    result = pd.DataFrame(converted, index=pd.RangeIndex(rows or 0), copy=False)
     result.columns = like.columns
     return result
 
@@ -284,7 +294,9 @@ def column_to_pandas(column: pl.Series, dtype: Any) -> Any:
         column = column.cast(pl.String)
     if hasattr(dtype, "__from_arrow__"):
         arrow = column.to_arrow()
-        wanted = get_arrow_type(dtype)
+        # pandas stores large_string, so a cast to the short offsets of string would copy twice.
+        is_text = isinstance(dtype, pd.StringDtype) and pa.types.is_large_string(arrow.type)
+        wanted = arrow.type if is_text else get_arrow_type(dtype)
         return dtype.__from_arrow__(arrow if wanted is None else _cast(arrow, wanted))
     return _to_objects(column, is_temporal) if dtype.kind == "O" else _to_numpy(column, dtype)
 

@@ -6,7 +6,7 @@ tables: readers and :func:`from_pandas` convert NaN and NaT to null.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -147,6 +147,19 @@ def split_by_number(table: pl.DataFrame, number: pl.Series, into: int) -> list[p
     marked = table.with_columns(number.alias("__number__"))
     pieces = marked.partition_by("__number__", as_dict=True, include_key=False)
     return [pieces.get((position,), table.clear()) for position in range(into)]
+
+
+def iterate_pieces(
+    table: pl.DataFrame, numbers: np.ndarray[Any, Any], into: int
+) -> Iterator[pl.DataFrame]:
+    """Yield the rows of each number from 0 to ``into`` - 1, one piece in memory at a time."""
+    numbers = numbers.astype(np.uint16)  # at most MAX_PARTITIONS, for NumPy's radix sort
+    positions = np.argsort(numbers, kind="stable").astype(np.uint32)
+    last = 0
+    for count in np.bincount(numbers, minlength=into):
+        first, last = last, last + int(count)
+        chosen = pl.Series(positions[first:last])
+        yield table.lazy().select(pl.all().gather(chosen)).collect()
 
 
 def select_bins(table: pl.DataFrame) -> pl.DataFrame:

@@ -1,0 +1,148 @@
+"""Sorts of more rows than fit into memory: exchanges through files, and divided heavy keys."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+
+import dask
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from distributed import Client, LocalCluster
+from pandas_results import same_frame
+
+from hyperplane.collections.frames import exchange_memory
+from hyperplane.collections.frames.kernels import table_files
+from hyperplane.collections.frames.kernels.table_files import join_filed_tables, load_tables
+from hyperplane.dataframe import read, sort_values
+from hyperplane.errors import HyperplaneError
+
+
+@pytest.fixture
+def little_memory(monkeypatch, tmp_path):
+    """Let rows of any size exceed the memory, and let all tables go to files of a folder."""
+    monkeypatch.setattr(exchange_memory, "fits_in_memory", lambda size: False)
+    monkeypatch.setattr(table_files, "_MIN_FILE_BYTES", 1)
+    folder = tmp_path / "exchange"
+    with dask.config.set({"temporary-directory": str(folder), "scheduler": "sync"}):
+        yield folder
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Return rows of which most have one user, and the folder of their files."""
+    rng = np.random.default_rng(3)
+    n = 6000
+    frame = pd.DataFrame(
+        {
+            "user": np.where(rng.random(n) < 0.7, "heavy", rng.integers(0, 50, n).astype(str)),
+            "at": rng.integers(0, 100, n).astype(float),
+            "row": np.arange(n),
+        }
+    )
+    frame.loc[rng.random(n) < 0.02, "user"] = None
+    frame.loc[rng.random(n) < 0.1, "at"] = np.nan
+    folder = tmp_path / "log"
+    folder.mkdir()
+    for number in range(6):
+        frame.iloc[number * 1000 : (number + 1) * 1000].to_parquet(folder / f"{number}.parquet")
+    return read(folder).compute().reset_index(drop=True), folder
+
+
+@pytest.mark.parametrize("by", [["user"], ["user", "at"]])
+@pytest.mark.parametrize("ascending", [True, False, [False, True]])
+@pytest.mark.parametrize("position", ["first", "last"])
+def test_rows_in_files_have_the_order_of_pandas(little_memory, log, by, ascending, position):
+    frame, folder = log
+    ways = ascending[: len(by)] if isinstance(ascending, list) else ascending
+    result = sort_values(read(folder), by, ascending=ways, na_position=position, split_out=8)
+    parts = dask.compute(*result.to_delayed())
+    want = frame.sort_values(
+        by, ascending=ways, na_position=position, kind="stable", ignore_index=True
+    )
+    same_frame(pd.concat(parts, ignore_index=True), want)
+    # 70 percent of the rows have one user: they are in several partitions.
+    assert max(map(len, parts)) < 3 * len(frame) / 8
+
+
+def test_equal_rows_are_in_partitions_of_similar_size(little_memory, tmp_path):
+    pd.DataFrame({"k": [1] * 900, "row": range(900)}).to_parquet(tmp_path / "a.parquet")
+    parts = dask.compute(*sort_values(read(tmp_path), "k", split_out=3).to_delayed())
+    assert pd.concat(parts).row.to_list() == list(range(900))
+    assert max(map(len, parts)) < 400
+
+
+def test_times_that_differ_by_nanoseconds_are_not_equal(little_memory, tmp_path):
+    rng = np.random.default_rng(0)
+    at = pd.Timestamp("2026-01-01").as_unit("ns") + pd.to_timedelta(rng.permutation(900) // 300)
+    frame = pd.DataFrame({"at": at.astype("datetime64[ns]"), "row": rng.permutation(900)})
+    frame.to_parquet(tmp_path / "a.parquet")
+    result = sort_values(read(tmp_path / "a.parquet"), ["at", "row"], split_out=9)
+    parts = dask.compute(*result.to_delayed())
+    same_frame(
+        pd.concat(parts, ignore_index=True), frame.sort_values(["at", "row"], ignore_index=True)
+    )
+    assert max(map(len, parts)) < 200
+
+
+def test_files_are_removed_with_their_tables(little_memory, log):
+    frame, folder = log
+    assert len(sort_values(read(folder), "at", split_out=4).compute()) == len(frame)
+    gc.collect()
+    assert list(little_memory.iterdir()) == []
+
+
+def test_a_moved_table_has_its_own_file(little_memory):
+    table = pl.DataFrame({"a": [1, None], "b": ["x", "y"]})
+    (filed,) = table_files.write_tables([table])
+    moved = pickle.loads(pickle.dumps(filed))
+    del filed
+    gc.collect()
+    assert moved.load().equals(table, null_equal=True)
+    assert len(list(little_memory.iterdir())) == 1
+    assert [each.equals(table) for each in load_tables([join_filed_tables([moved, moved])])] == [
+        True,
+        True,
+    ]
+
+
+def test_a_folder_that_cannot_be_written_is_named(little_memory):
+    little_memory.write_text("a file, not a folder")
+    with pytest.raises(HyperplaneError, match="temporary-directory"):
+        table_files.write_tables([pl.DataFrame({"a": [1]})])
+
+
+def test_small_tables_stay_in_memory(tmp_path):
+    with dask.config.set({"temporary-directory": str(tmp_path)}):
+        (filed,) = table_files.write_tables([pl.DataFrame({"a": [1]})])
+        assert filed.load().rows() == [(1,)]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sizes_decide_on_files(monkeypatch):
+    monkeypatch.setattr(exchange_memory, "get_memory_per_thread", lambda: 10**9)
+    monkeypatch.setattr(exchange_memory, "count_threads", lambda: 2)
+    assert exchange_memory.fits_in_memory(5 * 10**8)
+    assert not exchange_memory.fits_in_memory(5 * 10**8 + 1)
+    assert not exchange_memory.fits_in_memory(None)
+    assert exchange_memory.choose_sorted_partition_count(4, 10**10) == 100
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("processes", [1, 2])
+def test_workers_exchange_rows_through_files(log, processes, tmp_path):
+    frame, folder = log
+    with (
+        dask.config.set({"temporary-directory": str(tmp_path / "workers")}),
+        LocalCluster(
+            n_workers=processes, threads_per_worker=1, memory_limit="1GB", dashboard_address=None
+        ) as cluster,
+        Client(cluster),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(exchange_memory, "fits_in_memory", lambda size: False)
+        result = sort_values(read(folder), ["user", "at"], split_out=5).compute()
+    want = frame.sort_values(["user", "at"], kind="stable", ignore_index=True)
+    same_frame(result.reset_index(drop=True), want)
