@@ -31,7 +31,6 @@ from hyperplane.clusters.dask.recovery import is_suspended
 from hyperplane.clusters.dask.run_usage import UsageCopy, finish_record
 from hyperplane.clusters.dask.settings import drop_overridden, in_force
 from hyperplane.core.dask_internals.message_batches import install_message_batches
-from hyperplane.core.dask_internals.span_limit import SpanLimit
 from hyperplane.guard import memory_plugins
 from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.idle import IdleGuard
@@ -249,7 +248,7 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
 
     async def _add_guards(self, scheduler: Scheduler) -> None:
         closing = _CloseOwnerPlugin(self)
-        plugins: list[SchedulerPlugin] = [closing, SpanLimit()]
+        plugins: list[SchedulerPlugin] = [closing]
         if TIME_TO_LIVE in self._scheduler_config:
             plugins.append(BusyWorkerGuard())  # not if the user has set the time-to-live
         plugins += self._guards.plugins(closing.close_cluster, self._warn)
