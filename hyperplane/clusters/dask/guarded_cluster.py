@@ -18,7 +18,7 @@ from typing import Any
 
 import dask.config
 from dask.utils import parse_timedelta
-from distributed import Client, Scheduler, SpecCluster
+from distributed import Client, Future, Scheduler, SpecCluster
 from distributed.core import Status
 from distributed.deploy.cluster import Cluster
 from distributed.diagnostics.plugin import SchedulerPlugin
@@ -327,6 +327,15 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         client = self._client() if self._client is not None else None
         try:
             if client is not None:
+                self._cancel_futures(client)
                 client.close()
         finally:
             self.close()
+
+    def _cancel_futures(self, client: Client) -> None:
+        """Cancel the futures of a client with the reason; Dask's own would be "unknown"."""
+        if client.status != "running" or not client.futures:
+            return
+        futures = [Future(key, client=client) for key in list(client.futures)]
+        text = f"cluster {self.name} has closed: {self.end_reason or 'closed by this program'}"
+        client.cancel(futures, reason="cluster-closed", msg=text)
