@@ -251,6 +251,26 @@ def test_tasks_end_only_when_every_worker_stays_paused() -> None:
     run(test)
 
 
+def test_every_client_gets_the_explanation() -> None:
+    """Also one that the program creates itself: the scheduler replaces the error of the task."""
+
+    async def test() -> None:
+        async with (
+            open_cluster() as (scheduler, client, (worker,)),
+            Client(scheduler.address, asynchronous=True, set_as_default=False) as other,
+        ):
+            futures = [each.submit(wait_for_event, "end", key="x") for each in (client, other)]
+            await wait_until(lambda: state_of(scheduler, "x") == "processing")
+            await wait_until(lambda: len(scheduler.tasks["x"].who_wants or ()) == 2)
+            report = report_of(worker.address, "x")
+            scheduler.log_event(TOPIC, report.as_event())
+            for future in futures:
+                with pytest.raises(WorkerOutOfMemory):
+                    await future
+
+    run(test)
+
+
 @pytest.mark.parametrize("reported", [True, False])
 def test_tasks_that_wait_later_for_a_paused_worker_end_with_its_last_report(reported: bool) -> None:
     """A worker reports a pause once: later tasks, or a short interruption, cause no report."""

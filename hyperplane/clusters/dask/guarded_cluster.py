@@ -336,6 +336,6 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         """Cancel the futures of a client with the reason; Dask's own would be "unknown"."""
         if client.status != "running" or not client.futures:
             return
-        futures = [Future(key, client=client) for key in list(client.futures)]
+        futures: list[Future[Any]] = [Future(key, client=client) for key in list(client.futures)]
         text = f"cluster {self.name} has closed: {self.end_reason or 'closed by this program'}"
         client.cancel(futures, reason="cluster-closed", msg=text)
