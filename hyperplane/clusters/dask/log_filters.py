@@ -24,7 +24,7 @@ _LOST, _KILLED = "caused the cluster to lose", "Worker process still alive after
 #: Message of a worker about a task that is cancelled because the worker closes.
 _CANCELLED = "Async instruction for <Task cancelled "
 #: Message of a worker whose heartbeat was lost, and seconds after which it is shown. The connection
-#: of a scheduler that closes may end before the worker is told to close.
+#: of a scheduler that closes may end before the worker begins to close.
 _LOST_HEARTBEAT, _HEARTBEAT_SECONDS = "Failed to communicate with scheduler during heartbeat", 2.0
 
 # Reentrant: the garbage collector can release a cluster at any line, also within this module.
