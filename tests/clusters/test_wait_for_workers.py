@@ -191,21 +191,3 @@ def test_the_comparison_of_versions_ends_if_the_scheduler_or_a_worker_stops(
     with pytest.raises(StartFailed, match=said):
         join(cluster, 1, timeout=0.5)
     assert clients() == []
-
-
-def test_calls_are_watched_from_the_beginning(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A scheduler in another process that stops before the workers have connected."""
-    watched: list[Client] = []
-
-    def look() -> str:
-        assert len(watched) == 1
-        raise StartFailed("local", "enough")
-
-    def watch(client: Client, *args: object) -> None:
-        watched.append(client)
-
-    monkeypatch.setattr(wait_for_workers, "watch_scheduler", watch)
-    with pytest.raises(StartFailed, match="enough"):
-        join(cluster, 2, look)

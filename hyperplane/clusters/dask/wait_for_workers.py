@@ -72,11 +72,11 @@ def connect_client(
     client = None
     try:
         client = Client(cluster)
-        # The watch first: Ctrl-C does not end a call that adds plugins.
-        watch_scheduler(client, cluster, plan.name, plan.stall_timeout)
         with interrupts.allow_interrupts():
             _wait_for_workers(client, plan, began, explain_wait)
             versions.check(client, plan.engine, settings, remaining(plan, began))
+        # The watch first: Ctrl-C does not end a call that adds plugins.
+        watch_scheduler(client, cluster, plan.name, plan.stall_timeout)
         # Ctrl-C is deferred: it could leave modules registered to be pickled by value, or the lock
         # of that held, for which the next start would wait forever.
         _add_plugins(client, cluster, plan)
