@@ -75,7 +75,7 @@ stress: $(STAMPS)/test
 
 # Random faults and a soak of 10,000 computations at their full length, about three hours.
 chaos: $(STAMPS)/test
-	HYPERPLANE_CHAOS=full $(BIN)/python -m pytest --quiet --timeout 7200 tests/chaos
+	HYPERPLANE_CHAOS=full $(BIN)/python -m pytest --quiet --timeout 7200 -o faulthandler_timeout=7200 tests/chaos
 
 # In a separate environment, because an environment has one version of Dask. All checks of dask-ml
 # run here, too, for the table of its page. OLDEST: the files and folders of the tests.

@@ -92,6 +92,15 @@ def explain_memory(
     return error
 
 
+def explain_pause(scheduler: Scheduler, task: TaskState) -> bytes | None:
+    """Return the error of a task that waits for paused workers, by ``MemoryExplainer``, or None."""
+    explainer: Any = scheduler.plugins.get(_EXPLAINER)
+    if explainer is None:
+        return None
+    error: bytes | None = explainer.explain_pause(task.key, task.prefix.name)
+    return error
+
+
 def fail_tasks(
     scheduler: Scheduler,
     tasks: Iterable[TaskState],

@@ -187,6 +187,21 @@ class MemoryExplainer(SchedulerPlugin):
                 if error is not None:
                     task_errors.fail_task(self.scheduler, key, error, "WorkerOutOfMemory")
 
+    def explain_pause(self, key: Any, prefix: str) -> bytes | None:
+        """Return the error of a task that waits for paused workers.
+
+        None if one of them has not reported that it stays paused. A worker reports that once in
+        each pause: tasks that were submitted later, or that wait after a pause was interrupted for
+        a moment, have no other report.
+        """
+        workers = self.scheduler.workers
+        paused = {address for address, each in workers.items() if each.status == Status.paused}
+        reports = {each.worker: each for each in self.reports if each.cause in _PAUSES}
+        if not paused or not paused <= reports.keys():
+            return None
+        report = max((reports[address] for address in paused), key=lambda each: each.time)
+        return self.create_error(key, prefix, report.cause, "", (report,))
+
     def fail(self, key: Any, prefix: str, cause: Cause, detail: str = "") -> bool:
         """End a task with the explanation of its reports; return whether it was ended."""
         exception = self.create_error(key, prefix, cause, detail)

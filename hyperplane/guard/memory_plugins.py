@@ -1,6 +1,7 @@
-"""The plugins of nannies and workers that explain failures for memory and remove folders.
+"""The plugins that explain failures for memory, remove folders, and limit what Dask itself keeps.
 
-They are pickled by value, so that schedulers, nannies and workers do not need this package.
+They are for any cluster of Dask. They are pickled by value, so that schedulers, nannies and workers
+do not need this package.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import cloudpickle
 from distributed import Client, Scheduler
 
 from hyperplane.core.by_value import find_own_imports, pickled_by_value
+from hyperplane.core.dask_internals import span_limit
+from hyperplane.core.dask_internals.span_limit import SpanCounterLimit, SpanLimit
 from hyperplane.guard import memory_explainer, memory_recorder, memory_reporter, worker_folders
 from hyperplane.guard.memory_advice import WorkerLayout
 from hyperplane.guard.memory_explainer import MemoryExplainer
@@ -20,7 +23,9 @@ from hyperplane.guard.worker_folders import ShuffleFolders, WorkerFolders
 from hyperplane.guard.worker_out_of_memory import pickle_loader
 
 #: Modules whose classes are pickled by value.
-MODULES = find_own_imports(memory_explainer, memory_recorder, memory_reporter, worker_folders)
+MODULES = find_own_imports(
+    memory_explainer, memory_recorder, memory_reporter, span_limit, worker_folders
+)
 
 
 def create_explainer(layout: WorkerLayout) -> MemoryExplainer:
@@ -41,14 +46,16 @@ async def install(scheduler: Scheduler, layout: WorkerLayout, by_value: bool) ->
     By reference if nannies are in this process: cloudpickle replaces the methods of a class that
     is pickled by value and loaded in the same process.
     """
-    explainer = create_explainer(layout)
-    scheduler.add_plugin(explainer)
-    await explainer.start(scheduler)
+    explainer, limit = create_explainer(layout), SpanLimit()
+    for scheduler_plugin in (explainer, limit):
+        scheduler.add_plugin(scheduler_plugin)
+        await scheduler_plugin.start(scheduler)
     for plugin, register in (
         (MemoryReporter(), scheduler.register_nanny_plugin),
         (WorkerFolders(), scheduler.register_nanny_plugin),
         (MemoryRecorder(), scheduler.register_worker_plugin),
         (ShuffleFolders(), scheduler.register_worker_plugin),
+        (SpanCounterLimit(), scheduler.register_worker_plugin),
     ):
         await register(None, pickle_plugin(plugin, by_value), plugin.name, idempotent=False)
 
@@ -56,11 +63,14 @@ async def install(scheduler: Scheduler, layout: WorkerLayout, by_value: bool) ->
 def register(client: Client, layout: WorkerLayout) -> None:
     """Add the plugins to the cluster of a client."""
     with pickled_by_value(*MODULES):
-        for plugin in (
+        plugins = (
             create_explainer(layout),
             MemoryReporter(),
             WorkerFolders(),
             MemoryRecorder(),
             ShuffleFolders(),
-        ):
+            SpanCounterLimit(),
+            SpanLimit(),
+        )
+        for plugin in plugins:
             client.register_plugin(plugin)

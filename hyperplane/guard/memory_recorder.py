@@ -221,14 +221,13 @@ class MemoryRecorder(WorkerPlugin):
         return left
 
     def _check_paused(self, memory: int, spilled: int) -> None:
-        """Report a worker that stays paused without a running task, and whose memory is constant.
+        """Report a worker that stays paused without a running task, and whose memory does not fall.
 
-        Memory that Dask has freed by spilling may not have left the process.
+        Memory that Dask has freed by spilling may not have left the process. It rises for a while
+        each time that Dask pickles a result for which the disk has no room.
         """
         limit = self._worker.memory_manager.memory_limit or 1
-        unchanged = (
-            abs(memory - self._paused_at[0]) < 0.01 * limit and spilled == self._paused_at[1]
-        )
+        unchanged = memory > self._paused_at[0] - 0.01 * limit and spilled == self._paused_at[1]
         if self._worker.status != Status.paused or self._running or not unchanged:
             self._paused_samples, self._paused_at = 0, (memory, spilled)
             return

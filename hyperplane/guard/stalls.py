@@ -27,7 +27,12 @@ from tornado.ioloop import PeriodicCallback
 
 from hyperplane.guard import stall_causes
 from hyperplane.guard.adaptive_requests import AdaptiveRequests
-from hyperplane.guard.failing_tasks import ErrorRecipe, fail_tasks, list_unfinished
+from hyperplane.guard.failing_tasks import (
+    ErrorRecipe,
+    explain_pause,
+    fail_tasks,
+    list_unfinished,
+)
 from hyperplane.guard.server_calls import ANSWER_LIMIT, run_in_server
 
 if TYPE_CHECKING:
@@ -376,5 +381,9 @@ class StallGuard(SchedulerPlugin):
         error = ErrorRecipe(
             "ClusterStalled", message, cause=cause, tasks=len(tasks), seconds=seconds
         )
-        fail_tasks(self.scheduler, tasks, error, f"stalled-{time.time()}")
+
+        def explain(task: TaskState) -> bytes | None:
+            return explain_pause(self.scheduler, task) if cause == "memory" else None
+
+        fail_tasks(self.scheduler, tasks, error, f"stalled-{time.time()}", explain)
         self._stalled_since, self._relieved = None, False

@@ -71,6 +71,8 @@ def sample(client: Any, cluster: Any) -> dict[str, float]:
         "descriptors": own.num_fds(),
         "expressions": sum(count for name, count in kinds.items() if name.endswith("Expr")),
         "tasks of workers": sum(each["tasks"] for each in workers.values()),
+        # Removed every few seconds, so there may be more for a moment.
+        "counters of workers": max(0, max(each["counters"] for each in workers.values()) - 5000),
         "descriptors of workers": sum(each["descriptors"] for each in workers.values()),
         "threads of workers": sum(each["threads"] for each in workers.values()),
         "KB of client and scheduler": own.memory_info().rss / 1024,
@@ -91,6 +93,7 @@ def measure_worker() -> Any:
         process = psutil.Process()
         return {
             "tasks": len(dask_worker.state.tasks),
+            "counters": len(dask_worker.digests_total),
             "descriptors": process.num_fds(),
             "threads": threading.active_count(),
             "memory": process.memory_info().rss,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import dask.config
 import pytest
+from distributed.client import FutureCancelledError
 from distributed.deploy.adaptive import Adaptive
 from subprograms import SOON, wait_until
 
@@ -232,6 +234,8 @@ def test_a_local_cluster_closes_when_its_budget_is_used_up(
     monkeypatch.setattr("hyperplane.guard.budget.NOTICE_SECONDS", 1.0)
     plan = hyperplane.plan_cluster(num_workers=1, budget=0.0005, engine="local", **SMALL)
     client, cluster = hyperplane.start(plan)
+    with pytest.raises(FutureCancelledError, match=f"{plan.name} has closed: its budget is used"):
+        client.submit(time.sleep, 1000).result(SOON)
     wait_until(lambda: cluster.status.name == "closed", SOON)
     client.close()
     assert "is used up: the cluster closes in 1 s" in caplog.text

@@ -102,6 +102,25 @@ def test_a_closing_worker_logs_no_cancelled_tasks(dask_logger):
     assert dask_logger.own.getvalue().count(CANCELLED) == 3
 
 
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_lost_heartbeat_is_shown_if_the_worker_goes_on(dask_logger, monkeypatch, closes):
+    """The connection of a scheduler that closes may end before its workers begin to close."""
+    monkeypatch.setattr(log_filters, "_HEARTBEAT_SECONDS", 0.05)
+    worker = SimpleNamespace(status=Status.running)
+    log_filters.dask_setup(worker)
+    message = "Failed to communicate with scheduler during heartbeat."
+
+    async def lose_heartbeat():
+        logging.getLogger("distributed.worker").error(message)
+        assert shown(dask_logger) == []
+        worker.status = Status.closing if closes else Status.running
+        await asyncio.sleep(0.5)
+
+    asyncio.run(lose_heartbeat())
+    assert shown(dask_logger) == ([] if closes else [message])
+    assert message in dask_logger.own.getvalue()
+
+
 def test_a_record_that_cannot_be_formatted_does_not_fail_in_a_filter(dask_logger, capsys):
     log_filters.dask_setup(SimpleNamespace(status=Status.closing))
     logger = logging.getLogger("distributed.scheduler")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import logging
 from collections.abc import Iterator
@@ -44,12 +45,15 @@ class FakeClient:
     def __init__(self, found: dict[str, Any]) -> None:
         self.found = found
 
-    def get_versions(self) -> dict[str, Any]:
+    async def _get_versions(self) -> dict[str, Any]:
         return self.found
+
+    def sync(self, function: Any, callback_timeout: float) -> Any:
+        return asyncio.run(asyncio.wait_for(function(), callback_timeout))
 
 
 def check(found: dict[str, Any], **settings: Any) -> None:
-    versions.check(cast(Client, FakeClient(found)), "ssh", RemoteSettings(**settings))
+    versions.check(cast(Client, FakeClient(found)), "ssh", RemoteSettings(**settings), 60)
 
 
 def test_versions_of_every_process_are_compared(reported: dict[str, Any]) -> None:

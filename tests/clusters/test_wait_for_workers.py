@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -126,14 +127,14 @@ def test_an_error_of_explain_wait_ends_the_wait(
 def test_different_versions_end_the_wait(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Client.get_versions
+    real = Client._get_versions
 
-    def others(client: Client) -> Any:
-        reported: Any = real(client)
+    async def others(client: Client) -> Any:
+        reported: Any = await real(client)
         reported["scheduler"]["packages"]["dask"] = "1.0"
         return reported
 
-    monkeypatch.setattr(Client, "get_versions", others)
+    monkeypatch.setattr(Client, "_get_versions", others)
     with pytest.raises(StartFailed, match=r"dask .* here, 1\.0 on the scheduler"):
         join(cluster, 1)
     assert clients() == []
@@ -142,10 +143,10 @@ def test_different_versions_end_the_wait(
 def test_a_scheduler_that_does_not_answer_is_an_error_of_ours(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(self: Client) -> None:
+    async def refused(self: Client) -> None:
         raise OSError("connection refused")
 
-    monkeypatch.setattr(Client, "get_versions", refused)
+    monkeypatch.setattr(Client, "_get_versions", refused)
     said = f"{cluster.scheduler_address} does not answer this machine .OSError: connection refused"
     with pytest.raises(StartFailed, match=said):
         join(cluster, 1)
@@ -165,3 +166,28 @@ def test_a_scheduler_that_stops_while_it_gets_plugins_is_no_scheduler_without_pl
         wait_for_workers._add_plugins(client, client, plan(1))
     with pytest.raises(SchedulerUnreachable):
         kubernetes_start._measure_usage(client, False)
+
+
+async def _never(*args: object, **options: object) -> Any:
+    await asyncio.sleep(1000)
+
+
+def test_the_wait_for_workers_ends_if_the_scheduler_stops(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wait_for_workers, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(wait_for_workers, "_poll_workers", _never)
+    with pytest.raises(StartFailed, match=r"does not answer this machine \(TimeoutError"):
+        join(cluster, 2, timeout=0.5)
+    assert clients() == []
+
+
+def test_the_comparison_of_versions_ends_if_the_scheduler_or_a_worker_stops(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wait_for_workers, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(Client, "_get_versions", _never)
+    said = f"{cluster.scheduler_address}, or a worker that it asks, did not answer within"
+    with pytest.raises(StartFailed, match=said):
+        join(cluster, 1, timeout=0.5)
+    assert clients() == []

@@ -1,4 +1,4 @@
-"""The scheduler keeps a limited number of spans, and those of tasks that it still has."""
+"""The scheduler keeps a limited number of spans and those of its tasks; so do workers' counters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from distributed.spans import SpansSchedulerExtension
 
-from hyperplane.core.dask_internals.span_limit import KEPT_SPANS, SpanLimit
+from hyperplane.core.dask_internals.span_limit import KEPT_SPANS, SpanLimit, remove_old_spans
 
 
 class FakeTaskGroup:
@@ -62,3 +62,18 @@ def test_spans_of_tasks_that_the_scheduler_has_are_kept() -> None:
     scheduler.task_groups.clear()
     limit.update_graph(scheduler)
     assert len(scheduler.extensions["spans"].root_spans) == KEPT_SPANS
+
+
+def test_the_counters_of_a_worker_keep_the_entries_of_the_last_spans() -> None:
+    worker = SimpleNamespace(digests_total={"latency": 1.0}, digests_max={("get-data", "x"): 1.0})
+    counters = worker.digests_total, worker.digests_max
+    for number in range(KEPT_SPANS + 20):
+        for counter in counters:
+            for activity in ("thread-cpu", "serialize"):
+                counter["execute", f"span-{number}", "sum", activity, "seconds"] = 1.0
+    remove_old_spans(worker)
+    assert worker.digests_total.pop("latency") == 1.0
+    assert worker.digests_max.pop(("get-data", "x")) == 1.0, "not one of a span"
+    for counter in counters:
+        assert {key[1] for key in counter} == {f"span-{n}" for n in range(20, KEPT_SPANS + 20)}
+        assert len(counter) == 2 * KEPT_SPANS

@@ -15,10 +15,11 @@ from distributed.core import Status
 from distributed.scheduler import NoWorkerError
 from test_memory_advice import make_report, make_task
 
-from hyperplane.errors import WorkerOutOfMemory
+from hyperplane.errors import ClusterStalled, WorkerOutOfMemory
 from hyperplane.guard.memory_advice import WorkerLayout
 from hyperplane.guard.memory_plugins import create_explainer
 from hyperplane.guard.memory_report import TOPIC, MemoryReport
+from hyperplane.guard.stalls import StallGuard
 
 HOST = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
 
@@ -246,6 +247,57 @@ def test_tasks_end_only_when_every_worker_stays_paused() -> None:
                     await future
                 causes.append(caught.value.cause)
             assert causes == ["spill disk", "paused"]
+
+    run(test)
+
+
+def test_every_client_gets_the_explanation() -> None:
+    """Also one that the program creates itself: the scheduler replaces the error of the task."""
+
+    async def test() -> None:
+        async with (
+            open_cluster() as (scheduler, client, (worker,)),
+            Client(scheduler.address, asynchronous=True, set_as_default=False) as other,
+        ):
+            futures = [each.submit(wait_for_event, "end", key="x") for each in (client, other)]
+            await wait_until(lambda: state_of(scheduler, "x") == "processing")
+            await wait_until(lambda: len(scheduler.tasks["x"].who_wants or ()) == 2)
+            report = report_of(worker.address, "x")
+            scheduler.log_event(TOPIC, report.as_event())
+            for future in futures:
+                with pytest.raises(WorkerOutOfMemory):
+                    await future
+
+    run(test)
+
+
+@pytest.mark.parametrize("reported", [True, False])
+def test_tasks_that_wait_later_for_a_paused_worker_end_with_its_last_report(reported: bool) -> None:
+    """A worker reports a pause once: later tasks, or a short interruption, cause no report."""
+
+    async def test() -> None:
+        async with open_cluster(1) as (scheduler, client, (worker,)):
+            guard = StallGuard(0.5)
+            scheduler.add_plugin(guard)
+            await guard.start(scheduler)
+            worker.memory_manager.memory_pause_fraction = False  # its memory is not full
+
+            async def change_status(status: Status) -> None:
+                worker.status = status
+                await wait_until(lambda: scheduler.workers[worker.address].status == status)
+
+            await change_status(Status.paused)
+            if reported:
+                report = report_of(worker.address, cause="spill disk")
+                scheduler.log_event(TOPIC, report.as_event())
+            await change_status(Status.running)
+            await change_status(Status.paused)
+            future = client.submit(sum, [1, 2], workers=[worker.address], key="late")
+            expected = WorkerOutOfMemory if reported else ClusterStalled
+            with pytest.raises(expected) as caught:
+                await future
+            assert caught.value.cause == ("spill disk" if reported else "memory")
+            await guard.close()
 
     run(test)
 

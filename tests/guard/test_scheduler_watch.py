@@ -22,9 +22,11 @@ from distributed.client import FuturesCancelledError
 from distributed.comm.core import CommClosedError
 from subprograms import wait_until
 
-from hyperplane.errors import SchedulerUnreachable
+from hyperplane.clusters.dask import versions, wait_for_workers
+from hyperplane.errors import SchedulerUnreachable, StartFailed
 from hyperplane.guard import scheduler_watch
 from hyperplane.guard.scheduler_watch import ProcessSample, SchedulerWatch
+from hyperplane.spec.settings import RemoteSettings
 
 pytestmark = [
     pytest.mark.cluster,
@@ -148,6 +150,24 @@ def test_a_stopped_scheduler_ends_what_waits_and_the_client_works_when_it_contin
     wait_until(lambda: not watching._is_silent.is_set(), SOON)
     assert client.gather([kept], errors="raise") == [3], "the result is still there"
     assert client.submit(sum, [1, 4], pure=False).result(SOON) == 5
+
+
+def test_a_stopped_scheduler_ends_a_start(
+    client: Client, scheduler: SchedulerProgram, short_limits: None
+) -> None:
+    """While it waits for workers, and while it compares versions."""
+    request: Any = SimpleNamespace(timeout=1000.0)
+    plan: Any = SimpleNamespace(request=request, dask_workers=2)
+    settings = RemoteSettings()
+    versions.check(client, "ssh", settings, SOON)
+    scheduler.stop()
+    with pytest.raises(StartFailed, match="or a worker that it asks, did not answer within 1 s"):
+        versions.check(client, "ssh", settings, 1.0)
+    watch(client, scheduler)
+    with pytest.raises(SchedulerUnreachable, match="process is stopped"):
+        versions.check(client, "ssh", settings, 1000.0)
+    with pytest.raises(SchedulerUnreachable, match="process is stopped"):
+        wait_for_workers._wait_for_workers(client, plan, time.monotonic(), lambda: "")
 
 
 def test_a_scheduler_that_continues_in_time_loses_nothing(

@@ -18,7 +18,7 @@ from typing import Any
 
 import dask.config
 from dask.utils import parse_timedelta
-from distributed import Client, Scheduler, SpecCluster
+from distributed import Client, Future, Scheduler, SpecCluster
 from distributed.core import Status
 from distributed.deploy.cluster import Cluster
 from distributed.diagnostics.plugin import SchedulerPlugin
@@ -31,7 +31,6 @@ from hyperplane.clusters.dask.recovery import is_suspended
 from hyperplane.clusters.dask.run_usage import UsageCopy, finish_record
 from hyperplane.clusters.dask.settings import drop_overridden, in_force
 from hyperplane.core.dask_internals.message_batches import install_message_batches
-from hyperplane.core.dask_internals.span_limit import SpanLimit
 from hyperplane.guard import memory_plugins
 from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.idle import IdleGuard
@@ -249,7 +248,7 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
 
     async def _add_guards(self, scheduler: Scheduler) -> None:
         closing = _CloseOwnerPlugin(self)
-        plugins: list[SchedulerPlugin] = [closing, SpanLimit()]
+        plugins: list[SchedulerPlugin] = [closing]
         if TIME_TO_LIVE in self._scheduler_config:
             plugins.append(BusyWorkerGuard())  # not if the user has set the time-to-live
         plugins += self._guards.plugins(closing.close_cluster, self._warn)
@@ -328,6 +327,15 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         client = self._client() if self._client is not None else None
         try:
             if client is not None:
+                self._cancel_futures(client)
                 client.close()
         finally:
             self.close()
+
+    def _cancel_futures(self, client: Client) -> None:
+        """Cancel the futures of a client with the reason; Dask's own would be "unknown"."""
+        if client.status != "running" or not client.futures:
+            return
+        futures: list[Future[Any]] = [Future(key, client=client) for key in list(client.futures)]
+        text = f"cluster {self.name} has closed: {self.end_reason or 'closed by this program'}"
+        client.cancel(futures, reason="cluster-closed", msg=text)

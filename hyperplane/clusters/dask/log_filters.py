@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import dask.config
@@ -22,6 +23,9 @@ from distributed.core import Status
 _LOST, _KILLED = "caused the cluster to lose", "Worker process still alive after "
 #: Message of a worker about a task that is cancelled because the worker closes.
 _CANCELLED = "Async instruction for <Task cancelled "
+#: Message of a worker whose heartbeat was lost, and seconds after which it is shown. The connection
+#: of a scheduler that closes may end before the worker begins to close.
+_LOST_HEARTBEAT, _HEARTBEAT_SECONDS = "Failed to communicate with scheduler during heartbeat", 2.0
 
 # Reentrant: the garbage collector can release a cluster at any line, also within this module.
 _lock = threading.RLock()
@@ -88,14 +92,35 @@ def drop_closing_messages() -> Iterator[None]:
 
 
 def dask_setup(worker: Any) -> None:
-    """Suppress messages about tasks that are cancelled as the worker closes; a worker preload."""
+    """Suppress messages about cancelled tasks and lost heartbeats of a worker that closes.
 
-    def is_shown(record: logging.LogRecord) -> bool:
-        is_open = getattr(worker, "status", None) in (Status.running, Status.paused)
-        return is_open or not _message(record).startswith(_CANCELLED)
-
+    This module is a preload of workers, which call this function.
+    """
     for handler in _dask_handlers(logging.getLogger("distributed")):
-        handler.addFilter(is_shown)
+        handler.addFilter(partial(_is_shown_by_worker, worker, handler))
+
+
+def _is_shown_by_worker(worker: Any, handler: logging.Handler, record: logging.LogRecord) -> bool:
+    text = _message(record)
+    if text.startswith(_LOST_HEARTBEAT):
+        # In its event loop: Dask logs this message there.
+        asyncio.get_running_loop().call_later(_HEARTBEAT_SECONDS, _emit, worker, handler, record)
+        return False
+    return _is_open(worker) or not text.startswith(_CANCELLED)
+
+
+def _emit(worker: Any, handler: logging.Handler, record: logging.LogRecord) -> None:
+    """Write a record that was held back, unless its worker has begun to close."""
+    if _is_open(worker):
+        handler.acquire()
+        try:
+            handler.emit(record)
+        finally:
+            handler.release()
+
+
+def _is_open(worker: Any) -> bool:
+    return getattr(worker, "status", None) in (Status.running, Status.paused)
 
 
 def drop_interrupted_waits(loop: asyncio.AbstractEventLoop) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from distributed import Client
 
+from hyperplane.core.dask_internals.clients import get_versions
 from hyperplane.core.errors import StartFailed
 from hyperplane.guard.preflight.versions import MUST_AGREE, describe_differences
 from hyperplane.spec.settings import RemoteSettings
@@ -15,15 +16,25 @@ from hyperplane.spec.settings import RemoteSettings
 logger = logging.getLogger(__name__)
 
 
-def check(client: Client, engine: str, settings: RemoteSettings) -> None:
+def check(client: Client, engine: str, settings: RemoteSettings, seconds: float) -> None:
     """Compare the versions of this process with those of the scheduler and of every worker.
 
     Raises
     ------
     StartFailed
-        If they differ and ``settings.versions`` is "refuse"; otherwise a warning is logged.
+        If they differ and ``settings.versions`` is "refuse", otherwise a warning is logged; and if
+        the scheduler or a worker has not answered within ``seconds``.
     """
-    lines = differences(cast(dict[str, Any], client.get_versions()))
+    try:
+        lines = differences(get_versions(client, seconds))
+    except TimeoutError as error:
+        address = getattr(client.scheduler, "address", "")
+        raise StartFailed(
+            engine,
+            f"the scheduler {address}, or a worker that it asks, did not answer within "
+            f"{seconds:.0f} s when it was asked for the versions of packages; everything was "
+            "closed again. Its process may be stopped, or its machine overloaded",
+        ) from error
     if not lines:
         return
     message = (

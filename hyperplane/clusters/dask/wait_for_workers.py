@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from typing import Any
 
 from distributed import Client, Scheduler
 from distributed.deploy.cluster import Cluster
@@ -26,6 +27,8 @@ from hyperplane.spec.settings import RemoteSettings
 
 #: Seconds between two calls of ``explain_wait``.
 POLL_INTERVAL = 2.0
+#: Least seconds that the scheduler may take for an answer, also after the time limit of the start.
+ANSWER_SECONDS = 30.0
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +74,7 @@ def connect_client(
         client = Client(cluster)
         with interrupts.allow_interrupts():
             _wait_for_workers(client, plan, began, explain_wait)
-            versions.check(client, plan.engine, settings)
+            versions.check(client, plan.engine, settings, remaining(plan, began))
         # The watch first: Ctrl-C does not end a call that adds plugins.
         watch_scheduler(client, cluster, plan.name, plan.stall_timeout)
         # Ctrl-C is deferred: it could leave modules registered to be pickled by value, or the lock
@@ -111,17 +114,38 @@ def _add_plugins(client: Client, cluster: Cluster, plan: ClusterPlan) -> None:
         )
 
 
+def remaining(plan: ClusterPlan, began: float) -> float:
+    """Return the seconds that a start has for an answer of its scheduler."""
+    return max(ANSWER_SECONDS, began + plan.request.timeout - time.monotonic())
+
+
 def _wait_for_workers(
     client: Client, plan: ClusterPlan, began: float, explain_wait: Callable[[], str]
 ) -> None:
     deadline = began + plan.request.timeout
     while True:
-        timeout = max(0.1, min(POLL_INTERVAL, deadline - time.monotonic()))
-        try:
-            client.wait_for_workers(plan.dask_workers, timeout=timeout)
+        seconds = max(0.1, min(POLL_INTERVAL, deadline - time.monotonic()))
+        # Not Client.wait_for_workers: its limit does not apply to a scheduler that does not answer.
+        connected = client.sync(
+            _poll_workers,
+            client,
+            plan.dask_workers,
+            seconds,
+            callback_timeout=seconds + remaining(plan, began),
+        )
+        if connected >= plan.dask_workers:
             return
-        except TimeoutError as error:
-            reason = explain_wait()
-            if time.monotonic() > deadline:
-                connected = len(client.scheduler_info(n_workers=-1)["workers"])
-                raise start_timeout(plan, connected, reason) from error
+        reason = explain_wait()
+        if time.monotonic() > deadline:
+            raise start_timeout(plan, connected, reason)
+
+
+async def _poll_workers(client: Any, count: int, seconds: float) -> int:
+    """Return the number of workers that run when there are enough, or after some seconds."""
+    end = time.monotonic() + seconds
+    while True:
+        workers = (await client.scheduler.identity(n_workers=-1))["workers"].values()
+        running = len([worker for worker in workers if worker["status"] == "running"])
+        if running >= count or time.monotonic() > end:
+            return running
+        await asyncio.sleep(0.1)

@@ -12,6 +12,7 @@ __all__ = [
     "current_client",
     "forget_failed_connection",
     "get_adaptive",
+    "get_versions",
     "global_clients",
     "is_task_wanted",
     "remove_events",
@@ -34,6 +35,18 @@ def get_adaptive(cluster: Any) -> Any | None:
     """Return the Adaptive object of a cluster that ``adapt`` scales; None otherwise."""
     adaptive = getattr(cluster, "_adaptive", None)
     return adaptive if getattr(adaptive, "periodic_callback", None) is not None else None
+
+
+def get_versions(client: Any, seconds: float) -> dict[str, Any]:
+    """Return ``Client.get_versions``, which has no limit for the answers.
+
+    Raises
+    ------
+    TimeoutError
+        If the scheduler, or a worker that it asks, has not answered within ``seconds``.
+    """
+    versions: dict[str, Any] = client.sync(client._get_versions, callback_timeout=seconds)
+    return versions
 
 
 def run_on_workers(

@@ -1,18 +1,27 @@
 """Workaround for the growing memory of distributed 2026.8: a span of each computation is kept.
 
 A span has the task groups and the measurements of a computation. Dask keeps them until the
-scheduler ends, so that it grows by some kilobytes with each ``compute``, however small.
+scheduler ends, so that it grows by some kilobytes with each ``compute``, however small. So do
+workers, whose counters have entries for each span.
+
+Schedulers and workers without this package receive this module by value, so it imports no other
+module of the package.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
+from functools import partial
 from typing import Any
 
-from distributed.diagnostics.plugin import SchedulerPlugin
+from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
+from distributed.spans import CONTEXTS_WITH_SPAN_ID
+from tornado.ioloop import PeriodicCallback
 
 #: Finished spans that are kept, as many as Dask keeps of ``Scheduler.computations``.
 KEPT_SPANS = 100
+#: Seconds between two removals of a worker's entries.
+INTERVAL = 5.0
 
 
 class SpanLimit(SchedulerPlugin):
@@ -54,3 +63,42 @@ def _is_forgotten(scheduler: Any, span: Any) -> bool:
     """Return whether the scheduler has no task group of a span any more."""
     groups = scheduler.task_groups
     return all(groups.get(group.name) is not group for group in span.traverse_groups())
+
+
+class SpanCounterLimit(WorkerPlugin):
+    """Worker plugin that removes the entries of the oldest spans from a worker's counters.
+
+    Nothing reads them: heartbeats send the increments, which are in another counter.
+    """
+
+    name = "hyperplane-span-counter-limit"
+
+    def setup(self, worker: Any) -> None:
+        """Start to remove entries, until the worker closes."""
+        remove = partial(remove_old_spans, worker)
+        timer = worker.periodic_callbacks[self.name] = PeriodicCallback(remove, INTERVAL * 1000)
+        timer.start()
+
+    def teardown(self, worker: Any) -> None:
+        """Stop to remove entries."""
+        worker.periodic_callbacks.pop(self.name).stop()
+
+
+def remove_old_spans(worker: Any) -> None:
+    """Remove the entries of all but the last spans from the counters of a worker."""
+    for counter in (worker.digests_total, worker.digests_max):
+        _remove_old_entries(counter)
+
+
+def _remove_old_entries(counter: MutableMapping[Any, float]) -> None:
+    keys = [
+        key
+        for key in list(counter)  # another thread may add entries
+        if isinstance(key, tuple) and key[0] in CONTEXTS_WITH_SPAN_ID
+    ]
+    # An entry is in the order in which its span began on this worker.
+    spans = list(dict.fromkeys(key[1] for key in keys))
+    old = set(spans[:-KEPT_SPANS])
+    for key in keys:
+        if key[1] in old:
+            del counter[key]

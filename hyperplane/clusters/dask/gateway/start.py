@@ -23,12 +23,14 @@ from hyperplane.clusters.dask.gateway import options, plugins, server
 from hyperplane.clusters.dask.gateway.cluster import WatchedGatewayCluster
 from hyperplane.clusters.dask.guarded_cluster import TIME_TO_LIVE
 from hyperplane.clusters.dask.remote_process import server_settings, worker_variables
-from hyperplane.clusters.dask.wait_for_workers import connect_client
+from hyperplane.clusters.dask.scheduler_silence import watch_scheduler
+from hyperplane.clusters.dask.wait_for_workers import connect_client, remaining
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.core.units import bytes_to_gb, format_bytes, plural
 from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.run_recorder import RunRecorder
+from hyperplane.guard.scheduler_unreachable import SchedulerUnreachable
 from hyperplane.guard.usage import UsageMonitor
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
@@ -180,13 +182,16 @@ class _PendingCluster:
         timeout_left = cluster.connect_timeout(self.remaining(began))
         with Client(cluster, set_as_default=False, timeout=timeout_left) as client:
             # First, because classes that are pickled by value need the same Python version.
-            versions.check(client, ENGINE, self.settings)
+            versions.check(client, ENGINE, self.settings, remaining(self.plan, began))
+            watch_scheduler(client, cluster, self.plan.name, self.plan.stall_timeout)
             try:
                 with plugins.pickled_by_value():
                     for plugin in _needed_plugins(self.plan, self.settings):
                         client.register_plugin(plugin)
                 if self.settings.lease_seconds:
                     cluster.begin_lease(self.settings.lease_seconds)
+            except SchedulerUnreachable as error:
+                raise StartFailed(ENGINE, f"{error}; cluster {self.name} was stopped") from error
             except Exception as error:
                 if self.plan.request.budget is not None:
                     raise StartFailed(

@@ -20,7 +20,6 @@ from hyperplane.clusters.dask.lazy_dashboard import LazyDashboard
 from hyperplane.clusters.dask.remote_process import make_security
 from hyperplane.clusters.dask.ssh.gpus import gpu_fault, nannies
 from hyperplane.core.dask_internals.message_batches import install_message_batches
-from hyperplane.core.dask_internals.span_limit import SpanLimit
 from hyperplane.guard.budget import BudgetGuard, BudgetMeter
 from hyperplane.guard.busy import BusyWorkerGuard
 from hyperplane.guard.idle import IDLE, IdleGuard
@@ -120,7 +119,7 @@ async def _add_guards(scheduler: Scheduler, config: dict[str, Any], stop: asynci
         end(CLOSED_BY_PROGRAM)
 
     scheduler.handlers[CLOSE_OWNER] = close_owner
-    guards: list[Any] = [UsageMonitor(config["spill"]), SpanLimit()]
+    guards: list[Any] = [UsageMonitor(config["spill"])]
     if config["idle_timeout"] is not None:
         guards.append(IdleGuard(config["idle_timeout"], partial(end, IDLE)))
     if config["budget"] is not None:
