@@ -60,6 +60,17 @@ def count_processes() -> int:
     return len(_get_worker_threads()) or 1
 
 
+def has_one_process() -> bool:
+    """Return whether there is a cluster with one worker process that does not adapt."""
+    client = get_active_client()
+    if client is None or len(_get_worker_threads()) != 1:
+        return False
+    # It loads distributed, which a client has loaded already.
+    from hyperplane.core.dask_internals.clients import get_adaptive
+
+    return get_adaptive(client.cluster) is None
+
+
 def get_memory_per_thread() -> int | None:
     """Return the bytes per thread of the smallest worker; None without a cluster or a limit."""
     client = get_active_client()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import psutil
-
 from hyperplane.collections.frames import repartition, task_graph
+from hyperplane.collections.frames.arguments import MAX_PARTITIONS
 from hyperplane.collections.frames.source_collection import CollectionSource
 from hyperplane.core.active_cluster import count_threads, get_memory_per_thread
 
@@ -31,7 +30,7 @@ def fits_in_memory(size: int | None) -> bool:
     if size is None:
         return False
     share = get_memory_per_thread()
-    total = psutil.virtual_memory().total if share is None else share * count_threads()
+    total = _get_machine_memory() if share is None else share * count_threads()
     return size <= total * _SHARE_IN_MEMORY
 
 
@@ -41,4 +40,12 @@ def choose_sorted_partition_count(partitions: int, size: int | None) -> int:
     share = get_memory_per_thread()
     if share is None or size is None:
         return count
-    return max(count, -int(-size // (share * _SHARE_OF_RECEIVER)))
+    return min(max(count, -int(-size // (share * _SHARE_OF_RECEIVER))), MAX_PARTITIONS)
+
+
+def _get_machine_memory() -> int:
+    """Return the bytes of memory of this machine, or of its container if that has a limit."""
+    # Slow import, not needed with a cluster.
+    from distributed.system import MEMORY_LIMIT
+
+    return int(MEMORY_LIMIT)

@@ -31,6 +31,7 @@ from hyperplane.collections.frames.kernels.range_splits import SortKeys
 from hyperplane.collections.frames.kernels.table_files import (
     join_filed_tables,
     load_tables,
+    take_movable_piece,
     write_tables,
 )
 from hyperplane.collections.frames.source_collection import (
@@ -40,7 +41,7 @@ from hyperplane.collections.frames.source_collection import (
     select_source,
 )
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
-from hyperplane.core.active_cluster import count_processes
+from hyperplane.core.active_cluster import has_one_process
 from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault
 from hyperplane.core.public_calls import check_call
@@ -182,12 +183,13 @@ def sort_values(
         for number, partition in enumerate(source.partitions)
     ]
     tables = task_graph.make_tasks("sort-split", token, split_partition, arguments)
-    if in_files and count_processes() == 1:
+    if in_files and has_one_process():
         # Each receiver reads its pieces of all tables from the files: no task for each piece.
         received_tables: list[list[Any]] = [[tables, number] for number in range(into)]
     else:
         join = join_filed_tables if in_files else concat_tables
-        exchanged = task_graph.exchange("sort", token, tables, into, join)
+        take = take_movable_piece if in_files else None
+        exchanged = task_graph.exchange("sort", token, tables, into, join, take)
         received_tables = [[pieces, None] for pieces in exchanged]
     finish = partial(_build_partition, order=order)
     results = task_graph.make_tasks("sort", token, finish, received_tables)

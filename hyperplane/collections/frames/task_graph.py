@@ -156,12 +156,14 @@ def exchange(
     split_tables: Sequence[Delayed],
     into: int,
     join: Callable[[list[Any]], Any],
+    take: Callable[[list[Any], int], Any] | None = None,
 ) -> list[list[Delayed]]:
     """Return the pieces of each of ``into`` receivers, in the order of the tables.
 
     Each of ``split_tables`` is a list of ``into`` pieces of one table. A receiver gets one piece of
     each table; if there are more than ``_MAX_SENDERS`` tables, one piece of each group of tables,
-    made by ``join`` from the pieces of its tables.
+    made by ``join`` from the pieces of its tables. ``take`` takes one piece of a list; by default
+    the piece itself.
     """
     if len(split_tables) > _MAX_SENDERS:
         size = -(-len(split_tables) // _MAX_SENDERS)
@@ -170,7 +172,9 @@ def exchange(
             f"{name}-join", token, _join_split_tables, [[group, join] for group in groups]
         )
     pieces = [
-        make_tasks(f"{name}-piece-{number}", token, _take_piece, [[table, i] for i in range(into)])
+        make_tasks(
+            f"{name}-piece-{number}", token, take or _take_piece, [[table, i] for i in range(into)]
+        )
         for number, table in enumerate(split_tables)
     ]
     return [list(pieces_of_receiver) for pieces_of_receiver in zip(*pieces, strict=True)]

@@ -10,12 +10,17 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from distributed import Client, LocalCluster
+from dask.sizeof import sizeof
+from distributed import Client, LocalCluster, system
 from pandas_results import same_frame
 
 from hyperplane.collections.frames import exchange_memory
 from hyperplane.collections.frames.kernels import table_files
-from hyperplane.collections.frames.kernels.table_files import join_filed_tables, load_tables
+from hyperplane.collections.frames.kernels.table_files import (
+    join_filed_tables,
+    load_tables,
+    take_movable_piece,
+)
 from hyperplane.dataframe import read, sort_values
 from hyperplane.errors import HyperplaneError
 
@@ -130,19 +135,95 @@ def test_sizes_decide_on_files(monkeypatch):
     assert exchange_memory.choose_sorted_partition_count(4, 10**10) == 100
 
 
+def test_only_pieces_for_other_processes_have_the_size_of_their_rows(little_memory):
+    (filed,) = table_files.write_tables([pl.DataFrame({"a": np.arange(10_000)})])
+    stored = len(pickle.dumps(filed))
+    assert sizeof(filed) < 1000 < stored
+    joined = join_filed_tables([filed, filed])
+    for piece, count in ((filed, 1), (joined, 2)):
+        moved = take_movable_piece([None, piece], 1)
+        assert count * stored * 0.9 < sizeof(moved) < count * (stored + 500)
+        assert sizeof(pickle.loads(pickle.dumps(moved))) == pytest.approx(sizeof(moved), rel=0.1)
+        assert pl.concat(load_tables([moved])).height == count * 10_000
+
+
+def test_a_sort_has_at_most_as_many_partitions_as_split_out_allows(monkeypatch):
+    monkeypatch.setattr(exchange_memory, "get_memory_per_thread", lambda: 10**9)
+    assert exchange_memory.choose_sorted_partition_count(1000, 7 * 10**12) == 10_000
+
+
+def test_a_container_limits_what_fits_into_memory_without_a_cluster(monkeypatch):
+    monkeypatch.setattr(system, "MEMORY_LIMIT", 2 * 10**9)
+    assert exchange_memory.fits_in_memory(5 * 10**8)
+    assert not exchange_memory.fits_in_memory(5 * 10**8 + 1)
+
+
 @pytest.mark.cluster
-@pytest.mark.parametrize("processes", [1, 2])
-def test_workers_exchange_rows_through_files(log, processes, tmp_path):
+@pytest.mark.parametrize(
+    "planned", ["with one process", "with two", "without a client", "adaptive"]
+)
+def test_workers_exchange_rows_through_files(log, planned, tmp_path):
     frame, folder = log
+
+    def record_files():
+        """Let a worker write all pieces to files, and remember their paths."""
+        from hyperplane.collections.frames.kernels import table_files
+
+        create, table_files.created = table_files.TableFile.__init__, []
+
+        def create_and_record(self):
+            create(self)
+            table_files.created.append(self.path)
+
+        table_files.TableFile.__init__, table_files._MIN_FILE_BYTES = create_and_record, 1
+
+    def find_files(dask_worker):
+        from hyperplane.collections.frames.kernels import table_files
+
+        inside = [str(path).startswith(dask_worker.local_directory) for path in table_files.created]
+        return inside, [str(path) for path in table_files.created if path.exists()]
+
+    def plan():
+        return sort_values(read(folder), ["user", "at"], split_out=5)
+
     with (
         dask.config.set({"temporary-directory": str(tmp_path / "workers")}),
-        LocalCluster(
-            n_workers=processes, threads_per_worker=1, memory_limit="1GB", dashboard_address=None
-        ) as cluster,
-        Client(cluster),
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(exchange_memory, "fits_in_memory", lambda size: False)
-        result = sort_values(read(folder), ["user", "at"], split_out=5).compute()
+        result = plan() if planned == "without a client" else None
+        with (
+            LocalCluster(
+                n_workers=1,
+                threads_per_worker=1,
+                memory_limit="1GB",
+                dashboard_address="127.0.0.1:0",
+            ) as cluster,
+            Client(cluster) as client,
+        ):
+            if planned == "adaptive":
+                adaptive = cluster.adapt(minimum=1, maximum=2)
+                result = plan()
+                adaptive.stop()
+            elif planned == "with one process":
+                result = plan()
+            processes = 1 if planned == "with one process" else 2
+            cluster.scale(processes)
+            client.wait_for_workers(processes)
+            if planned == "with two":
+                result = plan()
+            client.run(record_files)
+            rows = result.compute()
+            found = client.run(find_files)
+            while any(left for _, left in found.values()):
+                found = client.run(find_files)
     want = frame.sort_values(["user", "at"], kind="stable", ignore_index=True)
-    same_frame(result.reset_index(drop=True), want)
+    same_frame(rows.reset_index(drop=True), want)
+    assert len(found) == processes
+    for inside, _ in found.values():
+        assert len(inside) > 2
+        assert all(inside)
+    # Pieces that moved are files of the process that received them.
+    assert (sum(len(inside) for inside, _ in found.values()) > 6) == (processes == 2)
+    tasks = [key for key in result.__dask_graph__() if "piece" in str(key)]
+    assert bool(tasks) == (processes == 2)

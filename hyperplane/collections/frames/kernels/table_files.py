@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 import tempfile
 import uuid
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 import dask.config
 import polars as pl
 
+from hyperplane.core.dask_internals.workers import find_worker_folder
 from hyperplane.core.errors import HyperplaneError
 
 #: Bytes of a table up to which it stays in memory: a file would take more time.
@@ -41,24 +41,37 @@ def _remove_file(path: str) -> None:
 
 
 def _find_folder() -> Path:
-    """Return the folder of the worker that runs this task, or Dask's for temporary files.
+    """Return the folder of the worker, or Dask's for temporary files.
 
     The worker's nanny removes its folder if the worker is killed.
     """
-    distributed = sys.modules.get("distributed")
-    if distributed is not None:
-        try:
-            return Path(distributed.get_worker().local_directory)
-        except ValueError:  # no task of a worker runs in this thread
-            pass
-    return Path(dask.config.get("temporary-directory", None) or tempfile.gettempdir())
+    folder = find_worker_folder() or dask.config.get("temporary-directory", None)
+    return Path(folder or tempfile.gettempdir())
 
 
 class FiledTable:
-    """A table as compressed Arrow data: a range of a file of this process, or bytes in memory."""
+    """A table as compressed Arrow data: a range of a file of this process, or bytes in memory.
 
-    def __init__(self, content: bytes | TableFile, offset: int, length: int) -> None:
+    Parameters
+    ----------
+    content : bytes or TableFile
+        The data, or the file with it.
+    offset, length : int
+        Position and number of bytes of the data in a file.
+    movable : bool
+        Whether it has the size of its data for Dask, which limits by size how many results move to
+        another process at once. Others have the size of this object: they are not worth spilling.
+    """
+
+    def __init__(
+        self, content: bytes | TableFile, offset: int, length: int, movable: bool = False
+    ) -> None:
         self._content, self._offset, self._length = content, offset, length
+        self._movable = movable
+
+    def make_movable(self) -> FiledTable:
+        """Return the same table as a result that other processes need."""
+        return FiledTable(self._content, self._offset, self._length, movable=True)
 
     def load(self) -> pl.DataFrame:
         """Return the table."""
@@ -72,20 +85,21 @@ class FiledTable:
             return opened.read(self._length)
 
     def __reduce__(self) -> Any:
-        return _restore_table, (self._read_bytes(),)
+        return _restore_table, (self._read_bytes(), self._movable)
 
     def __sizeof__(self) -> int:
-        """Return the bytes in memory, for Dask."""
-        return 200 + (self._length if isinstance(self._content, bytes) else 0)
+        """Return the bytes, for Dask."""
+        counts = self._movable or isinstance(self._content, bytes)
+        return 200 + (self._length if counts else 0)
 
 
-def _restore_table(data: bytes) -> FiledTable:
+def _restore_table(data: bytes, movable: bool) -> FiledTable:
     """Return the table of pickled bytes; large ones are written to a file of this process."""
     if len(data) < _MIN_FILE_BYTES:
-        return FiledTable(data, 0, len(data))
+        return FiledTable(data, 0, len(data), movable)
     file = TableFile()
     _append(file, data)
-    return FiledTable(file, 0, len(data))
+    return FiledTable(file, 0, len(data), movable)
 
 
 def write_tables(tables: Iterable[pl.DataFrame]) -> list[FiledTable]:
@@ -136,6 +150,16 @@ def join_filed_tables(tables: Iterable[FiledTable | JoinedTables]) -> JoinedTabl
     for table in tables:
         joined.extend(table if isinstance(table, JoinedTables) else [table])
     return joined
+
+
+def take_movable_piece(
+    pieces: Sequence[FiledTable | JoinedTables], number: int
+) -> FiledTable | JoinedTables:
+    """Return one piece of a table that was split, for a receiver in any process."""
+    piece = pieces[number]
+    if isinstance(piece, JoinedTables):
+        return JoinedTables(table.make_movable() for table in piece)
+    return piece.make_movable()
 
 
 def load_tables(tables: Iterable[pl.DataFrame | FiledTable | JoinedTables]) -> list[pl.DataFrame]:
