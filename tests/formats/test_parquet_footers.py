@@ -26,6 +26,7 @@ def _table(start: int) -> pa.Table:
 @pytest.mark.parametrize("cached_seconds", [0, 60], ids=["threads", "one thread"])
 def test_footers_are_the_same_with_and_without_threads(tmp_path, monkeypatch, cached_seconds):
     monkeypatch.setattr(footers, "_CACHED_SECONDS", cached_seconds)
+    monkeypatch.setattr(footers, "_TIMED_FILES", 3)
     for number in range(12):
         _write(tmp_path / f"{number}.parquet", _table(number * 10), row_group_size=4)
     for number in (2, 9):  # among the first files, and among those of the threads
@@ -87,3 +88,16 @@ def test_a_column_without_nulls_by_its_statistics_keeps_its_type(tmp_path):
     dtypes = read(tmp_path).dtypes.astype(str).to_dict()
     assert dtypes == {"sure": "int64", "maybe": "Int64"}
     assert read(tmp_path / "0.parquet").dtypes.astype(str).to_dict()["maybe"] == "int64"
+
+
+def test_times_after_the_year_9999_have_unknown_bounds(tmp_path):
+    far = 10**12  # days, or seconds
+    days = pa.array([[1], [far]], pa.list_(pa.int64())).cast(pa.list_(pa.timestamp("s")))
+    flat = pa.array([1, far], pa.int64()).cast(pa.timestamp("s"))
+    _write(tmp_path / "a.parquet", pa.table({"n": [1, 2], "times": days, "time": flat}))
+    [footer], errors = footers.read_footers(find_files(tmp_path), None)
+    assert errors == []
+    chunks = footer.row_groups[0].chunks
+    bounds = {name: chunks[leaves[0]].low for name, leaves in footer.layout.leaves.items()}
+    assert bounds == {"n": 1, "times": None, "time": None}
+    assert read(tmp_path, ["n"]).compute()["n"].tolist() == [1, 2]

@@ -50,3 +50,21 @@ def test_nested_columns_and_few_rows_are_written_as_before(rows):
     frame = pd.DataFrame({"id": range(rows), "pair": [[n, n + 1] for n in range(rows)]})
     table = parquet.read_table(io.BytesIO(bytes(encode_parquet(frame).data)))
     assert table.equals(pa.Table.from_pandas(frame))
+
+
+@pytest.mark.parametrize(
+    ("kind", "distinct"),
+    [("float64", 125_000), ("datetime64[us]", 120_000), ("int64", 110_000), ("int32", 200_000)],
+)
+def test_files_of_columns_with_a_useful_dictionary_do_not_grow(kind, distinct):
+    values = np.random.default_rng(0).integers(0, distinct, 1_000_000) * 999_983
+    frame = pd.DataFrame({"value": values.astype("int64").astype(kind)})
+    default = pa.BufferOutputStream()
+    parquet.write_table(pa.Table.from_pandas(frame), default, write_page_checksum=True)
+    assert len(bytes(encode_parquet(frame).data)) <= 1.01 * default.getvalue().size
+
+
+def test_columns_whose_dictionary_would_be_too_large_have_none():
+    values = np.random.default_rng(0).integers(0, 10**7, 300_000)
+    with_dictionary, _ = encoded_with_dictionary(pd.DataFrame({"value": values}))
+    assert with_dictionary == set()

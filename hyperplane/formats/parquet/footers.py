@@ -7,9 +7,9 @@ import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,8 +34,10 @@ _LOCAL = LocalFileSystem()
 _LOGICAL_TYPES = {"UUID": pa.uuid(), "INTERVAL": pa.month_day_nano_interval()}
 
 
-#: Number of footers whose reading is timed, and seconds of one that is in the page cache.
-_FIRST_FOOTERS, _CACHED_SECONDS = 4, 0.002
+#: Number of footers whose reading is timed together, and seconds of one in the page cache.
+_TIMED_FILES, _CACHED_SECONDS = 16, 0.002
+#: Newest schemas of other files with which that of a file is compared.
+_COMPARED_LAYOUTS = 4
 
 
 class ChunkStatistics(NamedTuple):
@@ -168,42 +170,42 @@ def read_footers(
     names : collection of str, optional
         The columns whose statistics are needed; all by default.
     """
-    if not files:
-        return [], []
-    # Threads help where each request waits, such as a store, a disk or a mounted file system. One
-    # thread reads files in the page cache faster than many that wait for Python's lock.
-    results, seconds = [], []
-    for file in files[:_FIRST_FOOTERS]:
+    read = partial(_try_read, names=names, layouts=[])
+    results: list[ParquetFooter | ReadError] = []
+    # One thread reads files in the page cache faster than many that wait for Python's lock. Threads
+    # help where each request waits, such as a store, a disk or a mounted file system. The first
+    # files also load libraries.
+    slow = 0
+    while files and files[0].store.local and slow < 2:
+        timed, files = files[:_TIMED_FILES], files[_TIMED_FILES:]
         began = time.perf_counter()
-        results += _try_read([file], names)
-        seconds.append(time.perf_counter() - began)
-    rest = files[_FIRST_FOOTERS:]
-    if min(seconds) < _CACHED_SECONDS:
-        results += _try_read(rest, names)
-    elif rest:
-        with ThreadPoolExecutor(min(READER_THREADS, len(rest))) as pool:
-            shares = pool.map(partial(_try_read, names=names), ([file] for file in rest))
-            results += chain.from_iterable(shares)
+        results += map(read, timed)
+        seconds = (time.perf_counter() - began) / len(timed)
+        slow = slow + 1 if seconds > _CACHED_SECONDS else 0
+    if files:
+        with ThreadPoolExecutor(min(READER_THREADS, len(files))) as pool:
+            results += pool.map(read, files)
     footers = [result for result in results if isinstance(result, ParquetFooter)]
     return footers, [result for result in results if isinstance(result, ReadError)]
 
 
 def _try_read(
-    files: Sequence[File], names: Collection[str] | None
-) -> list[ParquetFooter | ReadError]:
-    results: list[ParquetFooter | ReadError] = []
-    layout: FileLayout | None = None
-    for file in files:
-        try:
-            with translate_read_errors(FileUrls((file.url,))):
-                metadata = _read_metadata(file)
-                stored = metadata.schema.to_arrow_schema()
-                if layout is None or not layout.is_certain or not layout.schema.equals(stored):
-                    layout = _make_layout(metadata, stored)
-                results.append(_make_footer(file, metadata, layout, names))
-        except ReadError as error:
-            results.append(error)
-    return results
+    file: File, names: Collection[str] | None, layouts: list[FileLayout]
+) -> ParquetFooter | ReadError:
+    """Return the footer of a file; ``layouts`` are those of other files, of any thread."""
+    try:
+        with translate_read_errors(FileUrls((file.url,))):
+            metadata = _read_metadata(file)
+            stored = metadata.schema.to_arrow_schema()
+            known = (each for each in layouts[-_COMPARED_LAYOUTS:] if each.schema.equals(stored))
+            layout = next(known, None)
+            if layout is None:
+                layout = _make_layout(metadata, stored)
+                if layout.is_certain:
+                    layouts.append(layout)
+            return _make_footer(file, metadata, layout, names)
+    except ReadError as error:
+        return error
 
 
 def _read_metadata(file: File) -> Any:
@@ -251,7 +253,9 @@ def _read_chunk(chunk: Any, parquet_schema: Any, leaf: int) -> ChunkStatistics:
     low = high = nulls = None
     if statistics is not None:
         if statistics.has_min_max:
-            low, high = statistics.min, statistics.max
+            # Python has no times after the year 9999.
+            with suppress(OverflowError, ValueError):
+                low, high = statistics.min, statistics.max
         if statistics.has_null_count:
             nulls = statistics.null_count
     physical = chunk.physical_type

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
@@ -15,9 +17,9 @@ from hyperplane.formats.base import EncodedFile
 from hyperplane.formats.pandas_frames.to_arrow import decode_categories, one_line, to_arrow
 
 #: Number of blocks of a sample of a column, and rows of each.
-_SAMPLE_BLOCKS, _BLOCK_ROWS = 64, 64
-#: Share of distinct values above which a column is written without a dictionary.
-_DISTINCT_SHARE = 0.98
+_SAMPLE_BLOCKS, _BLOCK_ROWS = 512, 8
+#: Bytes of a dictionary at which pyarrow writes the other values without it.
+_DICTIONARY_BYTES = 1 << 20
 
 
 def encode_parquet(table: Any) -> EncodedFile:
@@ -28,7 +30,7 @@ def encode_parquet(table: Any) -> EncodedFile:
     dictionaries: Any = [
         field.name
         for field, column in zip(arrow.schema, arrow.columns, strict=True)
-        if not is_mostly_distinct(column)
+        if not exceeds_dictionary(column)
     ]
     if len(dictionaries) == arrow.num_columns or _has_nested_columns(arrow.schema):
         dictionaries = True  # pyarrow names the leaves of nested columns differently
@@ -48,33 +50,36 @@ def encode_parquet(table: Any) -> EncodedFile:
     return EncodedFile(memoryview(out.getvalue()), arrow.num_rows, arrow)
 
 
-def is_mostly_distinct(column: pa.ChunkedArray) -> bool:
-    """Return whether nearly all values of a column differ, by a sample of blocks of rows.
+def exceeds_dictionary(column: pa.ChunkedArray) -> bool:
+    """Return whether the distinct values of a column take twice the bytes of a dictionary, or more.
 
     A dictionary of such a column only costs time: columns of distinct times and floats took six to
-    seven times longer. Blocks, because equal values may be adjacent.
+    seven times longer. The number of distinct values is estimated from the pairs of equal values in
+    a sample of blocks of rows, as if all values were equally frequent; otherwise it is lower.
+    Blocks, because equal values may be adjacent; at random, because values may be periodic.
 
     Examples
     --------
-    >>> is_mostly_distinct(pa.chunked_array([range(100_000)]))
+    >>> exceeds_dictionary(pa.chunked_array([range(1_000_000)]))
     True
-    >>> is_mostly_distinct(pa.chunked_array([[n // 10 for n in range(100_000)]]))
+    >>> exceeds_dictionary(pa.chunked_array([[n % 100_000 for n in range(1_000_000)]]))
     False
     """
     rows = len(column)
     if rows < 2 * _SAMPLE_BLOCKS * _BLOCK_ROWS or pa.types.is_dictionary(column.type):
         return False
-    starts = [
-        number * (rows - _BLOCK_ROWS) // (_SAMPLE_BLOCKS - 1) for number in range(_SAMPLE_BLOCKS)
-    ]
-    blocks = [chunk for start in starts for chunk in column.slice(start, _BLOCK_ROWS).chunks]
-    sample = pa.chunked_array(blocks, column.type)
+    # A fixed seed, so that equal tables are equal files; no row twice.
+    blocks = np.random.default_rng(0).choice(rows // _BLOCK_ROWS, _SAMPLE_BLOCKS, replace=False)
+    sample = column.take((np.sort(blocks)[:, None] * _BLOCK_ROWS + range(_BLOCK_ROWS)).ravel())
     present = len(sample) - sample.null_count
+    if present <= len(sample) // 2:
+        return False
     try:
-        distinct = pc.count_distinct(sample, mode="only_valid").as_py()
+        equal = present - pc.count_distinct(sample, mode="only_valid").as_py()
     except pa.ArrowNotImplementedError:
         return False
-    return bool(present > len(sample) // 2 and distinct >= _DISTINCT_SHARE * present)
+    distinct = present * (present - 1) / 2 / equal if equal else math.inf
+    return distinct * sample.nbytes / len(sample) > 2 * _DICTIONARY_BYTES
 
 
 def _has_nested_columns(schema: pa.Schema) -> bool:
