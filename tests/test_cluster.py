@@ -52,7 +52,7 @@ def test_verbose_adds_the_plan_and_timings(capsys: pytest.CaptureFixture[str]) -
     client, cluster = nc.initialize_cluster(**ONE, logging="verbose")
     with cluster, client:
         lines = capsys.readouterr().out.splitlines()
-        assert "tuning         fast: 12 settings; the profile dask has none" in lines
+        assert "tuning         fast: 13 settings; the profile dask has none" in lines
         assert any(line.startswith("given") and "1 process x 1 thread" in line for line in lines)
         assert re.fullmatch(r"ready in \d+\.\d\d s: 1 worker process", lines[-1])
 

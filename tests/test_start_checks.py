@@ -102,14 +102,14 @@ def test_a_worker_is_asked_for_modules_of_which_nothing_is_known(
 @pytest.mark.cluster
 def test_a_worker_knows_which_modules_it_lacks() -> None:
     names = ["json", "no_such_module"]
-    with Client(processes=False, n_workers=2, dashboard_address=None) as client:
+    with Client(processes=False, n_workers=2, dashboard_address="127.0.0.1:0") as client:
         assert absent_modules.find_absent_modules(client, names) == ["no_such_module"]
 
 
 @pytest.mark.cluster
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="signals of Linux")
 def test_a_worker_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Client(n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+    with Client(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as client:
         [process] = client.run(os.getpid).values()
         os.kill(process, signal.SIGSTOP)
         monkeypatch.setattr(absent_modules, "ANSWER_SECONDS", 0.5)

@@ -89,8 +89,10 @@ class OpenClient:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def wait_for_workers(self, number: int, timeout: float) -> None:
+    def sync(self, poll: Any, client: Any, number: int, seconds: float, **options: Any) -> int:
+        """Wait for workers: return how many are connected."""
         threading.Event().wait(SHORT)
+        return number
 
     def register_plugin(self, plugin: Any) -> None:
         pass

@@ -104,7 +104,7 @@ def test_a_scheduler_of_dask_has_what_the_plugin_uses() -> None:
             threads_per_worker=1,
             processes=False,
             memory_limit=100_000_000,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
         ) as cluster,
         Client(cluster) as client,
     ):

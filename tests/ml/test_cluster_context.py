@@ -328,8 +328,12 @@ def test_dask_collections_are_refused_before_a_fit(client):
     rows = da.from_array(ROWS, chunks=(50, -1))
     with pytest.raises(RequestError, match=r"data = a Dask Array: .* call compute\(\)"), parallel():
         GridSearchCV(SVC(), {"C": [1]}).fit(rows, LABELS)
+
+    def compute_in_worker(array):
+        return array.compute(scheduler="synchronous")
+
     with parallel():  # a call without a fit may compute it by itself
-        sums = joblib.Parallel()(joblib.delayed(float)(rows.sum()) for _ in range(1))
+        sums = joblib.Parallel()(joblib.delayed(compute_in_worker)(rows.sum()) for _ in range(1))
     assert sums == [ROWS.sum()]
 
 
