@@ -11,8 +11,10 @@ import dask
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from dask.tokenize import tokenize
+from pyarrow import parquet
 
 from hyperplane.collections.frames import group_before_join
 from hyperplane.collections.frames.group_before_join import plan_group_before_join
@@ -20,6 +22,7 @@ from hyperplane.collections.frames.joined_partition import JoinedPartition
 from hyperplane.collections.frames.shared_tables import SharedTables
 from hyperplane.collections.frames.source_collection import select_source
 from hyperplane.dataframe import group_agg, join, read, value_counts
+from hyperplane.errors import ReadError
 
 ROWS, FILES = 2_000, 4
 AGG = {
@@ -275,3 +278,24 @@ def test_threads_wait_for_the_one_that_reads() -> None:
     for thread in threads:
         thread.join()
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_row_groups_outside_the_range_of_the_right_keys_are_not_read(tmp_path, grouped):
+    left, right = tmp_path / "left.parquet", tmp_path / "right.parquet"
+    table = pa.table({"k": np.arange(10_000), "v": np.ones(10_000)})
+    parquet.write_table(table, left, row_group_size=1_000, compression="none", use_dictionary=False)
+    pd.DataFrame({"k": [5, 50, 500], "g": ["a", "b", "a"]}).to_parquet(right)
+    chunk = parquet.read_metadata(left).row_group(7).column(0)
+    data = bytearray(left.read_bytes())
+    end = chunk.data_page_offset + chunk.total_compressed_size
+    data[chunk.data_page_offset : end] = b"\xff" * chunk.total_compressed_size
+    left.write_bytes(bytes(data))
+    with pytest.raises(ReadError):
+        read(left).compute()
+    joined = join(read(left), read(right), on="k")
+    result = group_agg(joined, "g", {"v": "sum"}) if grouped else joined
+    found = result.compute()
+    assert (found["v"].to_dict() if grouped else found["k"].to_list()) == (
+        {"a": 2.0, "b": 1.0} if grouped else [5, 50, 500]
+    )
