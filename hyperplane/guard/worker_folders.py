@@ -16,6 +16,9 @@ from hyperplane.core.dask_internals import folders
 if TYPE_CHECKING:
     from distributed import Nanny, Worker
 
+#: Seconds between looks for ended threads.
+_POLL_SECONDS = 0.02
+
 
 class WorkerFolders(NannyPlugin):
     """Nanny plugin that removes the folders of ended worker processes in threads."""
@@ -30,16 +33,21 @@ class WorkerFolders(NannyPlugin):
     async def teardown(self, nanny: Nanny) -> None:
         """Wait until the folders are removed; Dask removes that of the last process."""
         folders.restore_folder_removal(nanny)
-        for thread in self._threads:
-            await asyncio.to_thread(thread.join)
+        # Not in another thread: none can be started while the interpreter ends.
+        while any(thread.is_alive() for thread in self._threads):
+            await asyncio.sleep(_POLL_SECONDS)
 
     def _remove(self, folder: str) -> None:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         thread = threading.Thread(
             target=folders.remove_worker_folder, args=(folder,), name="hyperplane-worker-folders"
         )
-        thread.start()
-        self._threads.append(thread)
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter ends
+            folders.remove_worker_folder(folder)
+        else:
+            self._threads.append(thread)
 
 
 class ShuffleFolders(WorkerPlugin):

@@ -15,6 +15,7 @@ from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_f
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.part_saving import staging_folder, verify_listing
 from hyperplane.storage.published_state import PublishedState, conflict_error
+from hyperplane.storage.replaced_files import check_replaceable
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.single_file import exists_error
@@ -38,6 +39,7 @@ def save_array(obj: Any, request: SaveRequest) -> SaveResult:
     target = request.target
     commits = commit_protocol_for(target)
     base = commits.read_state()
+    check_replaceable(target.url, base.manifest)
     commits.finish_interrupted(base)
     old = base.manifest
     if old is not None and request.mode == "skip":

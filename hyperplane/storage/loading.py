@@ -45,9 +45,9 @@ from hyperplane.storage.object_kinds import find_format, is_format_of, loaded_ki
 from hyperplane.storage.part_reading import FrameReader, PartFile, read_records
 from hyperplane.storage.part_schemas import unify_schemas
 from hyperplane.storage.published_state import FOREIGN
+from hyperplane.storage.replaced_files import ZARR_METADATA_NAMES
 from hyperplane.storage.request import target_suffix
 
-_ZARR_METADATA_NAMES = ("zarr.json", ".zgroup", ".zarray")
 #: Reads of the published state before the output counts as missing or incomplete.
 _STATE_READS = 5
 
@@ -236,7 +236,7 @@ def _infer_foreign_format(target: Target, manifest: Manifest) -> Manifest:
             + ". Save it again, or read its files as they are with hyperplane.dataframe.read or "
             "another library",
         )
-    if any(part.name.rpartition("/")[2] in _ZARR_METADATA_NAMES for part in manifest.parts):
+    if any(part.name.rpartition("/")[2] in ZARR_METADATA_NAMES for part in manifest.parts):
         return Manifest("zarr", "dataset", manifest.parts)
     formats = {find_format(suffix) for suffix in {_suffix(part.name) for part in manifest.parts}}
     if len(formats) != 1 or not is_format_of("dataframe", min(formats)):

@@ -15,6 +15,7 @@ from hyperplane.objectstore.retrying import translate_errors
 from hyperplane.storage.commit_protocol import commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.part_saving import staging_folder, verify_listing
+from hyperplane.storage.replaced_files import check_replaceable
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.single_file import BytesContent, FileContent, exists_error, save_content
@@ -45,6 +46,7 @@ def _save_folder(path: Path, files: list[Path], request: SaveRequest) -> SaveRes
     """Save all files of a folder, published in one step."""
     target, commits = request.target, commit_protocol_for(request.target)
     base = commits.read_state()
+    check_replaceable(target.url, base.manifest)
     commits.finish_interrupted(base)
     old = base.manifest
     parts = tuple(_hash_entry(path, file) for file in files)

@@ -32,6 +32,7 @@ from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.object_kinds import part_suffix
 from hyperplane.storage.part_schemas import serialize_schema
 from hyperplane.storage.published_state import FOREIGN
+from hyperplane.storage.replaced_files import check_not_source, check_replaceable
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.save_attempts import running_attempt
@@ -72,6 +73,9 @@ def save_parts(obj: Any, request: SaveRequest) -> SaveResult:
     """Save a collection as a folder of parts."""
     commits = commit_protocol_for(request.target)
     base = commits.read_state()
+    check_replaceable(request.target.url, base.manifest)
+    if request.mode == "overwrite":
+        check_not_source(request.target.url, obj)
     commits.finish_interrupted(base)
     if base.manifest is not None and request.mode == "skip":
         return _save_result(request, base.manifest, written=0)

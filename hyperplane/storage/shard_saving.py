@@ -17,6 +17,7 @@ from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_f
 from hyperplane.storage.manifest import Manifest, ManifestEntry, parse_manifest_file
 from hyperplane.storage.part_saving import check_writable, verify_listing, write_parts
 from hyperplane.storage.published_state import conflict_error
+from hyperplane.storage.replaced_files import check_replaceable
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.single_file import exists_error
@@ -34,6 +35,7 @@ def save_shard(obj: Any, request: SaveRequest) -> SaveResult:
     index, count = request.shard or (0, 1)
     commits = commit_protocol_for(request.target)
     base = commits.read_state()
+    check_replaceable(request.target.url, base.manifest)
     commits.finish_interrupted(base)
     old = base.manifest
     run = _ShardRun(commits, count, request.run)
