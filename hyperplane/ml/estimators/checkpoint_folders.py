@@ -52,8 +52,8 @@ async def _explain_unwritable(url: str) -> str:
         await asyncio.to_thread(_write_probe, url)
     except RequestError as error:
         return "; ".join(fault.allowed for fault in error.faults)
-    except OSError as error:  # StorageError is one
-        return str(error)
+    except Exception as error:  # noqa: BLE001 - of any file system
+        return " ".join(str(error).split()) or type(error).__name__
     return ""
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+import fsspec
 import pytest
 from distributed import Client
+from fsspec.implementations.memory import MemoryFileSystem
 
 from hyperplane.core.dask_internals import clients
 from hyperplane.ml.estimators.checkpoint_folders import (
@@ -37,7 +39,17 @@ def test_a_temporary_folder_is_private_and_removed_on_each_host(monkeypatch):
     assert not Path(folder).exists()
 
 
+class RefusingFileSystem(MemoryFileSystem):
+    """A file system that writes nothing."""
+
+    protocol = "refusing"
+
+    def pipe_file(self, path, value, mode="overwrite", **options):
+        raise NotImplementedError
+
+
 def test_a_folder_that_workers_cannot_write_to_is_a_fault(tmp_path):
+    fsspec.register_implementation("refusing", RefusingFileSystem, clobber=True)
     (tmp_path / "file").touch()
     with Client(processes=False, dashboard_address=":0", n_workers=2) as client:
         assert find_folder_faults(client, str(tmp_path / "models" / "1")) == []
@@ -47,4 +59,6 @@ def test_a_folder_that_workers_cannot_write_to_is_a_fault(tmp_path):
         assert "a parent of the path is a file" in fault.allowed
         [fault] = find_folder_faults(client, "unknown://models/1")
         assert "Protocol not known: unknown" in fault.allowed
+        [fault] = find_folder_faults(client, "refusing://models/1")
+        assert "all workers can write files (NotImplementedError)" in fault.allowed
     assert find_folder_faults(client, str(tmp_path / "file" / "1")) == []  # no worker answers
