@@ -59,7 +59,12 @@ def read_nodes(value: Any, check_count: ValidatorFunctionWrapHandler) -> int:
     text = _TEXT.fullmatch(value) if isinstance(value, str) else None
     pair = text.groups() if text is not None else value
     if not isinstance(pair, list | tuple):
-        count: int = check_count(value)
+        try:
+            count: int = check_count(value)
+        except ValidationError as error:
+            if all(entry["type"].endswith("_than_equal") for entry in error.errors()):
+                raise  # a number that is too small or too large
+            raise ValueError(_ALLOWED) from None
         return count
     try:
         minimum, maximum = map(check_count, pair)

@@ -81,6 +81,23 @@ def test_a_cluster_closes_although_its_client_does_not(cluster: SlowToClose) -> 
     assert cluster.status.name == "closed"
 
 
+def test_a_client_is_closed_although_its_futures_cannot_be_cancelled(
+    cluster: SlowToClose,
+) -> None:
+    """It closes at this moment, for example."""
+    client = mock.Mock(status="running", futures={"x": None})
+    client.cancel.side_effect = ValueError("closed")
+    cluster.remember_client(client)
+    cluster.may_close.set()
+    with (
+        mock.patch.object(guarded_cluster, "Future"),
+        pytest.raises(ValueError, match="closed"),
+    ):
+        cluster.close_all()
+    client.close.assert_called_once_with()
+    assert cluster.status.name == "closed"
+
+
 class LoanDouble(OomRetry):
     """Plugin of a scheduler on whose node one nanny may have lent its memory."""
 

@@ -88,8 +88,15 @@ def test_closing_leaves_out_what_is_lost_and_killed_on_the_terminal_only(dask_lo
     assert shown(dask_logger)[-1] == LOST
 
 
+class WorkerDouble:
+    """A worker with a status."""
+
+    def __init__(self, status=Status.running):
+        self.status = status
+
+
 def test_a_closing_worker_logs_no_cancelled_tasks(dask_logger):
-    worker = SimpleNamespace(status=Status.running)
+    worker = WorkerDouble()
     log_filters.dask_setup(worker)
     logger = logging.getLogger("distributed.worker.state_machine")
     logger.warning(CANCELLED)
@@ -106,7 +113,7 @@ def test_a_closing_worker_logs_no_cancelled_tasks(dask_logger):
 def test_a_lost_heartbeat_is_shown_if_the_worker_goes_on(dask_logger, monkeypatch, closes):
     """The connection of a scheduler that closes may end before its workers begin to close."""
     monkeypatch.setattr(log_filters, "_HEARTBEAT_SECONDS", 0.05)
-    worker = SimpleNamespace(status=Status.running)
+    worker = WorkerDouble()
     log_filters.dask_setup(worker)
     message = "Failed to communicate with scheduler during heartbeat."
 
@@ -121,8 +128,48 @@ def test_a_lost_heartbeat_is_shown_if_the_worker_goes_on(dask_logger, monkeypatc
     assert message in dask_logger.own.getvalue()
 
 
+def test_several_workers_of_a_process(dask_logger, monkeypatch):
+    """One that has closed decides neither about messages of the others nor alone."""
+    monkeypatch.setattr(log_filters, "_HEARTBEAT_SECONDS", 0.05)
+    workers = [WorkerDouble(), WorkerDouble()]
+    for worker in workers:
+        log_filters.dask_setup(worker)
+    heartbeat = "Failed to communicate with scheduler during heartbeat."
+
+    async def log(*statuses):
+        for worker, status in zip(workers, statuses, strict=True):
+            worker.status = status
+        logging.getLogger("distributed.worker.state_machine").warning(CANCELLED)
+        logging.getLogger("distributed.worker").error(heartbeat)
+        await asyncio.sleep(0.5)
+        found = shown(dask_logger)
+        dask_logger.terminal.seek(0)
+        dask_logger.terminal.truncate()
+        return found
+
+    running, closing, closed = Status.running, Status.closing, Status.closed
+    for first, second, expected in (
+        (running, running, [CANCELLED, heartbeat]),
+        (closed, running, [CANCELLED, heartbeat]),
+        (running, closed, [CANCELLED, heartbeat]),
+        (closing, running, [heartbeat]),
+        (closing, closing, []),
+        (closed, closed, []),
+    ):
+        assert asyncio.run(log(first, second)) == expected
+
+
+def test_a_lost_heartbeat_that_is_logged_outside_an_event_loop_is_shown(dask_logger):
+    worker = WorkerDouble()
+    log_filters.dask_setup(worker)
+    message = "Failed to communicate with scheduler during heartbeat."
+    logging.getLogger("distributed.worker").error(message)
+    assert shown(dask_logger) == [message]
+
+
 def test_a_record_that_cannot_be_formatted_does_not_fail_in_a_filter(dask_logger, capsys):
-    log_filters.dask_setup(SimpleNamespace(status=Status.closing))
+    worker = WorkerDouble(Status.closing)
+    log_filters.dask_setup(worker)
     logger = logging.getLogger("distributed.scheduler")
     record = logger.makeRecord(logger.name, logging.WARNING, "", 0, "%d rows", ("many",), None)
     with log_filters.drop_closing_messages():

@@ -7,14 +7,15 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import cloudpickle
 import pytest
 
+from hyperplane.clusters.dask import recovery
+from hyperplane.clusters.dask.recovery import RecoverySettings
+from hyperplane.guard import memory_plugins
 from hyperplane.guard.memory_advice import WorkerLayout
-from hyperplane.guard.memory_plugins import create_explainer, pickle_plugin
-from hyperplane.guard.memory_recorder import MemoryRecorder
-from hyperplane.guard.memory_reporter import MemoryReporter
-from hyperplane.guard.worker_folders import ShuffleFolders, WorkerFolders
 
 PROGRAM = """
 import sys
@@ -62,21 +63,30 @@ if __name__ == "__main__":
 """
 
 
+class PicklingClient:
+    """Client that pickles the plugins which it gets."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.pickled: list[bytes] = []
+
+    def register_plugin(self, plugin: Any) -> None:
+        self.names.append(type(plugin).__name__)
+        self.pickled.append(cloudpickle.dumps(plugin))
+
+
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_processes_without_the_package_explain_failures_for_memory(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM, encoding="utf-8")
-    plugins = (
-        create_explainer(WorkerLayout()),
-        MemoryReporter(),
-        WorkerFolders(),
-        MemoryRecorder(),
-        ShuffleFolders(),
-    )
+    client: Any = PicklingClient()
+    memory_plugins.register(client, WorkerLayout())
+    recovery.register(client, RecoverySettings(stall_timeout=600, oom="raise"))
+    assert {"SpanLimit", "SpanCounterLimit", "ShuffleFolders", "ShuffleSizes"} <= set(client.names)
     done = subprocess.run(
         [sys.executable, str(program)],
-        input=pickle.dumps([pickle_plugin(plugin) for plugin in plugins]),
+        input=pickle.dumps(client.pickled),
         capture_output=True,
         timeout=240,
         check=False,

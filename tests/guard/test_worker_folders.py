@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import locket
@@ -69,15 +73,35 @@ def test_a_worker_starts_again_while_its_former_folder_is_removed(
     assert not Path(folder + DIR_LOCK_EXT).exists()
 
 
-def test_a_folder_that_another_process_removes_is_left_to_it(tmp_path: Path) -> None:
+def test_a_folder_is_removed_after_another_process_that_removes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "_LOCK_SECONDS", SOON)
     folder = tmp_path / "worker-1"
     folder.mkdir()
-    lock = locket.lock_file(f"{folder}{DIR_LOCK_EXT}", timeout=0)
-    with lock:
-        folders.remove_worker_folder(str(folder))
+    removing = threading.Thread(target=folders.remove_worker_folder, args=(str(folder),))
+    with locket.lock_file(f"{folder}{DIR_LOCK_EXT}", timeout=0):
+        removing.start()
+        removing.join(0.3)
         assert folder.exists()
-    folders.remove_worker_folder(str(folder))
+    removing.join(SOON)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.process
+def test_a_folder_is_removed_although_a_child_of_its_worker_has_the_lock(tmp_path: Path) -> None:
+    folder = tmp_path / "worker-1"
+    folder.mkdir()
+    with (tmp_path / f"worker-1{DIR_LOCK_EXT}").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        child = subprocess.Popen(
+            [sys.executable, "-c", "input()"], stdin=PIPE, pass_fds=[file.fileno()]
+        )
+    with child:  # which has the lock from now on
+        folders.remove_worker_folder(str(folder))
+        found = list(tmp_path.iterdir())
+        child.communicate(b"\n")
+    assert found == []
 
 
 def test_a_worker_goes_on_while_the_folder_of_a_shuffle_is_removed(

@@ -327,8 +327,10 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         client = self._client() if self._client is not None else None
         try:
             if client is not None:
-                self._cancel_futures(client)
-                client.close()
+                try:  # fails if the client closes at this moment
+                    self._cancel_futures(client)
+                finally:
+                    client.close()
         finally:
             self.close()
 

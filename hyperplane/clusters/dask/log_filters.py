@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import dask.config
@@ -97,26 +97,54 @@ def dask_setup(worker: Any) -> None:
     This module is a preload of workers, which call this function.
     """
     for handler in _dask_handlers(logging.getLogger("distributed")):
-        handler.addFilter(partial(_is_shown_by_worker, worker, handler))
+        found = [each for each in handler.filters if isinstance(each, _WorkerFilter)]
+        of_workers = found[0] if found else _WorkerFilter(handler)
+        of_workers.workers.add(worker)
+        handler.addFilter(of_workers)
 
 
-def _is_shown_by_worker(worker: Any, handler: logging.Handler, record: logging.LogRecord) -> bool:
-    text = _message(record)
-    if text.startswith(_LOST_HEARTBEAT):
-        # In its event loop: Dask logs this message there.
-        asyncio.get_running_loop().call_later(_HEARTBEAT_SECONDS, _emit, worker, handler, record)
-        return False
-    return _is_open(worker) or not text.startswith(_CANCELLED)
+class _WorkerFilter(logging.Filter):
+    """Filter of a handler for all workers of this process, which a record does not name.
 
+    Parameters
+    ----------
+    handler : logging.Handler
+        The handler.
+    """
 
-def _emit(worker: Any, handler: logging.Handler, record: logging.LogRecord) -> None:
-    """Write a record that was held back, unless its worker has begun to close."""
-    if _is_open(worker):
-        handler.acquire()
+    def __init__(self, handler: logging.Handler) -> None:
+        super().__init__()
+        self._handler = handler
+        self.workers: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether to write a record now."""
+        text = _message(record)
+        if text.startswith(_CANCELLED):
+            return self._is_of_open_worker()
+        if not text.startswith(_LOST_HEARTBEAT):
+            return True
         try:
-            handler.emit(record)
-        finally:
-            handler.release()
+            loop = asyncio.get_running_loop()  # that of the worker, if Dask logs the message
+        except RuntimeError:
+            return True
+        loop.call_later(_HEARTBEAT_SECONDS, self._emit, record)
+        return False
+
+    def _is_of_open_worker(self) -> bool:
+        """Return whether no worker is closing; those that have closed before log nothing."""
+        workers = list(self.workers)
+        others = [each for each in workers if getattr(each, "status", None) != Status.closed]
+        return all(map(_is_open, others or workers))
+
+    def _emit(self, record: logging.LogRecord) -> None:
+        """Write a record that was held back, unless all workers have begun to close."""
+        if any(map(_is_open, self.workers)):
+            self._handler.acquire()
+            try:
+                self._handler.emit(record)
+            finally:
+                self._handler.release()
 
 
 def _is_open(worker: Any) -> bool:

@@ -69,8 +69,11 @@ class SharedTables:
                 del self._entries[key]
 
     def _start_timer(self) -> None:
-        if self._entries and self._timer is None:
-            self._timer = threading.Timer(self.idle_seconds, self._drop_idle)
+        """Start the timer for the table that was not used for the longest time."""
+        uses = [entry.last_use for entry in self._entries.values() if not entry.readers]
+        if uses and self._timer is None:  # a table that is read starts it when it has been read
+            wait = max(0.0, min(uses) + self.idle_seconds - time.monotonic())
+            self._timer = threading.Timer(wait, self._drop_idle)
             self._timer.daemon = True
             self._timer.start()
 

@@ -25,6 +25,9 @@ from distributed.shuffle._disk import DiskShardsBuffer
 #: Attribute of a function with the function of Dask instead of which it is called. A plugin that is
 #: registered again is set up again, without a teardown, and may have another copy of this module.
 _ORIGINAL = "hyperplane_original"
+#: Seconds to wait for another worker that removes a folder; two removals at the same time would log
+#: errors about files that are already removed.
+_LOCK_SECONDS = 1.0
 
 
 def replace_folder_removal(nanny: Any, remove: Callable[[str], None]) -> None:
@@ -77,20 +80,14 @@ def remove_worker_folder(folder: str) -> None:
     The lock of the folder is held meanwhile, because each worker that starts removes the folders
     whose lock is free. If this process ends before, the next worker does so.
     """
-    lock = locket.lock_file(folder + DIR_LOCK_EXT, timeout=0)
-    try:
-        lock.acquire()
-    except locket.LockError:  # another worker is removing it
-        return
-    except OSError:  # without locks of files
+    with contextlib.ExitStack() as stack:
+        # Without the lock, too, as Dask does: the worker has ended, but a process that it has
+        # forked and that outlives it has its lock. Some disks have no locks of files.
+        with contextlib.suppress(locket.LockError, OSError):
+            stack.enter_context(locket.lock_file(folder + DIR_LOCK_EXT, timeout=_LOCK_SECONDS))
         shutil.rmtree(folder, ignore_errors=True)
-        return
-    try:
-        shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        lock.release()
-        with contextlib.suppress(OSError):
-            Path(folder + DIR_LOCK_EXT).unlink()
+    with contextlib.suppress(OSError):
+        Path(folder + DIR_LOCK_EXT).unlink()
 
 
 async def _close_buffer(buffer: DiskShardsBuffer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import math
 import time
 from collections import deque
@@ -101,7 +102,9 @@ class JobScheduler:
     async def _close_runner(self) -> None:
         """Close the connections of the runner; a later request opens others."""
         if self._executor is not None and isinstance(self._executor.runner, ClosableRunner):
-            await self._executor.runner.close()
+            closing = self._executor.runner.close()
+            if inspect.isawaitable(closing):  # a runner of another package may close at once
+                await closing
 
     async def _run_and_store(self) -> None:
         try:

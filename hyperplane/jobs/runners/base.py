@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from hyperplane.core.errors import Fault, check
@@ -182,8 +182,8 @@ class Runner(Protocol):
 class ClosableRunner(Protocol):
     """A runner that keeps connections while it runs a job; other runners need no ``close``."""
 
-    async def close(self) -> None:
-        """Close the connections, in the event loop that has used them."""
+    def close(self) -> Awaitable[None] | None:
+        """Close the connections, in the event loop that has used them; may be a coroutine."""
         ...
 
 

@@ -46,7 +46,8 @@ def from_keras(
     metrics : list, optional
         Metrics in place of those that it was compiled with.
     model_dir : str or path, optional
-        Folder or URL for a folder of checkpoints of each call of ``fit``.
+        Folder or URL for a folder of checkpoints of each call of ``fit``; all workers must be able
+        to write to it.
     optimizer : str or keras.optimizers.Optimizer, optional
         Optimizer in place of that which it was compiled with.
     backend : str, optional

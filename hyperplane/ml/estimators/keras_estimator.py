@@ -16,7 +16,7 @@ from hyperplane.core.argument_checks import find_count_faults
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.optional import is_installed, need
 from hyperplane.core.public_calls import check_call
-from hyperplane.ml.estimators.checkpoint_folders import temporary_checkpoints
+from hyperplane.ml.estimators.checkpoint_folders import find_folder_faults, temporary_checkpoints
 from hyperplane.ml.estimators.keras_model import KerasModel, find_loss_fault
 from hyperplane.ml.estimators.keras_prediction import KerasPartitionPredictor, predict_data
 from hyperplane.ml.estimators.keras_ranks import (
@@ -344,11 +344,12 @@ class KerasEstimator(TrainedKerasModel):
         return [Fault("keras_model", f"the loss {loss}", allowed)] if loss else []
 
     def _run_fit(self, client: Any, ranks: int, task: FitTask, pieces: list[Any]) -> FitOutcome:
-        with (
-            temporary_checkpoints(client)
-            if self._model_dir is None
-            else nullcontext(_name_folder(self._model_dir))
-        ) as folder:
+        lasting = None
+        if self._model_dir is not None:
+            url = _name_folder(self._model_dir)
+            check(find_folder_faults(client, url))
+            lasting = nullcontext(url)
+        with lasting or temporary_checkpoints(client) as folder:
             results = self._run(
                 client, fit_rank, ranks, task, pieces or None,
                 checkpoints=folder, max_retries=self._max_retries,

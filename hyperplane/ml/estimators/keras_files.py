@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import tempfile
 import warnings
@@ -23,6 +24,9 @@ from hyperplane.ml.estimators.keras_model import (
 )
 from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.objectstore.store_files import StoreFiles
+
+#: First bytes of a file of HDF5.
+_HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
 def find_path_faults(where: str, path: Any) -> list[Fault]:
@@ -90,8 +94,8 @@ def decode_model(data: bytes, url: str) -> Any | None:
         path = Path(folder, f"model{suffix}")
         path.write_bytes(data)
         if suffix == ".keras":
-            with _reading(url):
-                return keras.saving.load_model(path, safe_mode=True)
+            _check_archive(data, url)  # not the errors of layers of the user, which Keras creates
+            return keras.saving.load_model(path, safe_mode=True)
         try:
             return keras.saving.load_model(path, custom_objects=_get_short_names())
         except (TypeError, ValueError):  # a loss or metric that the older format does not describe
@@ -105,12 +109,26 @@ def _get_short_names() -> dict[str, Any]:
     return {name: keras.losses.get(name) for name in names}
 
 
+def _check_archive(data: bytes, url: str) -> None:
+    """Raise a ReadError if a model's archive is damaged, or lacks a file of Keras."""
+    with _reading(url), zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if (damaged := archive.testzip()) is not None:
+            raise zipfile.BadZipFile(f"{damaged} has another checksum")
+        json.loads(archive.read("config.json"))
+        if "model.weights.npz" not in archive.namelist():
+            with archive.open("model.weights.h5") as file:
+                if file.read(len(_HDF5)) != _HDF5:
+                    raise OSError("model.weights.h5 is no file of HDF5")
+
+
 @contextmanager
 def _reading(url: str) -> Iterator[None]:
     """Raise a ReadError if an archive is damaged, or lacks a file of Keras."""
     try:
         yield
-    except (KeyError, OSError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        KeyError, ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error,
+    ) as error:  # fmt: skip
         reason = " ".join(str(error).split())[:200]
         raise ReadError(url, f"is damaged, or no archive of Keras ({reason})") from error
 

@@ -259,6 +259,11 @@ def is_ready(pod: Object) -> bool:
     return ready and "deletionTimestamp" not in pod["metadata"]
 
 
+def is_unscheduled(pod: Object) -> bool:
+    """Return whether no node has room for a pod yet."""
+    return _find_unscheduled(pod) is not None
+
+
 def is_deleted(pod: Object) -> bool:
     """Return whether a pod is being deleted and none of its containers runs any more."""
     runs = any("running" in status.get("state", {}) for status in _iterate_container_statuses(pod))
@@ -288,11 +293,18 @@ def _describe_phase(pod: Object) -> str:
 
 def _unschedulable_reason(pods: Sequence[Object]) -> str:
     """Return why Kubernetes cannot schedule the first pod without a node."""
-    for pod in pods:
-        for condition in pod.get("status", {}).get("conditions", ()):
-            if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-                return f"{condition.get('reason')}: {_one_line(condition.get('message', ''))}"
+    for condition in filter(None, map(_find_unscheduled, pods)):
+        return f"{condition.get('reason')}: {_one_line(condition.get('message', ''))}"
     return ""
+
+
+def _find_unscheduled(pod: Object) -> Object | None:
+    """Return the condition of a pod that cannot be scheduled; None for others."""
+    for condition in pod.get("status", {}).get("conditions", ()):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            found: Object = condition
+            return found
+    return None
 
 
 def _failure_message(pod: str, events: Sequence[Object]) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -16,7 +18,7 @@ import pytest
 from dask.tokenize import tokenize
 from pyarrow import parquet
 
-from hyperplane.collections.frames import group_before_join
+from hyperplane.collections.frames import group_before_join, shared_tables
 from hyperplane.collections.frames.group_before_join import plan_group_before_join
 from hyperplane.collections.frames.joined_partition import JoinedPartition
 from hyperplane.collections.frames.shared_tables import SharedTables
@@ -262,6 +264,27 @@ def test_large_and_idle_shared_tables_are_dropped() -> None:
     while len(tables) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert len(tables) == 0
+
+
+def test_an_idle_table_is_dropped_in_time_after_its_last_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, waits = [0.0], []
+
+    class TimerDouble:
+        def __init__(self, wait: float, function: Callable[[], None]) -> None:
+            waits.append(wait)
+            self.start = lambda: None
+
+    monkeypatch.setattr(shared_tables, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(threading, "Timer", TimerDouble)
+    tables = SharedTables(idle_seconds=5.0)
+    for now[0], key in ((0.0, "a"), (1.0, "b"), (3.0, "a")):
+        tables.get(key, lambda: pl.DataFrame({"a": [1]}))
+    for now[0], count in ((5.0, 2), (6.0, 1), (8.0, 0)):
+        tables._drop_idle()
+        assert len(tables) == count
+    assert waits == [5.0, 1.0, 2.0]  # at 5, 6 and 8 seconds
 
 
 def test_threads_wait_for_the_one_that_reads() -> None:

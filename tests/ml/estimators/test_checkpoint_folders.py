@@ -5,11 +5,16 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+import fsspec
 import pytest
 from distributed import Client
+from fsspec.implementations.memory import MemoryFileSystem
 
 from hyperplane.core.dask_internals import clients
-from hyperplane.ml.estimators.checkpoint_folders import temporary_checkpoints
+from hyperplane.ml.estimators.checkpoint_folders import (
+    find_folder_faults,
+    temporary_checkpoints,
+)
 
 
 def test_a_temporary_folder_is_private_and_removed_on_each_host(monkeypatch):
@@ -32,3 +37,28 @@ def test_a_temporary_folder_is_private_and_removed_on_each_host(monkeypatch):
     with pytest.raises(KeyError), temporary_checkpoints(client) as folder:  # it is closed
         raise KeyError
     assert not Path(folder).exists()
+
+
+class RefusingFileSystem(MemoryFileSystem):
+    """A file system that writes nothing."""
+
+    protocol = "refusing"
+
+    def pipe_file(self, path, value, mode="overwrite", **options):
+        raise NotImplementedError
+
+
+def test_a_folder_that_workers_cannot_write_to_is_a_fault(tmp_path):
+    fsspec.register_implementation("refusing", RefusingFileSystem, clobber=True)
+    (tmp_path / "file").touch()
+    with Client(processes=False, dashboard_address=":0", n_workers=2) as client:
+        assert find_folder_faults(client, str(tmp_path / "models" / "1")) == []
+        assert list((tmp_path / "models" / "1").iterdir()) == []
+        [fault] = find_folder_faults(client, str(tmp_path / "file" / "1"))
+        assert (fault.where, fault.asked) == ("model_dir", repr(str(tmp_path / "file" / "1")))
+        assert "a parent of the path is a file" in fault.allowed
+        [fault] = find_folder_faults(client, "unknown://models/1")
+        assert "Protocol not known: unknown" in fault.allowed
+        [fault] = find_folder_faults(client, "refusing://models/1")
+        assert "all workers can write files (NotImplementedError)" in fault.allowed
+    assert find_folder_faults(client, str(tmp_path / "file" / "1")) == []  # no worker answers

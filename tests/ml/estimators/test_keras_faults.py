@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from keras_models import make_model, make_rows
 
 from hyperplane.core.permanent_errors import is_permanent, mark_permanent_errors
-from hyperplane.errors import RequestError
+from hyperplane.errors import ReadError, RequestError
 from hyperplane.ml.estimators.keras_checkpoints import RATE, STEP, TIME, VALIDATED
 from hyperplane.ml.estimators.keras_graphs import pack_checked
 from hyperplane.ml.estimators.keras_model import (
@@ -275,6 +276,74 @@ def test_files(tmp_path: Path) -> None:
     np.testing.assert_allclose(other.get_model().predict(x, verbose=0), expected, rtol=1e-6)
     with pytest.raises(RequestError, match="overwrite"):
         estimator.save_keras_model(tmp_path / "a.keras", overwrite=False)
+
+
+@keras.saving.register_keras_serializable("tests")
+class Unreadable(keras.layers.Layer):  # type: ignore[misc]
+    """A layer whose files need something that is missing."""
+
+    missing: Exception | None = None
+
+    def call(self, inputs: Any) -> Any:
+        return inputs
+
+    @classmethod
+    def from_config(cls, config: Any) -> Any:
+        if cls.missing is not None:
+            raise cls.missing
+        return super().from_config(config)
+
+
+@pytest.mark.parametrize("missing", [KeyError("vocabulary"), FileNotFoundError("words.txt")])
+def test_an_error_of_a_layer_is_not_one_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: Exception
+) -> None:
+    Estimator.from_keras(make_model("sgd", Unreadable())).save(tmp_path / "a.keras")
+    monkeypatch.setattr(Unreadable, "missing", missing)
+    with pytest.raises(type(missing), match=str(missing)):
+        Estimator.from_keras().load(tmp_path / "a.keras")
+
+
+def change_archive(file: Path, changes: dict[str, bytes | None]) -> None:
+    """Write an archive again with other contents, or without a file."""
+    with zipfile.ZipFile(file) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in {**contents, **changes}.items():
+            if content is not None:
+                archive.writestr(name, content)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("config.json", None, "There is no item named 'config.json'"),
+        ("config.json", b"layers: 3", "Expecting value"),
+        ("config.json", b"\xff", "codec can't decode"),
+        ("model.weights.h5", None, "There is no item named 'model.weights.h5'"),
+        ("model.weights.h5", b"weights", "no file of HDF5"),
+    ],
+)
+def test_other_archives_are_not_models(
+    tmp_path: Path, name: str, content: bytes | None, reason: str
+) -> None:
+    file = tmp_path / "a.keras"
+    Estimator.from_keras(make_model()).save(file)
+    change_archive(file, {name: content})
+    with pytest.raises(ReadError, match=rf"a\.keras: is damaged, or no archive .*{reason}"):
+        Estimator.from_keras().load(file)
+
+
+def test_a_damaged_archive(tmp_path: Path) -> None:
+    file = tmp_path / "a.keras"
+    Estimator.from_keras(make_model()).save(file)
+    data = bytearray(file.read_bytes())
+    for place in (data.index(b"\x89HDF") + 2000, data.index(b"{") + 20):
+        damaged = data[:]
+        damaged[place] ^= 0xFF
+        file.write_bytes(damaged)
+        with pytest.raises(ReadError, match="is damaged, or no archive"):
+            Estimator.from_keras().load(file)
 
 
 def test_callbacks_of_keras_have_the_names_that_ranks_choose_by(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from keras_models import (
 )
 from scale import FULL
 
-from hyperplane.errors import GangFailed
+from hyperplane.errors import GangFailed, RequestError
 from hyperplane.ml import XShards
 from hyperplane.orca.learn.tf2 import Estimator
 
@@ -142,6 +142,15 @@ def test_datasets() -> None:
     assert losses == pytest.approx(expected, rel=1e-5)
     inputs = dataset.map(lambda a, _: a).batch(10)
     np.testing.assert_allclose(estimator.predict(inputs), alone.predict(x, verbose=0), atol=1e-5)
+
+
+def test_a_model_dir_that_cannot_be_written(tmp_path: Path) -> None:
+    """Nothing was started, and there were no restarts."""
+    (tmp_path / "file").touch()
+    estimator = Estimator.from_keras(make_model(), model_dir=tmp_path / "file" / "models")
+    with pytest.raises(RequestError, match="a parent of the path is a file") as caught:
+        estimator.fit(make_rows(), batch_size=16)
+    assert [fault.where for fault in caught.value.faults] == ["model_dir"]
 
 
 def test_error_of_a_rank() -> None:

@@ -257,9 +257,9 @@ class KubernetesRayCluster:
         self.connect_programs()
         self.write_record()
         with suppress(EngineError):  # the cluster has started nevertheless
-            if reason := self._run(self._resource.explain_idle_job()):
-                message = "the Job %s, which ends the cluster, does not run: %s"
-                logger.warning(message, job_name(self.name), reason)
+            if problem := self._run(self._resource.explain_idle_job()):
+                message = "the Job %s, which ends the cluster, %s"
+                logger.warning(message, job_name(self.name), problem)
 
     def write_record(self) -> None:
         """Write the record with the running workers, if this process owns the cluster."""

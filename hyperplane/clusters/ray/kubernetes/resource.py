@@ -171,7 +171,7 @@ class RayClusterResource(ClusterResource):
 
     @translates_errors
     async def explain_idle_job(self) -> str:
-        """Return why the pod of the Job does not run; empty if it runs, or may run later."""
+        """Return that the pod of the Job does not run, with the reason; empty if none is known."""
         if not self.has_job:
             return ""
         labels = f"{CLUSTER_LABEL}={self.name}"
@@ -180,8 +180,13 @@ class RayClusterResource(ClusterResource):
         if any(pod_status.is_ready(pod) for pod in pods):
             return ""
         if pending := pod_status.find_pending_pod(pods, events, self.advice):
-            return pending.text
-        return pod_status.explain_waiting(pods, events)
+            return f"does not run: {pending.text}"
+        reason = pod_status.explain_waiting(pods, events)
+        if not reason:
+            return ""
+        # An autoscaler may add a node.
+        is_unscheduled = any(map(pod_status.is_unscheduled, pods))
+        return f"{'cannot be scheduled yet' if is_unscheduled else 'does not run'}: {reason}"
 
     @translates_errors
     async def list_workers(self) -> dict[str, str]:
