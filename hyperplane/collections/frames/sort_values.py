@@ -235,7 +235,8 @@ def split_partition(
     if order.into == 1:
         return [rows]
     if split_rows is None:  # the first key of every row is missing
-        return [rows, *[rows.clear()] * (order.into - 1)]
+        pieces = [rows, *[rows.clear()] * (order.into - 1)]
+        return write_tables(pieces) if order.in_files else pieces
     piece_of_row = range_splits.number_rows(rows, split_rows, order.keys, number, order.into)
     if order.in_files:
         return write_tables(kernel.iterate_pieces(rows, piece_of_row, order.into))

@@ -6,6 +6,7 @@ import gc
 import pickle
 
 import dask
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -90,6 +91,18 @@ def test_times_that_differ_by_nanoseconds_are_not_equal(little_memory, tmp_path)
         pd.concat(parts, ignore_index=True), frame.sort_values(["at", "row"], ignore_index=True)
     )
     assert max(map(len, parts)) < 200
+
+
+@pytest.mark.parametrize("rows", [0, 5])
+@pytest.mark.parametrize("senders", [2, 200])
+def test_rows_without_first_keys_go_through_files(little_memory, tmp_path, rows, senders):
+    frame = pd.DataFrame({"k": pd.Series([None] * rows, dtype="Float64"), "row": range(rows)})
+    df = dd.from_map(
+        lambda number: frame.assign(part=number), range(senders), meta=frame.assign(part=0)
+    )
+    result = sort_values(df, "k", split_out=3).compute()
+    assert result.row.to_list() == list(range(rows)) * senders
+    assert result.part.to_list() == [number for number in range(senders) for _ in range(rows)]
 
 
 def test_files_are_removed_with_their_tables(little_memory, log):
