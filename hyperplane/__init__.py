@@ -13,7 +13,7 @@ from hyperplane.core.dask_internals import workarounds as _workarounds
 __version__ = "0.2.0"
 
 # Public modules that a star import leaves out, because their names are common.
-_OTHER_MODULES = {"errors", "notebook_common", "utils"}
+_OTHER_MODULES = {"asl", "errors", "ml", "notebook_common", "orca", "ray_common", "spark", "utils"}
 
 # The names in __init__.pyi are imported on first use, so that importing the package stays cheap.
 __getattr__, _, _names = lazy_loader.attach_stub(__name__, __file__)
