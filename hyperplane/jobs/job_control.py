@@ -212,9 +212,11 @@ def submit_job(
     )
     with hold_submission_lock(job):
         try:
-            # The environment first: the supervisor polls the store, and may start the job at once.
+            # First: without its packages the supervisor would not start.
+            store = open_store()
+            # Before the job: the supervisor polls the store, and may start the job at once.
             supervisor_client.notify_supervisor(job.id, submission)
-            open_store().add(job)
+            store.add(job)
         except HyperplaneError:  # not submitted: leave no files
             shutil.rmtree(job.folder_path, ignore_errors=True)
             raise

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from job_cases import LIMIT
 
 import hyperplane
-from hyperplane.errors import RequestError, UnknownArgument
-from hyperplane.jobs import job_control
-from hyperplane.jobs.store.jobs_home import open_store
+from hyperplane.errors import MissingPackage, RequestError, UnknownArgument
+from hyperplane.jobs import job_control, supervisor_client
+from hyperplane.jobs.store.jobs_home import jobs_folder, open_store
 
 pytestmark = pytest.mark.process
 
@@ -105,3 +107,19 @@ def test_arguments_that_do_not_match_the_signature_submit_nothing():
     assert fault.allowed == "arguments of add(first, *, second=0)"
     assert fault.advice == "did you mean second?"
     assert len(open_store().find()) == before
+
+
+def test_a_missing_package_of_jobs_is_an_error_at_once(monkeypatch):
+    @hyperplane.job
+    def double(number):
+        return 2 * number
+
+    def start():
+        raise AssertionError("a supervisor that cannot run was started")
+
+    monkeypatch.setattr(supervisor_client, "_start_supervisor", start)
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    before = {path for path in jobs_folder().rglob("*") if path.is_file()}
+    with pytest.raises(MissingPackage, match=r"pip install 'hyperplane\[jobs\]'"):
+        double.submit(4)
+    assert {path for path in jobs_folder().rglob("*") if path.is_file()} == before
