@@ -52,9 +52,13 @@ def describe_size(record: RunRecord, pools: Sequence[PoolSpec]) -> str:
         # The process was ended before it had all the memory that it asked for.
         demand = max(demand, record.plan.ram_per_proc)
     proposed = propose_ram(demand)
-    text = f"ram_gb_per_proc={proposed:g} " + ("is the least to try" if killed else "would do")
     pool = _smallest_pool(record, proposed, pools)
-    return f"{text} ({pool})" if pool else text
+    in_pool = f" ({pool})" if pool else ""
+    if killed:
+        # Errors of tasks also count what the task would have allocated.
+        size = f"at least ram_gb_per_proc={proposed:g}{in_pool}"
+        return f"{size}, or what the error of a failed task proposes"
+    return f"ram_gb_per_proc={proposed:g} would do{in_pool}"
 
 
 def _smallest_pool(record: RunRecord, ram_gb: float, pools: Sequence[PoolSpec]) -> str:

@@ -76,7 +76,7 @@ def test_a_run_is_shown_with_its_workers_and_longest_operations(run: Run) -> Non
         "1.1 h",
         "2 to 10 nodes, each 1 x 3 threads",
         "peak 1.7 of 2 GB, paused 1.5 min, up to 1 GB on disk, 30 s, 2 restarts (2 out of memory)",
-        "ram_gb_per_proc=4.5 is the least to try",
+        "at least ram_gb_per_proc=4.5, or what the error of a failed task proposes",
         "step-0",
         "and 8 operations more; --json has all",
     ):

@@ -59,7 +59,7 @@ def test_killed_workers_needed_more_than_they_had():
     record = run(peak=int(1.9 * GB), restarts=2, causes={"out of memory": 2})
     assert summarize_run(record, []) == (
         "peak 1.9 of 2 GB per process, 2 restarts for lack of memory: "
-        "ram_gb_per_proc=3.4 is the least to try"
+        "at least ram_gb_per_proc=3.4, or what the error of a failed task proposes"
     )
 
 
