@@ -186,3 +186,11 @@ def test_a_silent_check_leaves_no_file_in_the_output(
         end.set()
         for thread in threads:
             thread.join(60)
+
+
+def test_processes_with_less_memory_than_an_empty_one_uses_are_not_started() -> None:
+    plan = hyperplane.plan_cluster(num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.05)
+    with pytest.raises(
+        hyperplane.RequestError, match=r"ram_gb_per_proc = 0\.05: expected at least 0\.2"
+    ):
+        hyperplane.start(plan)
