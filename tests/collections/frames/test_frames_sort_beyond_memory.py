@@ -14,6 +14,7 @@ import pytest
 from dask.sizeof import sizeof
 from distributed import Client, LocalCluster, system
 from pandas_results import same_frame
+from scale import FULL
 
 from hyperplane.collections.frames import exchange_memory
 from hyperplane.collections.frames.kernels import table_files
@@ -24,6 +25,8 @@ from hyperplane.collections.frames.kernels.table_files import (
 )
 from hyperplane.dataframe import read, sort_values
 from hyperplane.errors import HyperplaneError
+
+ALSO_AT_FULL_SCALE = pytest.mark.skipif(not FULL, reason="more plans: at full scale")
 
 
 @pytest.fixture
@@ -173,7 +176,13 @@ def test_a_container_limits_what_fits_into_memory_without_a_cluster(monkeypatch)
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(
-    "planned", ["with one process", "with two", "without a client", "adaptive"]
+    "planned",
+    [
+        pytest.param("with one process", marks=ALSO_AT_FULL_SCALE),
+        "with two",
+        "without a client",
+        pytest.param("adaptive", marks=ALSO_AT_FULL_SCALE),
+    ],
 )
 def test_workers_exchange_rows_through_files(log, planned, tmp_path):
     frame, folder = log
