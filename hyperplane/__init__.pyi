@@ -1,15 +1,10 @@
 from . import array as array
-from . import asl as asl
 from . import bag as bag
 from . import dataframe as dataframe
 from . import errors as errors
 from . import history as history
 from . import jobs as jobs
-from . import ml as ml
 from . import notebook_common as notebook_common
-from . import orca as orca
-from . import ray_common as ray_common
-from . import spark as spark
 from . import storage as storage
 from . import utils as utils
 from .calculator.advice import SizingAdvice as SizingAdvice

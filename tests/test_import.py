@@ -125,7 +125,7 @@ def test_tab_completion_offers_only_public_names(name, jedi):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", sorted(hyperplane._OTHER_MODULES))
+@pytest.mark.parametrize("name", sorted(hyperplane._OTHER_MODULES | hyperplane._SEPARATE_MODULES))
 def test_other_public_modules_need_no_separate_import(name):
     code = f"import hyperplane, json; print(json.dumps(hyperplane.{name}.__name__))"
     assert _in_new_process(code) == f"hyperplane.{name}"
