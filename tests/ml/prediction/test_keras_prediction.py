@@ -103,7 +103,13 @@ def halve(values: Any) -> Any:
 def test_custom_classes_and_functions_are_refused(layer, name, tmp_path) -> None:
     keras.Sequential([keras.Input((2,)), layer]).save(tmp_path / "model.keras")
     with pytest.raises(RequestError, match=f"a file with {name}"):
-        predict_files(tmp_path / "model.keras", tmp_path, tmp_path / "out", trusted=True)
+        predict_files(
+            tmp_path / "model.keras",
+            tmp_path,
+            tmp_path / "out",
+            data_format="json",
+            trusted=True,
+        )
 
 
 def test_a_layer_with_code_is_loaded_only_if_it_is_trusted(frame, tmp_path) -> None:
