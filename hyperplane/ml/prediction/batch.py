@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane.core.active_cluster import get_active_client
+from hyperplane.core.dask_internals.workers import find_worker_folder
 from hyperplane.core.errors import ReadError
 from hyperplane.core.progress import iterate_completed, show_progress
 from hyperplane.core.public_calls import check_call
@@ -307,7 +307,9 @@ def _predict_shard(shard: _Shard) -> _ShardReport:
     predictor, loaded = load_model(request.model)
     (file,), (data_format,) = request.files, request.formats
     predicted, refused = 0, 0
-    with tempfile.TemporaryDirectory(prefix="hyperplane-predict-", dir=_scratch_folder()) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="hyperplane-predict-", dir=find_worker_folder()
+    ) as folder:
         results, reasons = Path(folder, "results"), Path(folder, "errors")
         with results.open("w") as result_lines, reasons.open("w") as error_lines:
             for rows in read_rows(
@@ -338,17 +340,6 @@ def _prepend(line: str, source: Path, to: Path) -> None:
     with source.open() as opened, to.open("w") as new:
         new.write(line)
         new.writelines(opened)
-
-
-def _scratch_folder() -> str | None:
-    """Return the folder of a Dask worker, which Dask removes if it is killed; otherwise None."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return None
-    try:
-        return str(distributed.get_worker().local_directory)
-    except ValueError:
-        return None
 
 
 def _publish(request: BatchRequest, file: Path, path: str) -> None:
