@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hyperplane.core.errors import ReadError
 from hyperplane.formats.column_mapping import InexactValue
-from hyperplane.formats.pandas_frames.convert import to_pandas
+from hyperplane.formats.pandas_frames.to_pandas import to_pandas
 from hyperplane.formats.polars_frames import columns
 from hyperplane.objectstore import file_names
 from hyperplane.objectstore.redaction import describe_error

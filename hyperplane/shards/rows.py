@@ -15,7 +15,7 @@ from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats import registry
 from hyperplane.formats.base import SupportsRead, SupportsRowShards
-from hyperplane.formats.pandas_frames.convert import column_to_pandas
+from hyperplane.formats.pandas_frames.to_pandas import column_to_pandas
 from hyperplane.formats.partitions import ScannablePartition
 from hyperplane.formats.reader import collect_columns, translate_read_errors
 from hyperplane.formats.request import ReadRequest

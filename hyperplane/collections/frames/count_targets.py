@@ -13,12 +13,10 @@ import polars as pl
 
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.core.errors import DataError, Fault
+from hyperplane.formats.pandas_frames.categories import is_stored_as_codes
 from hyperplane.formats.pandas_frames.column_names import escape, unescape
-from hyperplane.formats.pandas_frames.convert import (
-    column_to_pandas,
-    from_pandas,
-    is_stored_as_codes,
-)
+from hyperplane.formats.pandas_frames.from_pandas import from_pandas
+from hyperplane.formats.pandas_frames.to_pandas import column_to_pandas
 
 Values = Sequence[Any]
 

@@ -21,7 +21,7 @@ from hyperplane.collections.frames.task_graph import make_tasks
 from hyperplane.collections.frames.time_bins import BIN, INSTANT, LAST_INSTANT, TimeWindows
 from hyperplane.core.errors import DataError
 from hyperplane.formats.pandas_frames.column_names import has_escaped, unescape_columns
-from hyperplane.formats.pandas_frames.convert import allow_missing, column_to_pandas
+from hyperplane.formats.pandas_frames.to_pandas import allow_missing, column_to_pandas
 
 if TYPE_CHECKING:
     from hyperplane.collections.frames.grouping import Grouping

@@ -23,13 +23,9 @@ from hyperplane.collections.frames.source_collection import select_columns
 from hyperplane.collections.frames.task_errors import run_in_partition, run_task
 from hyperplane.core.column_cast import cast_column
 from hyperplane.core.errors import DataError
+from hyperplane.formats.pandas_frames.categories import decode_categories, is_stored_as_codes
 from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns
-from hyperplane.formats.pandas_frames.convert import (
-    decode_categories,
-    from_pandas,
-    is_stored_as_codes,
-    needs_declared_dtype,
-)
+from hyperplane.formats.pandas_frames.from_pandas import from_pandas, needs_declared_dtype
 from hyperplane.formats.pandas_frames.lossless_dtypes import nullable_dtype
 
 #: Column with the number of the partition in which a row is joined.

@@ -46,7 +46,7 @@ from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns
-from hyperplane.formats.pandas_frames.convert import columns_to_pandas
+from hyperplane.formats.pandas_frames.to_pandas import columns_to_pandas
 
 
 @dataclass(frozen=True)

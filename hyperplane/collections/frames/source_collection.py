@@ -21,7 +21,7 @@ from hyperplane.collections.frames.read import read
 from hyperplane.core.column_cast import cast_column
 from hyperplane.core.errors import DataError, Fault, RequestError
 from hyperplane.formats.pandas_frames.column_names import unescape
-from hyperplane.formats.pandas_frames.convert import from_pandas
+from hyperplane.formats.pandas_frames.from_pandas import from_pandas
 from hyperplane.formats.parquet.pandas_index import check_index
 from hyperplane.formats.partition_sizes import DEFAULT_PARTITION_SIZE, merge_neighbors
 from hyperplane.formats.partitions import ScannablePartition

@@ -14,7 +14,7 @@ import pyarrow as pa
 from hyperplane.collections.frames.kernels.concatenate import TypeConflict
 from hyperplane.core.errors import DataError, HyperplaneError
 from hyperplane.formats.pandas_frames.column_names import unescape
-from hyperplane.formats.pandas_frames.convert import from_pandas
+from hyperplane.formats.pandas_frames.from_pandas import from_pandas
 from hyperplane.formats.reader import translate_read_errors
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from hyperplane.core.column_cast import cast_column
 from hyperplane.core.dask_internals.frames import Assign, new_collection
 from hyperplane.core.errors import DataError, Fault
 from hyperplane.core.public_calls import check_call
-from hyperplane.formats.pandas_frames.convert import decode_categories
+from hyperplane.formats.pandas_frames.categories import decode_categories
 
 #: Time units, the coarsest first.
 _UNITS = ("s", "ms", "us", "ns")

@@ -36,7 +36,7 @@ from hyperplane.core.argument_checks import find_count_faults, find_flag_faults
 from hyperplane.core.errors import Fault
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats.pandas_frames.column_names import escape, escape_all, escape_columns
-from hyperplane.formats.pandas_frames.convert import to_pandas
+from hyperplane.formats.pandas_frames.to_pandas import to_pandas
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from scale import scaled
 
 from hyperplane.errors import DataError
-from hyperplane.formats.pandas_frames.convert import column_to_pandas, from_pandas, to_pandas
+from hyperplane.formats.pandas_frames.from_pandas import from_pandas
+from hyperplane.formats.pandas_frames.to_pandas import column_to_pandas, to_pandas
 
 
 @settings(QUICK, max_examples=scaled(12, 150))
