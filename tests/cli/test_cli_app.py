@@ -82,6 +82,14 @@ def test_commands_that_start_no_cluster_import_no_large_package() -> None:
     assert done.stderr.lstrip().startswith("Usage: hyperplane pools")
 
 
+@pytest.mark.process
+def test_the_package_runs_as_a_program() -> None:
+    command = [sys.executable, "-m", "hyperplane", "pools", "--jsn"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.lstrip().startswith("Usage: python -m hyperplane pools")
+
+
 def test_all_faults_of_the_configuration_are_reported_with_exit_code_2(run: Run) -> None:
     faulty = {"hyperplane.memory.pause": 2, "hyperplane.memory.spill": "much"}
     with dask.config.set(faulty):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import dask.config
@@ -162,6 +163,9 @@ def test_calls_to_an_owner_that_is_stopped_later_end(monkeypatch: pytest.MonkeyP
         assert len(program.stdout.readline().split()) == 2
         with dask.config.set({"hyperplane.engines.local.stall_timeout": "2s"}):
             client, cluster = hyperplane.get_cluster("frozen")
+        for change in (partial(cluster.scale, 2), partial(cluster.adapt, maximum=2)):
+            with pytest.raises(hyperplane.EngineError, match=rf"process {program.pid} of this"):
+                change()
         future = client.submit(time.sleep, 1000, pure=False)
         os.kill(program.pid, signal.SIGSTOP)
         with pytest.raises(SchedulerUnreachable, match="process is stopped"):

@@ -8,7 +8,7 @@ import uuid
 import weakref
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from distributed import Client
 from distributed.core import Status, rpc
@@ -40,7 +40,8 @@ ANSWER_SECONDS = 30.0
 class AttachedCluster(Cluster):
     """Dask's Cluster for a scheduler in another process.
 
-    It shows the cluster and its logs and can close it. Only the owning process can scale it.
+    It shows the cluster and its logs and can close it. Only the owning process can scale it:
+    ``scale`` and ``adapt`` raise an EngineError.
     """
 
     def __init__(self, record: records.ClusterRecord, **kwargs: Any) -> None:
@@ -94,6 +95,16 @@ class AttachedCluster(Cluster):
             self._restore_settings()
             await super()._close()  # the owner or another handle has closed the cluster
 
+    def scale(self, n: int) -> NoReturn:
+        """Raise an EngineError, because only the owning process can scale the cluster."""
+        del n
+        raise _scale_error(self._record)
+
+    def adapt(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise an EngineError, because only the owning process can scale the cluster."""
+        del args, kwargs
+        raise _scale_error(self._record)
+
     def detach(self) -> None:
         """Close this handle but not the cluster."""
         self._restore_settings()
@@ -131,6 +142,15 @@ def _no_answer_error(record: records.ClusterRecord) -> EngineError:
         f"cluster {record.name!r} did not answer within {ANSWER_SECONDS:g} s: its process "
         f"{record.pid} is stopped or overloaded. Continue it (kill -CONT {record.pid}) or end it "
         f"(kill -KILL {record.pid}), then try again",
+    )
+
+
+def _scale_error(record: records.ClusterRecord) -> EngineError:
+    return EngineError(
+        record.engine,
+        f"cluster {record.name!r} can be scaled only by the process that started it, process "
+        f"{record.pid} of this machine. Call scale() or adapt() there, or close the cluster and "
+        "start one of the wanted size",
     )
 
 
