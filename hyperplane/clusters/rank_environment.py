@@ -5,11 +5,20 @@ For all frameworks; it imports none.
 
 from __future__ import annotations
 
+import fcntl
 import ipaddress
 import json
+import os
+import socket
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+
+#: Request of Linux for the IPv4 address of an interface, and the size of its answer.
+_SIOCGIFADDR, _IFREQ_BYTES = 0x8915, 40
+#: Any port: connecting a socket for datagrams sends nothing.
+_ANY_PORT = 9
 
 
 @dataclass(frozen=True)
@@ -67,7 +76,35 @@ def build_rank_environment(
     if all(map(is_loopback, hosts)):
         # gloo would otherwise bind the interface of the host's name, which others cannot reach.
         variables["GLOO_SOCKET_IFNAME"] = "lo" if sys.platform.startswith("linux") else "lo0"
+    elif "GLOO_SOCKET_IFNAME" not in os.environ and (interface := find_interface(rank, hosts)):
+        # Debian gives the name of a host an address such as 127.0.1.1.
+        variables["GLOO_SOCKET_IFNAME"] = interface
     return variables
+
+
+def find_interface(rank: int, hosts: Sequence[str]) -> str:
+    """Return the network interface of this host, that of a rank, that leads to the other hosts.
+
+    It is empty if it cannot be found; only Linux and IPv4 are supported.
+
+    Examples
+    --------
+    >>> find_interface(0, ["127.0.0.1", "127.0.0.1"])
+    'lo'
+    >>> find_interface(0, ["a.invalid", "b.invalid"])
+    ''
+    """
+    other = next((host for host in hosts if host != hosts[rank]), hosts[rank])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        probe.connect((other, _ANY_PORT))
+        own = socket.inet_aton(probe.getsockname()[0])
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # an interface without an address
+                request = os.fsencode(name).ljust(_IFREQ_BYTES, b"\0")
+                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+                if answer[20:24] == own:
+                    return name
+    return ""
 
 
 def number_rank(rank: int, hosts: Sequence[str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from services import until
 from services_ssh import SMALL, HostNetwork, network, nothing_left, plan, surroundings
 
 import hyperplane
+from hyperplane.ml import gang
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 __all__ = ["network", "nothing_left", "one_cluster", "surroundings"]  # fixtures
@@ -33,6 +34,14 @@ class TestContract(OneClusterContract):
             worker._config["settings"]["distributed"]["worker"]["memory"]["terminate"]
             for worker in cluster.workers.values()
         } == {expected}
+
+
+def test_ranks_of_a_gang_use_the_interface_that_other_hosts_reach() -> None:
+    # The name of a host often has an address of its loopback interface, which gloo would use.
+    client, cluster = hyperplane.start(plan())
+    with cluster, client:
+        found = gang(client, lambda: os.environ["GLOO_SOCKET_IFNAME"], 2, logs=False)
+    assert found == ["eth0", "eth0"]
 
 
 def test_two_processes_on_each_host_are_scaled_together(network: HostNetwork) -> None:

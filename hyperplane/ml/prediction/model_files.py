@@ -187,8 +187,13 @@ def _find_in_folder(target: Target) -> _ModelPath:
     folder, store_files = target.path, StoreFiles(target.store)
     default = store_files.get(f"{folder}/{DEFAULT_RECORD}")
     if default is not None:
-        folder = f"{folder}/{_parse(default, 'version', target)}"
+        version = _parse(default, "version", target)
+        folder = f"{folder}/{version}"
     record = store_files.get(f"{folder}/{VERSION_RECORD}")
+    if record is None and default is not None:
+        allowed = "a model of a registry whose default version exists"
+        advice = f"{version} was removed; name another version, or make it the default one"
+        raise RequestError([Fault("model", repr(target.url), allowed, advice)])
     if record is not None:
         path = f"{folder}/{_parse(record, 'file', target)}"
         return _ModelPath(path, _parse(record, "sha256", target))

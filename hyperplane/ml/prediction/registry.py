@@ -267,7 +267,10 @@ class ModelRegistry:
                 each.version for each in self.list_versions(name)
             ]  # raises if there is no model
             allowed = f"one of {', '.join(known)}"
-            check([Fault("version", "nothing" if version is None else repr(version), allowed)])
+            is_lost = version is None and default is not None
+            advice = f"the default version {default} was removed; set another" if is_lost else ""
+            asked = "nothing" if version is None else repr(version)
+            check([Fault("version", asked, allowed, advice)])
             raise AssertionError("a fault is missing")
         return found
 

@@ -15,6 +15,7 @@ from hyperplane.core.errors import HyperplaneError
 from hyperplane.core.optional import need
 from hyperplane.ml.prediction.rows import describe_refusal
 from hyperplane.ml.serving.batching import MAX_WAITING, BatcherClosed, TooManyRequests
+from hyperplane.ml.serving.refusal_response import RefusalResponse
 from hyperplane.ml.serving.request_body import InvalidBody, make_response, parse_body
 from hyperplane.ml.serving.request_ids import Receive, RequestIds, Send, log_failure
 from hyperplane.ml.serving.serve_metrics import ServeMetrics
@@ -118,7 +119,8 @@ class _TokenCheck:
                     "expected the header Authorization: Bearer TOKEN with the token of the server"
                 )
                 headers = {"www-authenticate": "Bearer", "connection": "close"}
-                await _respond(401, {"error": text}, headers)(scope, receive, send)
+                refusal = RefusalResponse(_respond(401, {"error": text}, headers))
+                await refusal(scope, receive, send)
                 return
         await self._application(scope, receive, send)
 
@@ -139,7 +141,7 @@ class _Handlers:
         self._settings, self._models, self._metrics = settings, models, metrics
         self._body_bytes = 0
 
-    async def predict(self, request: Request) -> Response:
+    async def predict(self, request: Request) -> Response | RefusalResponse:
         """Answer ``:predict``."""
         began = time.perf_counter()
         answer = _Answer()
@@ -165,7 +167,10 @@ class _Handlers:
             self._metrics.seconds.labels(name).observe(time.perf_counter() - began)
         if answer.code >= 500:
             log_failure(request, answer.code, answer.reason or answer.content["error"])
-        return _respond(answer.code, answer.content, answer.headers)
+        response = _respond(answer.code, answer.content, answer.headers)
+        if answer.headers.get("connection") == "close":
+            return RefusalResponse(response)
+        return response
 
     async def _predict(self, request: Request, answer: _Answer) -> None:
         """Fill in the answer to a request."""

@@ -99,6 +99,18 @@ def test_a_changed_file_of_a_version_is_an_error(models: ModelRegistry, tmp_path
             predict_files(url, write_rows(tmp_path), tmp_path / "out")
 
 
+def test_a_removed_default_version_is_named(models: ModelRegistry, tmp_path: Path) -> None:
+    for slope in (1.0, 2.0):
+        models.create("delay", fit(slope))
+    shutil.rmtree(tmp_path / "models/delay/v1")
+    with pytest.raises(RequestError, match="one of v2; the default version v1 was removed"):
+        models.get("delay")
+    with pytest.raises(RequestError, match="v1 was removed; name another version"):
+        find_model(str(tmp_path / "models/delay"))
+    assert models.set_default("delay", "v2").is_default
+    assert find_model(str(tmp_path / "models/delay")).path.endswith(models.get("delay").file)
+
+
 def test_a_version_whose_creation_was_interrupted_is_not_listed(
     models: ModelRegistry, tmp_path: Path
 ) -> None:

@@ -147,6 +147,23 @@ def test_a_body_without_a_length_is_refused_when_it_becomes_too_large(server: Se
     connection.close()
 
 
+@pytest.mark.parametrize(("token", "code"), [(TOKEN, b"413"), ("wrong", b"401")])
+def test_a_refused_client_can_send_its_whole_body_before_it_reads(
+    server: Server, token: str, code: bytes
+) -> None:
+    # More than the buffers of the sockets: a closed connection would be an error of sendall.
+    size = 20_000_000
+    head = (
+        "POST /v1/models/named:predict HTTP/1.1\r\nHost: x\r\n"
+        f"Authorization: Bearer {token}\r\nContent-Length: {size}\r\n\r\n"
+    )
+    connection = server.connect()
+    connection.connect()
+    connection.sock.sendall(head.encode() + b"x" * size)
+    assert connection.sock.recv(1000).split()[1] == code
+    connection.close()
+
+
 @pytest.mark.parametrize(
     ("path", "body", "code"),
     [
