@@ -13,7 +13,7 @@ from hyperplane import config
 from hyperplane.clusters import interrupts, registry
 from hyperplane.clusters.engine import Engine
 from hyperplane.clusters.planning import Planner
-from hyperplane.clusters.spark import driver, on_ray
+from hyperplane.clusters.spark import driver, numpy_names, on_ray
 from hyperplane.clusters.spark.engine import BaseSparkEngine
 from hyperplane.clusters.spark.framework import SparkFramework
 from hyperplane.clusters.start_lines import BRAND
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     RayCluster = OwnedRayCluster | AttachedRayCluster
 
 __all__ = ["init_spark", "stop_spark"]
+
+numpy_names.install()  # programs import pyspark.pandas before they start a cluster
 
 _FRAMEWORK = SparkFramework.name
 _ENGINES = ("spark:local", "spark:ssh", "spark:slurm")
