@@ -13,9 +13,10 @@ from hyperplane import config
 from hyperplane.clusters import interrupts, registry
 from hyperplane.clusters.engine import Engine
 from hyperplane.clusters.planning import Planner
-from hyperplane.clusters.spark import driver, numpy_names, on_ray
+from hyperplane.clusters.spark import driver, on_ray
 from hyperplane.clusters.spark.engine import BaseSparkEngine
 from hyperplane.clusters.spark.framework import SparkFramework
+from hyperplane.clusters.spark.start_path import hyperplane_numpy_names
 from hyperplane.clusters.start_lines import BRAND
 from hyperplane.core.argument_checks import describe_value, find_count_faults
 from hyperplane.core.errors import EngineError, EngineUnavailable, Fault, RequestError, check
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["init_spark", "stop_spark"]
 
-numpy_names.install()  # programs import pyspark.pandas before they start a cluster
+hyperplane_numpy_names.install()  # programs import pyspark.pandas before they start a cluster
 
 _FRAMEWORK = SparkFramework.name
 _ENGINES = ("spark:local", "spark:ssh", "spark:slurm")

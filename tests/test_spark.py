@@ -176,9 +176,12 @@ def test_programs_with_rdds_run(spark: Any) -> None:
 
 @pytest.mark.spark
 @pytest.mark.cluster
-@pytest.mark.filterwarnings("ignore:.*is_categorical_dtype:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore::FutureWarning:pyspark.pandas")
-def test_pyspark_pandas_runs_with_numpy_2_here_and_on_executors(spark: Any) -> None:
+@pytest.mark.filterwarnings("ignore:.* loads all data into the driver's memory")
+@pytest.mark.filterwarnings("ignore:distutils Version classes:DeprecationWarning")
+def test_pyspark_pandas_runs_with_numpy_2_here_and_on_executors(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYARROW_IGNORE_TIMEZONE", "1")  # otherwise the module sets it, and warns
     import pyspark.pandas as ps
 
     frame = ps.DataFrame({"carrier": ["UA", "AA", None], "delay": [30.0, np.nan, 12.0]})
@@ -211,7 +214,7 @@ def test_spark_submit_and_spark_conf_need_no_address(spark: Any, tmp_path: Path)
         "import sys\nfrom pyspark import SparkConf, SparkContext\n"
         "context = SparkContext(conf=SparkConf().setAppName('mine'))\n"
         "total = context.parallelize(range(10)).sum()\n"
-        "import pyspark.pandas as ps\n"
+        "import warnings\nwarnings.simplefilter('ignore')\nimport pyspark.pandas as ps\n"
         "delay = ps.Series([1, 2]).apply(lambda n: n + 1).sum()\n"
         "print(context.master, context.appName, total, sys.argv[1], delay)\n"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hyperplane.clusters.spark.numpy_names import extend_python_path
+from hyperplane.clusters.spark.start_path.hyperplane_numpy_names import extend_python_path
 
 PYSPARK_MODULES = {
     "pyspark/__init__.py": "",
@@ -50,6 +50,7 @@ def test_the_names_are_added_when_a_module_needs_them(folder: Path) -> None:
         "print(pyspark.pandas.found == (np.nan, np.float64, np.bytes_, np.str_))\n",
     )
     assert done.stdout.split() == ["False", "False", "True", "True"], done.stderr
+    assert done.stderr == ""
 
 
 @pytest.mark.process
@@ -58,6 +59,7 @@ def test_the_start_program_of_the_user_runs_too(folder: Path) -> None:
     done = run(folder, "import pyspark.pandas\nprint(len(pyspark.pandas.found))\n")
     expected = ["user", "sitecustomize", str(folder / "sitecustomize.py"), "4"]
     assert done.stdout.split() == expected, done.stderr
+    assert done.stderr == ""
 
 
 def test_the_folder_is_in_the_path_once_and_first() -> None:

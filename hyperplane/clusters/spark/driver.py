@@ -18,8 +18,8 @@ from typing import Any
 import psutil
 
 from hyperplane.clusters.local_nodes.cluster_variables import ClusterVariables
-from hyperplane.clusters.spark import numpy_names
 from hyperplane.clusters.spark.configuration import LOOPBACK, temporary_folder
+from hyperplane.clusters.spark.start_path import hyperplane_numpy_names
 
 #: Variables of Spark that select a cluster, its properties and its addresses.
 VARIABLES = (
@@ -54,7 +54,7 @@ def set_variables(conf: Path, home: Path, python: str = "") -> None:
             "PYSPARK_DRIVER_PYTHON": _clusters.read_former("PYSPARK_DRIVER_PYTHON") or own,
             # Python of the executors: pyspark's default is the first python3 of PATH.
             "PYSPARK_PYTHON": python or _clusters.read_former("PYSPARK_PYTHON") or sys.executable,
-            "PYTHONPATH": numpy_names.extend_python_path(
+            "PYTHONPATH": hyperplane_numpy_names.extend_python_path(
                 {"PYTHONPATH": _clusters.read_former("PYTHONPATH")}
             ),
             "SPARK_CONF_DIR": str(conf),

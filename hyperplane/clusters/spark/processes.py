@@ -18,7 +18,8 @@ from typing import Any
 
 import psutil
 
-from hyperplane.clusters.spark import configuration, installation, numpy_names
+from hyperplane.clusters.spark import configuration, installation
+from hyperplane.clusters.spark.start_path import hyperplane_numpy_names
 
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 #: The heap of the master and of each worker, which only start executors.
@@ -49,7 +50,7 @@ def build_environment(home: Path, folder: Path) -> dict[str, str]:
     return {
         **{name: text for name, text in os.environ.items() if not name.startswith("SPARK_")},
         # Python processes of executors inherit it.
-        "PYTHONPATH": numpy_names.extend_python_path(os.environ),
+        "PYTHONPATH": hyperplane_numpy_names.extend_python_path(os.environ),
         "SPARK_CONF_DIR": str(configuration.configuration_folder(folder)),
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_DIRS": temporary,

@@ -1,30 +1,24 @@
-"""Gives Python programs of a Spark cluster the names of ``numpy_names.py``; Python imports it.
+"""Gives Python programs of a Spark cluster the names of ``hyperplane_numpy_names``.
 
-The folder of this file is in ``PYTHONPATH`` of programs and executors. A ``sitecustomize`` of the
-user or of the distribution runs afterwards.
+A ``sitecustomize`` of the user or of the distribution runs afterwards.
 """
 
-import importlib.util
+import os
 import sys
-from importlib.machinery import PathFinder
-from pathlib import Path
 
-_FOLDER = Path(__file__).parent
+import hyperplane_numpy_names  # type: ignore[import-not-found]
 
+hyperplane_numpy_names.install()
 
-def _run(name, spec):
-    """Run a module, and return it."""
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-_NAME = "hyperplane_numpy_names"
-_run(
-    _NAME, importlib.util.spec_from_file_location(_NAME, _FOLDER.with_name("numpy_names.py"))
-).install()
-
-_next = PathFinder.find_spec(__name__, [each for each in sys.path if Path(each) != _FOLDER])
-if _next is not None and _next.loader is not None:
-    _run(__name__, _next)
+_path = sys.path[:]
+sys.path[:] = [each for each in _path if each != os.path.dirname(__file__)]  # noqa: PTH120 - quick
+_own = sys.modules.pop(__name__)
+try:
+    import sitecustomize  # type: ignore[import-not-found]  # noqa: F401 - the next one
+except ImportError as error:
+    if error.name != "sitecustomize":
+        raise
+finally:
+    sys.modules.setdefault(__name__, _own)  # Python reads it after this import
+    # What the next one has added remains.
+    sys.path[:] = [*_path, *(each for each in sys.path if each not in _path)]
