@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+
+import cpu_group
 
 Figures = dict[str, list[float]]
 
@@ -15,17 +16,21 @@ Figures = dict[str, list[float]]
 def run_alternately(
     commands: Mapping[str, Sequence[str]], rounds: int, warm_up: int = 1
 ) -> dict[str, Figures]:
-    """Run each command once per round; its last line is a JSON object of figures."""
+    """Run each command once per round; its last line is a JSON object of figures.
+
+    The CPU time of each whole run is a further figure, where control groups can be created.
+    """
     results: dict[str, Figures] = {name: {} for name in commands}
     for turn in range(-warm_up, rounds):
         for name, command in commands.items():
-            done = subprocess.run(
-                [sys.executable, *command], capture_output=True, text=True, check=False
-            )
+            done, cpu = cpu_group.run([sys.executable, *command])
             if done.returncode:
                 sys.exit(f"{name} failed:\n{done.stdout}\n{done.stderr}")
             if turn >= 0:
-                for key, value in json.loads(done.stdout.splitlines()[-1]).items():
+                figures = json.loads(done.stdout.splitlines()[-1])
+                if cpu is not None:
+                    figures["CPU of the whole run"] = cpu
+                for key, value in figures.items():
                     results[name].setdefault(key, []).append(value)
     return results
 

@@ -16,6 +16,7 @@ from hyperplane.clusters.planning import Planner
 from hyperplane.clusters.ray.engine import RayEngine
 from hyperplane.clusters.ray.framework import RayFramework
 from hyperplane.clusters.running_clusters import UNKNOWN_ENGINE, ClusterNotFound, read_running
+from hyperplane.clusters.spark.start_path import hyperplane_numpy_names
 from hyperplane.clusters.start_lines import BRAND
 from hyperplane.core.argument_checks import find_count_faults, find_flag_faults
 from hyperplane.core.errors import (
@@ -46,6 +47,9 @@ __all__ = [
     "quickstart_ray",
     "stop_ray_cluster",
 ]
+
+# Programs of RayDP import pyspark.pandas before they start a cluster.
+hyperplane_numpy_names.install()
 
 _FRAMEWORK = RayFramework.name
 _ENGINES = ("ray:local", "ray:ssh", "ray:slurm", "ray:kubernetes")

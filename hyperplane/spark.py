@@ -16,6 +16,7 @@ from hyperplane.clusters.planning import Planner
 from hyperplane.clusters.spark import driver, on_ray
 from hyperplane.clusters.spark.engine import BaseSparkEngine
 from hyperplane.clusters.spark.framework import SparkFramework
+from hyperplane.clusters.spark.start_path import hyperplane_numpy_names
 from hyperplane.clusters.start_lines import BRAND
 from hyperplane.core.argument_checks import describe_value, find_count_faults
 from hyperplane.core.errors import EngineError, EngineUnavailable, Fault, RequestError, check
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     RayCluster = OwnedRayCluster | AttachedRayCluster
 
 __all__ = ["init_spark", "stop_spark"]
+
+hyperplane_numpy_names.install()  # programs import pyspark.pandas before they start a cluster
 
 _FRAMEWORK = SparkFramework.name
 _ENGINES = ("spark:local", "spark:ssh", "spark:slurm")

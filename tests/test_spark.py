@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import dask.config
+import numpy as np
 import psutil
 import pytest
 from services import is_empty, temporary_directory, until
@@ -175,6 +176,36 @@ def test_programs_with_rdds_run(spark: Any) -> None:
 
 @pytest.mark.spark
 @pytest.mark.cluster
+@pytest.mark.filterwarnings("ignore:.* loads all data into the driver's memory")
+@pytest.mark.filterwarnings("ignore:distutils Version classes:DeprecationWarning")
+def test_pyspark_pandas_runs_with_numpy_2_here_and_on_executors(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYARROW_IGNORE_TIMEZONE", "1")  # otherwise the module sets it, and warns
+    import pyspark.pandas as ps
+
+    frame = ps.DataFrame({"carrier": ["UA", "AA", None], "delay": [30.0, np.nan, 12.0]})
+    assert frame.groupby("carrier")["delay"].max().to_dict() == {
+        "UA": 30.0,
+        "AA": pytest.approx(np.nan, nan_ok=True),
+    }
+    # Python of the executors imports the module, too.
+    assert frame["carrier"].str.match("U").to_list() == [True, False, None]
+    assert frame.fillna({"delay": 0.0})["delay"].apply(lambda n: n + 1).to_list() == [31, 1, 13]
+    assert spark.range(3).pandas_api()["id"].sum() == 3
+
+
+@pytest.mark.spark
+@pytest.mark.cluster
+def test_a_wrong_parameter_of_a_model_is_a_type_error_with_numpy_2() -> None:
+    from pyspark.ml.feature import VectorAssembler
+
+    with pytest.raises(TypeError, match="inputCols"):
+        VectorAssembler(inputCols=[1], outputCol="features")  # type: ignore[list-item]
+
+
+@pytest.mark.spark
+@pytest.mark.cluster
 def test_spark_submit_and_spark_conf_need_no_address(spark: Any, tmp_path: Path) -> None:
     [cluster] = OwnedSparkCluster.running.values()
     spark.stop()  # its executors are free for another program
@@ -183,13 +214,15 @@ def test_spark_submit_and_spark_conf_need_no_address(spark: Any, tmp_path: Path)
         "import sys\nfrom pyspark import SparkConf, SparkContext\n"
         "context = SparkContext(conf=SparkConf().setAppName('mine'))\n"
         "total = context.parallelize(range(10)).sum()\n"
-        "print(context.master, context.appName, total, sys.argv[1])\n"
+        "import warnings\nwarnings.simplefilter('ignore')\nimport pyspark.pandas as ps\n"
+        "delay = ps.Series([1, 2]).apply(lambda n: n + 1).sum()\n"
+        "print(context.master, context.appName, total, sys.argv[1], delay)\n"
     )
     command = Path(os.environ["SPARK_HOME"]) / "bin" / "spark-submit"
     done = subprocess.run(
         [command, program, "argument"], capture_output=True, text=True, timeout=280, check=False
     )
-    assert done.stdout.split() == [cluster.address, "mine", "45", "argument"], done.stderr
+    assert done.stdout.split() == [cluster.address, "mine", "45", "argument", "5"], done.stderr
     # A plain session of this process uses the cluster again.
     from pyspark.sql import SparkSession
 

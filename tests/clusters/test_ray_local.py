@@ -132,7 +132,9 @@ def test_a_long_temporary_directory_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 @contextmanager
 def run_cluster() -> Iterator[list[psutil.Process]]:
-    client, cluster = hyperplane.start(hyperplane.plan_cluster(engine=ENGINE, **SMALL))
+    # One node has all kinds of processes.
+    plan = hyperplane.plan_cluster(engine=ENGINE, **{**SMALL, "nprocs": 1})
+    client, cluster = hyperplane.start(plan)
     assert client.ray.get(client.ray.remote(lambda: 7).remote(), timeout=250) == 7
     yield _descendants(cluster)
     client.close()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from late_clock import expire_after_first_worker
-from services import is_empty
+from services import is_empty, until
 
 import hyperplane
 from hyperplane.clusters import records
@@ -198,3 +200,27 @@ def test_variables_of_several_clusters_are_restored_in_any_order(tmp_path: Path)
     driver.restore_variables(second)
     driver.restore_variables(second)
     assert {name: os.environ.get(name) for name in driver.VARIABLES} == before
+
+
+def test_a_jvm_whose_start_was_interrupted_is_killed_with_its_children(tmp_path: Path) -> None:
+    conf = tmp_path / "conf"
+    pyspark = {**os.environ, "SPARK_CONF_DIR": str(conf), "_PYSPARK_DRIVER_CONN_INFO_PATH": "x"}
+    others = {**pyspark, "SPARK_CONF_DIR": str(tmp_path)}
+    program = {name: text for name, text in pyspark.items() if not name.startswith("_PY")}
+    started = [
+        subprocess.Popen(["sh", "-c", "sleep 60 & wait"], env=each)
+        for each in (pyspark, others, program)
+    ]
+    try:
+        until(lambda: all(psutil.Process(each.pid).children() for each in started))
+        [below] = psutil.Process(started[0].pid).children()
+        driver.disconnect(conf)
+        assert [each.poll() is None for each in started] == [False, True, True]
+        until(lambda: not below.is_running())
+    finally:
+        for each in started:
+            with suppress(psutil.NoSuchProcess):
+                for process in psutil.Process(each.pid).children():
+                    process.kill()
+            each.kill()
+            each.wait()

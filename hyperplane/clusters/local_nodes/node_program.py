@@ -18,6 +18,8 @@ import select
 import shutil
 import signal
 import sys
+import threading
+import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -59,6 +61,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     adopt_descendants()
+    threading.Thread(target=_end_with_owner, args=(int(parent),), daemon=True).start()
     try:
         for request in _read_requests(int(parent)):
             if request is None:
@@ -74,6 +77,16 @@ def main() -> None:
         group.end()
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_with_owner(parent: int) -> None:
+    """End this process when its owner has ended, also while a node starts.
+
+    A library may wait for minutes. The handler of SIGTERM raises SystemExit there.
+    """
+    while os.getppid() == parent:
+        time.sleep(_POLL_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _load_class(package: str, name: str) -> Callable[[Callable[..., None]], NodeGroup]:

@@ -19,14 +19,17 @@ import psutil
 
 from hyperplane.clusters.local_nodes.cluster_variables import ClusterVariables
 from hyperplane.clusters.spark.configuration import LOOPBACK, temporary_folder
+from hyperplane.clusters.spark.start_path import hyperplane_numpy_names
 
 #: Variables of Spark that select a cluster, its properties and its addresses.
 VARIABLES = (
-    "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON", "SPARK_CONF_DIR", "SPARK_HOME",
+    "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON", "PYTHONPATH", "SPARK_CONF_DIR", "SPARK_HOME",
     "SPARK_LAUNCHER_OPTS", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP", "SPARK_PUBLIC_DNS", "SPARK_REMOTE",
 )  # fmt: skip
 #: Option of the JVM that builds the command of each driver: no folder /tmp/hsperfdata_USER.
 _LAUNCHER_OPTION = "-XX:-UsePerfData"
+#: Variable with the file in which a JVM that pyspark starts writes its port.
+_CONNECTION_VARIABLE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 #: Seconds until a driver that does not end is killed.
 _END_SECONDS = 10
 
@@ -51,6 +54,9 @@ def set_variables(conf: Path, home: Path, python: str = "") -> None:
             "PYSPARK_DRIVER_PYTHON": _clusters.read_former("PYSPARK_DRIVER_PYTHON") or own,
             # Python of the executors: pyspark's default is the first python3 of PATH.
             "PYSPARK_PYTHON": python or _clusters.read_former("PYSPARK_PYTHON") or sys.executable,
+            "PYTHONPATH": hyperplane_numpy_names.extend_python_path(
+                {"PYTHONPATH": _clusters.read_former("PYTHONPATH")}
+            ),
             "SPARK_CONF_DIR": str(conf),
             "SPARK_HOME": str(home),
             # Those of the user follow, and are in effect.
@@ -97,6 +103,7 @@ def connect(
             )
         if str(conf) not in _clusters:
             failure.callback(restore_variables, conf)
+        failure.callback(_kill_interrupted_starts, conf)
         select_configuration(conf, home, new_jvm=False, python=python)
         from pyspark.sql import SparkSession
 
@@ -142,6 +149,29 @@ def disconnect(conf: Path) -> None:
     with _clusters.lock:
         if is_configured_by(conf):
             end()
+        _kill_interrupted_starts(conf)
+
+
+def _kill_interrupted_starts(conf: Path) -> None:
+    """Kill JVMs of sessions of a cluster whose start was interrupted.
+
+    pyspark forgets such a JVM and removes the folder for its answer. The JVM then never ends: the
+    thread that waits for the end of its input stops with an error.
+    """
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    current = getattr(getattr(context, "_gateway", None), "proc", None)
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error, OSError):
+            variables = child.environ()
+            if (
+                _CONNECTION_VARIABLE in variables
+                and variables.get("SPARK_CONF_DIR") == str(conf)
+                and (current is None or current.pid != child.pid)
+            ):
+                # Its shell script may run the program that builds its command.
+                for each in [child, *child.children(recursive=True)]:
+                    each.kill()
+                child.wait(_END_SECONDS)
 
 
 def is_configured_by(conf: Path) -> bool:

@@ -25,6 +25,7 @@ import psutil
 from hyperplane.clusters.ray import driver_environment
 from hyperplane.clusters.ray.client import RayClient
 from hyperplane.clusters.spark import configuration, driver, installation
+from hyperplane.clusters.spark.start_path import hyperplane_numpy_names
 from hyperplane.core.errors import EngineError, EngineUnavailable, Fault, check
 from hyperplane.core.optional import is_installed
 from hyperplane.core.units import format_bytes, plural
@@ -114,6 +115,7 @@ def build_node_environment(conf: Path, environment: Mapping[str, str]) -> dict[s
     options = shlex.quote(f"@{conf / _OPTIONS_FILE}")
     found = driver.remove_variables(environment)
     found["JDK_JAVA_OPTIONS"] = f"{found.get('JDK_JAVA_OPTIONS', '')} {options}".strip()
+    found["PYTHONPATH"] = hyperplane_numpy_names.extend_python_path(found)
     java = installation.find_java()
     if java != shutil.which("java"):
         found["PATH"] = os.pathsep.join([str(Path(java).parent), found.get("PATH", os.defpath)])

@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 
 from hyperplane.clusters.spark import configuration, installation
+from hyperplane.clusters.spark.start_path import hyperplane_numpy_names
 
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 #: The heap of the master and of each worker, which only start executors.
@@ -48,6 +49,8 @@ def build_environment(home: Path, folder: Path) -> dict[str, str]:
     temporary = str(configuration.temporary_folder(folder))
     return {
         **{name: text for name, text in os.environ.items() if not name.startswith("SPARK_")},
+        # Python processes of executors inherit it.
+        "PYTHONPATH": hyperplane_numpy_names.extend_python_path(os.environ),
         "SPARK_CONF_DIR": str(configuration.configuration_folder(folder)),
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_DIRS": temporary,
