@@ -15,8 +15,12 @@ PROCESS_ENDS = {"terminate", "kernel", "cgroup"}
 #: report is made some time before or after that.
 USABLE = 0.9
 #: Share of the memory for each thread of a worker that a partition may have to be shuffled: with it
-#: the shuffles of ``benchmarks.admission`` lost no worker.
-SHUFFLED_SHARE = 1 / 16
+#: the shuffles of ``benchmarks.admission`` lost no worker of 1 GB.
+_SHUFFLED_SHARE = 1 / 16
+#: The same for smaller workers: of what a process leaves that has imported pandas and has shuffled.
+_SHUFFLED_REST, _SHUFFLING_PROCESS = 1 / 12, 250_000_000
+#: Share below which no smaller partitions are proposed, because the memory cannot suffice.
+_SMALLEST_SHARE = 1 / 64
 #: Beginnings of the prefixes of tasks that fill buffers which all tasks of the worker share.
 _SHARED_BUFFERS = ("shuffle-transfer", "shuffle-barrier", "hash-join-transfer", "rechunk-transfer")
 
@@ -24,6 +28,24 @@ _SHARED_BUFFERS = ("shuffle-transfer", "shuffle-barrier", "hash-join-transfer", 
 def uses_shared_buffers(prefix: str) -> bool:
     """Return whether tasks of this prefix fill the buffers of a peer-to-peer shuffle."""
     return prefix.startswith(_SHARED_BUFFERS)
+
+
+def find_shuffled_size(limit: float, threads: int) -> float:
+    """Return the bytes that a partition may have to be shuffled by processes with this limit.
+
+    Examples
+    --------
+    >>> [round(find_shuffled_size(limit, 1) / 1e6) for limit in (16e9, 1e9, 0.5e9)]
+    [1000, 62, 21]
+    """
+    rest = (limit - _SHUFFLING_PROCESS) * _SHUFFLED_REST
+    return max(limit * _SMALLEST_SHARE, min(limit * _SHUFFLED_SHARE, rest)) / max(1, threads)
+
+
+def find_shuffling_memory(size: float, threads: int) -> float:
+    """Return the memory of a process in bytes that can shuffle partitions of a size."""
+    in_use = size * max(1, threads)
+    return max(in_use / _SHUFFLED_SHARE, in_use / _SHUFFLED_REST + _SHUFFLING_PROCESS)
 
 
 def own_growth(report: MemoryReport, task: RunningTask) -> int:

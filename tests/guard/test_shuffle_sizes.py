@@ -63,6 +63,13 @@ def test_a_shuffle_of_large_partitions_is_reported_once() -> None:
     assert "use chunks of at most 31 MB before, or ram_gb_per_proc=8.0" in text
 
 
+def test_an_empty_process_counts_in_small_workers() -> None:
+    """A sixteenth of 0.6 GB was too large: two of two runs of ``set_index`` failed."""
+    (text,) = warnings_of(Scheduler(60 * MB, limit=600 * MB))
+    assert 'df.repartition(partition_size="29MB") before, or ram_gb_per_proc=1.0' in text
+    assert warnings_of(Scheduler(58 * MB, limit=600 * MB)) == []
+
+
 @pytest.mark.parametrize(
     "scheduler",
     [
@@ -94,7 +101,7 @@ def test_the_owner_of_a_cluster_is_warned(
 ) -> None:
     import dask.dataframe as dd
 
-    monkeypatch.setattr(shuffle_sizes, "TOO_LARGE", 1 / 1000)
+    monkeypatch.setattr(shuffle_sizes, "TOO_LARGE", 1 / 60)
     rows = LIMIT // 500 // 16  # of 16 bytes
     with started() as (client, _), caplog.at_level(logging.WARNING):
         meta = make_part(0, 1).iloc[:0]
@@ -103,4 +110,4 @@ def test_the_owner_of_a_cluster_is_warned(
         assert sum(client.compute(counts).result(SOON)) == 2 * rows
     messages = [record.getMessage() for record in caplog.records]
     (text,) = [message for message in messages if "to be shuffled" in message]
-    assert 'df.repartition(partition_size="31MB")' in text
+    assert 'df.repartition(partition_size="20MB")' in text
