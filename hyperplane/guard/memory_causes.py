@@ -14,11 +14,11 @@ PROCESS_ENDS = {"terminate", "kernel", "cgroup"}
 #: Share of the limit that a process may use before its nanny ends it is 0.95 by default, and a
 #: report is made some time before or after that.
 USABLE = 0.9
-#: Share of the memory for each thread of a worker that a partition may have to be shuffled: with it
-#: the shuffles of ``benchmarks.admission`` lost no worker of 1 GB.
+#: Share of the memory for each thread of a worker that a partition may have to be shuffled.
 _SHUFFLED_SHARE = 1 / 16
-#: The same for smaller workers: of what a process leaves that has imported pandas and has shuffled.
-_SHUFFLED_REST, _SHUFFLING_PROCESS = 1 / 12, 250_000_000
+#: The same for workers below 2 GB: of what a process leaves that has imported pandas and shuffled.
+#: ``set_index`` of partitions of 1 / 12.5 of it lost no worker of 0.5 GB, 1 / 11 four of 0.6 GB.
+_SHUFFLED_REST, _SHUFFLING_PROCESS = 1 / 14, 250_000_000
 #: Share below which no smaller partitions are proposed, because the memory cannot suffice.
 _SMALLEST_SHARE = 1 / 64
 #: Beginnings of the prefixes of tasks that fill buffers which all tasks of the worker share.
@@ -36,7 +36,7 @@ def find_shuffled_size(limit: float, threads: int) -> float:
     Examples
     --------
     >>> [round(find_shuffled_size(limit, 1) / 1e6) for limit in (16e9, 1e9, 0.5e9)]
-    [1000, 62, 21]
+    [1000, 54, 18]
     """
     rest = (limit - _SHUFFLING_PROCESS) * _SHUFFLED_REST
     return max(limit * _SMALLEST_SHARE, min(limit * _SHUFFLED_SHARE, rest)) / max(1, threads)

@@ -121,7 +121,7 @@ def make_failure(*running: RunningTask, cause: Cause = "terminate", **fields: An
                 input_type="pandas.core.frame.DataFrame",
             ),
             PLAN,
-            'df = df.repartition(partition_size="10MB")',
+            'df = df.repartition(partition_size="8MB")',
             id="a partition that is too large to be shuffled",
         ),
         pytest.param(
