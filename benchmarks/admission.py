@@ -291,6 +291,7 @@ def run_job(job: str, engine: str, size_mb: float, partition_mb: float) -> None:
         except Exception as error:  # noqa: BLE001 - the outcome of the job
             outcome = type(error).__name__
             print(error, file=sys.stderr)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # it has ended, also if the cluster closes
         print(json.dumps({"outcome": outcome, **figures()}), flush=True)
 
 

@@ -92,6 +92,17 @@ def explain_memory(
     return error
 
 
+def find_reported(
+    scheduler: Scheduler, tasks: Iterable[TaskState], workers: Container[str]
+) -> TaskState | None:
+    """Return the task that ran in the largest process of these that memory has ended, or None."""
+    explainer: Any = scheduler.plugins.get(_EXPLAINER)
+    if explainer is None:
+        return None
+    task: TaskState | None = explainer.find_reported(tasks, workers)
+    return task
+
+
 def explain_pause(scheduler: Scheduler, task: TaskState) -> bytes | None:
     """Return the error of a task that waits for paused workers, by ``MemoryExplainer``, or None."""
     explainer: Any = scheduler.plugins.get(_EXPLAINER)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hyperplane.guard.memory_causes import (
-    SHUFFLED_SHARE,
+    find_shuffled_size,
     own_growth,
     own_reservation,
     uses_shared_buffers,
@@ -27,6 +27,7 @@ _STEP = 10**8
 #: Prefixes of Dask's keys -> the operation in the words of the collections.
 _OPERATIONS = (
     (r"shuffle-transfer", "shuffle (sending rows)"),
+    (r"shuffle-barrier", "shuffle"),
     (r"hash-join-transfer", "merge (sending rows)"),
     (r"hashjoinp2p|hash-join|merge", "merge"),
     (r"p2pshuffle|shuffle_p2p|shuffle-p2p", "shuffle (receiving rows)"),
@@ -39,6 +40,8 @@ _COMBINES = re.compile(r"-(tree|aggregate|combine)$")
 _FRAMES = ("pandas.", "dask_expr", "cudf.", "DataFrame", "Series")
 #: Causes that leave the process running.
 _PAUSES = ("spill disk", "paused")
+#: Share of the limit above which memory that is no result is listed.
+_UNMANAGED_SHARE = 0.2
 _CAUSES: dict[Cause, str] = {
     "terminate": "ended by its nanny at {share:.0%} of its limit",
     "kernel": "killed by signal 9 from outside; the kernel does that if there is no memory left",
@@ -230,7 +233,7 @@ def _smaller_partitions(failure: MemoryFailure) -> str | None:
     if failure.cause in _PAUSES or task.inputs < 0.15 * limit:
         return None
     if uses_shared_buffers(task.prefix):
-        size = max(1, int(SHUFFLED_SHARE * limit / max(1, failure.report.threads) / 1e6))
+        size = max(1, int(find_shuffled_size(limit, failure.report.threads) / 1e6))
         return f'df = df.repartition(partition_size="{size}MB")'
     if "p2p" in task.prefix or task.prefix == "operation":
         return None
@@ -275,7 +278,21 @@ def _describe_others(failure: MemoryFailure) -> str:
         parts.append(f"results ({sizes})")
     if report.spilled:
         parts.append(f"of these {_size(report.spilled)} on disk")
+    if (unmanaged := _unmanaged_before(failure)) > _UNMANAGED_SHARE * report.limit:
+        parts.append(
+            f"{_size(unmanaged)} before the task began that are no results: rows and copies of "
+            "running shuffles, modules and caches"
+        )
     return "; ".join(parts) or "nothing"
+
+
+def _unmanaged_before(failure: MemoryFailure) -> int:
+    """Return the memory of the process before the task began that an empty one does not use."""
+    task, report = failure.running, failure.report
+    if task is None:
+        return 0
+    held = max(0, task.held_before - report.spilled)
+    return max(0, task.memory_before - report.empty - held)
 
 
 def _size(count: int) -> str:

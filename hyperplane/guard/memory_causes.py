@@ -14,9 +14,13 @@ PROCESS_ENDS = {"terminate", "kernel", "cgroup"}
 #: Share of the limit that a process may use before its nanny ends it is 0.95 by default, and a
 #: report is made some time before or after that.
 USABLE = 0.9
-#: Share of the memory for each thread of a worker that a partition may have to be shuffled: with it
-#: the shuffles of ``benchmarks.admission`` lost no worker.
-SHUFFLED_SHARE = 1 / 16
+#: Share of the memory for each thread of a worker that a partition may have to be shuffled.
+_SHUFFLED_SHARE = 1 / 16
+#: The same for workers below 2 GB: of what a process leaves that has imported pandas and shuffled.
+#: ``set_index`` of partitions of 1 / 12.5 of it lost no worker of 0.5 GB, 1 / 11 four of 0.6 GB.
+_SHUFFLED_REST, _SHUFFLING_PROCESS = 1 / 14, 250_000_000
+#: Share below which no smaller partitions are proposed, because the memory cannot suffice.
+_SMALLEST_SHARE = 1 / 64
 #: Beginnings of the prefixes of tasks that fill buffers which all tasks of the worker share.
 _SHARED_BUFFERS = ("shuffle-transfer", "shuffle-barrier", "hash-join-transfer", "rechunk-transfer")
 
@@ -24,6 +28,24 @@ _SHARED_BUFFERS = ("shuffle-transfer", "shuffle-barrier", "hash-join-transfer", 
 def uses_shared_buffers(prefix: str) -> bool:
     """Return whether tasks of this prefix fill the buffers of a peer-to-peer shuffle."""
     return prefix.startswith(_SHARED_BUFFERS)
+
+
+def find_shuffled_size(limit: float, threads: int) -> float:
+    """Return the bytes that a partition may have to be shuffled by processes with this limit.
+
+    Examples
+    --------
+    >>> [round(find_shuffled_size(limit, 1) / 1e6) for limit in (16e9, 1e9, 0.5e9)]
+    [1000, 54, 18]
+    """
+    rest = (limit - _SHUFFLING_PROCESS) * _SHUFFLED_REST
+    return max(limit * _SMALLEST_SHARE, min(limit * _SHUFFLED_SHARE, rest)) / max(1, threads)
+
+
+def find_shuffling_memory(size: float, threads: int) -> float:
+    """Return the memory of a process in bytes that can shuffle partitions of a size."""
+    in_use = size * max(1, threads)
+    return max(in_use / _SHUFFLED_SHARE, in_use / _SHUFFLED_REST + _SHUFFLING_PROCESS)
 
 
 def own_growth(report: MemoryReport, task: RunningTask) -> int:

@@ -11,7 +11,7 @@ import pickle
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ from hyperplane.guard.memory_report import TOPIC, Cause, MemoryReport, RunningTa
 
 if TYPE_CHECKING:
     from distributed import Scheduler
+    from distributed.scheduler import TaskState
 
 logger = logging.getLogger("distributed.scheduler")
 
@@ -186,6 +187,21 @@ class MemoryExplainer(SchedulerPlugin):
                 error = self.create_error(key, prefix, report.cause, "", (report,))
                 if error is not None:
                     task_errors.fail_task(self.scheduler, key, error, "WorkerOutOfMemory")
+
+    def find_reported(self, tasks: Iterable[TaskState], workers: Container[str]) -> Any:
+        """Return the task that ran in the largest process of these workers that memory has ended.
+
+        None if none of the tasks ran there.
+        """
+        reports = [
+            each for each in self.reports if each.cause in PROCESS_ENDS and each.worker in workers
+        ]
+        by_text = {shorten_key(task.key): task for task in tasks}
+        for report in sorted(reports, key=lambda each: -each.peak):
+            for running in report.running:
+                if running.key in by_text:
+                    return by_text[running.key]
+        return None
 
     def explain_pause(self, key: Any, prefix: str) -> bytes | None:
         """Return the error of a task that waits for paused workers.

@@ -165,13 +165,13 @@ class ProcessMemory:
         with suppress(OSError):  # only Linux has this file
             self._file = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
 
-    def read(self) -> tuple[int, int]:
-        """Return the resident and the allocated memory in bytes, at most 5 ms old.
+    def read(self, fresh: bool = False) -> tuple[int, int]:
+        """Return the resident and the allocated memory in bytes, at most 5 ms old, or `fresh`.
 
         Tasks that take less than that cannot have changed much, and should not wait for the kernel.
         """
         now = time.monotonic()
-        if now - self._read_at > _FRESH:
+        if fresh or now - self._read_at > _FRESH:
             self._last, self._read_at = self._read(), now
         return self._last
 

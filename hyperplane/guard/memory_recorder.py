@@ -8,12 +8,10 @@ Processes without this package receive this module by value.
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import math
 import os
 import re
-import sys
 import threading
 import time
 from pathlib import Path
@@ -22,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 
+from hyperplane.guard.freed_memory import FreedMemory, return_freed_memory
 from hyperplane.guard.memory_record import (
     FILE,
     MemoryFile,
@@ -38,11 +37,6 @@ if TYPE_CHECKING:
 
 #: Seconds between two samples of what the process holds.
 INTERVAL = 0.25
-#: Fraction of the limit above which a process returns freed memory to the system. Dask spills,
-#: pauses and ends by the memory of the process, which includes what it has freed.
-_TRIM_ABOVE = 0.5
-#: Fraction of the limit that makes it worth to do so again at once, and the most samples to wait.
-_TRIM_GAIN, _TRIM_WAIT = 0.03, 16
 #: Samples, 4 a second, after which the freed memory of a paused worker is returned to the system,
 #: and after which it is stuck.
 _TRIM_AFTER, _STUCK_AFTER = 4, 20
@@ -90,13 +84,6 @@ def _array_bytes(text: str) -> int:
     return math.prod(shape) * int(found[2] or 64) // 8
 
 
-def _return_free_memory() -> None:
-    """Return freed memory between used memory to the system, if the C library is glibc."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)
-
-
 class _SpillFailures(logging.Handler):
     """Handler that remembers when Dask last logged that results could not be spilled."""
 
@@ -118,6 +105,7 @@ class MemoryRecorder(WorkerPlugin):
         self._ended.set()  # other methods do nothing if this one fails
         self._worker = worker
         self._memory = ProcessMemory()
+        self._freed = FreedMemory(self._memory)
         self._empty = self._memory.read()[0]
         self._file = MemoryFile(Path(worker.local_directory, FILE), create=True)
         # At once, because a first task that holds the GIL prevents samples.
@@ -127,7 +115,6 @@ class MemoryRecorder(WorkerPlugin):
         self._running: set[Key] = set()
         self._spill_failures = _SpillFailures()
         self._paused_samples, self._paused_at = 0, (0, 0)
-        self._trim_in, self._trim_wait = 0, 1  # samples
         logging.getLogger(_SPILL_LOGGER).addHandler(self._spill_failures)
         self._ended.clear()
         self._sampler = threading.Thread(
@@ -170,7 +157,8 @@ class MemoryRecorder(WorkerPlugin):
 
     def _begin(self, key: Key) -> None:
         task = self._worker.state.tasks[key]
-        memory, reserved = self._memory.read()
+        # Before the task needs it: a sample may come too late.
+        memory, reserved = self._freed.return_if_useful(self._worker.memory_manager.memory_limit)
         fast = getattr(self._worker.data, "fast", self._worker.data)  # without results on disk
         begun = RunningTask(
             key="",  # of the file
@@ -198,27 +186,10 @@ class MemoryRecorder(WorkerPlugin):
                 continue
 
     def _sample(self) -> None:
-        memory, _ = self._memory.read()
+        memory, _ = self._freed.return_if_useful(self._worker.memory_manager.memory_limit)
         spilled = read_spilled(self._worker.data)
-        memory = self._trim(memory)
         self._file.write_held(memory, self._empty, spilled, self._describe_held())
         self._check_paused(memory, spilled)
-
-    def _trim(self, memory: int) -> int:
-        """Return freed memory to the system if the process uses much; return what it uses then.
-
-        It takes milliseconds, so after each time without a gain it waits twice as long.
-        """
-        limit = self._worker.memory_manager.memory_limit
-        self._trim_in -= 1
-        if not limit or memory < _TRIM_ABOVE * limit or self._trim_in > 0:
-            return memory
-        _return_free_memory()
-        left = self._memory.read()[0]
-        gained = memory - left > _TRIM_GAIN * limit
-        self._trim_wait = 1 if gained else min(2 * self._trim_wait, _TRIM_WAIT)
-        self._trim_in = self._trim_wait
-        return left
 
     def _check_paused(self, memory: int, spilled: int) -> None:
         """Report a worker that stays paused without a running task, and whose memory does not fall.
@@ -233,7 +204,7 @@ class MemoryRecorder(WorkerPlugin):
             return
         self._paused_samples += 1
         if self._paused_samples == _TRIM_AFTER:
-            _return_free_memory()
+            return_freed_memory()
         elif self._paused_samples == _STUCK_AFTER:
             failed = self._spill_failures.failed_at and getattr(self._worker.data, "fast", True)
             cause: Cause = "spill disk" if failed else "paused"

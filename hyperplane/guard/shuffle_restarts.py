@@ -19,8 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from hyperplane.guard.failing_tasks import ErrorRecipe, explain_memory, fail_tasks
-from hyperplane.guard.memory_causes import SHUFFLED_SHARE
+from hyperplane.guard.failing_tasks import (
+    ErrorRecipe,
+    explain_memory,
+    fail_tasks,
+    find_reported,
+)
+from hyperplane.guard.memory_causes import find_shuffled_size
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -73,14 +78,14 @@ class ShuffleRestartLimit(SchedulerPlugin):
 
     def _proposed_size(self) -> str:
         """Return the size of partitions that can be shuffled; workers without a limit have none."""
-        memory = [
-            worker.memory_limit / max(1, worker.nthreads)
+        sizes = [
+            find_shuffled_size(worker.memory_limit, worker.nthreads)
             for worker in self.scheduler.workers.values()
             if worker.memory_limit
         ]
-        if not memory:
+        if not sizes:
             return "1/16 of the memory for each thread"
-        return f"{max(1, int(SHUFFLED_SHARE * min(memory) / 1e6))} MB"
+        return f"{max(1, int(min(sizes) / 1e6))} MB"
 
     def _forget(self, identity: Any) -> None:
         del self.losses[identity]
@@ -101,13 +106,15 @@ class ShuffleRestartLimit(SchedulerPlugin):
             f"{workers}"
         )
         logger.error("tasks end with ClusterStalled: %s", message)
+        # Not the tasks that end, most of which make rows: the memory is that of the shuffle.
+        blamed = find_reported(self.scheduler, barrier.dependencies, lost) or barrier
         error = ErrorRecipe("ClusterStalled", message, cause="shuffle", tasks=len(tasks))
         fail_tasks(
             self.scheduler,
             tasks,
             error,
             f"shuffle-restarts-{time.time()}",
-            lambda task: explain_memory(self.scheduler, task, 0.0, lost, message),
+            lambda task: explain_memory(self.scheduler, blamed, 0.0, lost, message),
         )
         self._forget(identity)
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from hyperplane.guard.memory_causes import SHUFFLED_SHARE
+from hyperplane.guard.memory_causes import find_shuffled_size, find_shuffling_memory
 
 if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import TaskState
 
-#: Share of the memory for each thread of a worker above which a partition is too large.
-TOO_LARGE = 1 / 8
+#: How often the size of a partition that can be shuffled is too large.
+TOO_LARGE = 2.0
 #: Prefixes of the tasks that split a partition or a chunk, and what makes these smaller.
 _REMEDIES = {
     "shuffle-transfer": 'df.repartition(partition_size="{size}MB")',
@@ -63,17 +63,18 @@ class ShuffleSizes(SchedulerPlugin):
         worker = task.processing_on
         if worker is None or not worker.memory_limit:
             return
-        memory = worker.memory_limit / max(1, worker.nthreads)
+        fitting = find_shuffled_size(worker.memory_limit, worker.nthreads)
         size = sum(each.get_nbytes() for each in task.dependencies)
-        if size <= TOO_LARGE * memory:
+        if size <= TOO_LARGE * fitting:
             return
         self._warned.add(task.group.name)
-        smaller = max(1, int(SHUFFLED_SHARE * memory / 1e6))
+        memory = worker.memory_limit / max(1, worker.nthreads)
+        needed = find_shuffling_memory(size, worker.nthreads)
         text = (
             f"partitions of {size / 1e6:.0f} MB are too large to be shuffled by worker processes "
             f"with {memory / 1e9:.2g} GB for each thread, which hold a partition several times: "
-            f"use {_REMEDIES[task.prefix.name].format(size=smaller)} before, or "
-            f"ram_gb_per_proc={size / SHUFFLED_SHARE * max(1, worker.nthreads) / 1e9:.1f}"
+            f"use {_REMEDIES[task.prefix.name].format(size=max(1, int(fitting / 1e6)))} before, or "
+            f"ram_gb_per_proc={needed / 1e9:.1f}"
         )
         if self.warn is not None:
             self.warn(text)

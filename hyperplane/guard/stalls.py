@@ -6,8 +6,8 @@ stalled when no new task has finished for a time, while no worker that has tasks
 It first tries to free memory; then the tasks end with a ``ClusterStalled``.
 
 A healthy worker may run one task for hours. A cluster without workers that were removed on purpose
-(``scale(0)``), have not started yet or can be replaced by adaptive scaling has not stalled: Dask's
-``no-workers-timeout`` applies.
+(``scale(0)``), have not started yet or can be replaced by new jobs or pods has not stalled: Dask's
+``no-workers-timeout`` applies. Adaptive scaling has some time to replace lost workers.
 
 Remote schedulers receive this module pickled by value, so it imports only modules that are sent
 with it.
@@ -50,6 +50,8 @@ _IDLE_TIMEOUTS = 5
 #: reached its maximum; and after which a cluster without requests for its size is not adaptive any
 #: more: Dask makes none while workers start.
 _ADAPTIVE_TIMEOUTS = 5
+#: Seconds that a worker which adaptive scaling starts may take to register.
+_ADAPTIVE_START_SECONDS = 30.0
 #: Processes that a nanny may start before a task finishes, and seconds before the next one.
 _STARTS, _START_SECONDS = 3, 30.0
 #: Name of the plugin OomRetry, which lets all workers of a node wait for some seconds.
@@ -187,6 +189,8 @@ class StallGuard(SchedulerPlugin):
         self._idle_since.pop(address, None)
         if msg["expected"] or address in self._retired:
             self._lost.pop(name, None)
+            if self._is_adaptive():
+                self._lost.clear()  # it has more workers than it wants without them
         else:
             self._lost[name] = nanny
         self._retired.discard(address)
@@ -250,8 +254,7 @@ class StallGuard(SchedulerPlugin):
             return False
         if not workers:
             waiting = scheduler.queued or scheduler.unrunnable
-            replaced = self.replaces_workers or self._is_adaptive()
-            return bool(waiting and self._lost and not replaced)
+            return bool(waiting and self._lost and not self.replaces_workers)
         if any(worker.processing and self._is_working(worker, now) for worker in workers):
             return False
         unhealthy = {each.address for each in workers if not self._is_healthy(each, now)}
@@ -336,6 +339,8 @@ class StallGuard(SchedulerPlugin):
             self._fail(tasks, "memory", message, seconds)
         if scheduler.workers:
             return  # Those that are not paused start or close.
+        if self._is_adaptive() and seconds < self.timeout + _ADAPTIVE_START_SECONDS:
+            return
         nannies = [nanny for nanny in self._lost.values() if nanny]
         calls = (run_in_server(scheduler, nanny, read_worker_pid) for nanny in nannies)
         pids = await asyncio.gather(*calls)

@@ -45,7 +45,8 @@ def test_a_stopped_scheduler_ends_the_calls_and_the_cluster_closes(
 def test_a_scheduler_that_continues_in_time_loses_nothing(
     network: HostNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler_watch, "GRACE_SECONDS", 13.0)
+    # A loaded machine may need long for the two samples of the process, and for the signal.
+    monkeypatch.setattr(scheduler_watch, "GRACE_SECONDS", 600.0)
     client, cluster = hyperplane.start(plan(scheduler_deploy_mode="remote", stall_timeout=2))
     with cluster, client:
         watching = client.scheduler._watch.__self__
@@ -53,7 +54,7 @@ def test_a_scheduler_that_continues_in_time_loses_nothing(
         futures = client.map(lambda number: time.sleep(0.5) or number, range(10), pure=False)
         os.kill(cluster.scheduler.pid, signal.SIGSTOP)
         until(lambda: watching._silent > 5, SOON)  # longer than stall_timeout
-        assert watching._state() == "stopped", "otherwise it would have minutes"
+        until(lambda: watching._state() == "stopped", SOON)  # otherwise it would have minutes
         os.kill(cluster.scheduler.pid, signal.SIGCONT)
         assert client.gather(futures) == list(range(10))
         until(lambda: watching._silent == 0, SOON)

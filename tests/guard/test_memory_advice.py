@@ -121,7 +121,7 @@ def make_failure(*running: RunningTask, cause: Cause = "terminate", **fields: An
                 input_type="pandas.core.frame.DataFrame",
             ),
             PLAN,
-            'df = df.repartition(partition_size="15MB")',
+            'df = df.repartition(partition_size="8MB")',
             id="a partition that is too large to be shuffled",
         ),
         pytest.param(
@@ -207,10 +207,19 @@ def test_the_text_has_all_figures() -> None:
         ("read-parquet", "read-parquet"),
         ("hashjoinp2p", "merge"),
         ("shuffle-transfer", "shuffle (sending rows)"),
+        ("shuffle-barrier", "shuffle"),
     ],
 )
 def test_operations_have_the_words_of_collections(prefix: str, operation: str) -> None:
     assert describe_operation(prefix) == operation
+
+
+def test_memory_that_is_no_result_and_not_of_the_task_is_listed() -> None:
+    """A task that makes rows is not the reason if shuffles fill the memory."""
+    task = make_task(memory_before=440, held_before=90)
+    text = explain(make_failure(task, held={"x": 90 * MB}, spilled=30 * MB), PLAN)
+    assert "results (x 90 MB); of these 30 MB on disk; 230 MB before the task began that" in text
+    assert "no results" not in explain(make_failure(make_task()), PLAN)
 
 
 def test_a_report_without_figures_has_a_fix() -> None:

@@ -4,89 +4,145 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import hyperplane
-from hyperplane.guard import memory_recorder
+from hyperplane.guard import freed_memory, memory_recorder
+from hyperplane.guard.freed_memory import FreedMemory
 from hyperplane.guard.memory_recorder import MemoryRecorder
 
 #: Seconds that a loaded machine may need.
 SOON = 120
+#: Seconds for which a measured memory is used again.
+FRESH = 0.005
+#: Limit of the memory of a process.
+
+
+LIMIT = 1000
 
 
 class Memory:
-    """Memory of a process: what is used, and what is freed but kept."""
+    """Memory of a process: what is used, and what is freed but kept; and a clock."""
 
     def __init__(self) -> None:
         self.used, self.kept, self.trims = 0, 0, 0
+        self.now, self.took = 100.0, 0.001
+        self._last = 0, 0
 
-    def read(self) -> tuple[int, int]:
-        return self.used + self.kept, 0
+    def read(self, fresh: bool = False) -> tuple[int, int]:
+        if fresh or self.took > FRESH:  # as the real one, which reads again after 5 ms
+            self._last = self.used + self.kept, 0
+        return self._last
 
     def trim(self) -> None:
         self.kept = 0
         self.trims += 1
+        self.now += self.took
 
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
     memory = Memory()
-    monkeypatch.setattr(memory_recorder, "_return_free_memory", memory.trim)
+    monkeypatch.setattr(freed_memory, "return_freed_memory", memory.trim)
+    monkeypatch.setattr(freed_memory.time, "monotonic", lambda: memory.now)
     return memory
 
 
-def recorder_with(memory: Memory, limit: int | None) -> Any:
-    recorder: Any = MemoryRecorder()
-    recorder._memory = memory
-    recorder._trim_in, recorder._trim_wait = 0, 1
-    recorder._worker = SimpleNamespace(memory_manager=SimpleNamespace(memory_limit=limit))
+def start_sampling(memory: Memory, limit: int | None = LIMIT) -> Callable[..., int]:
+    freed = FreedMemory(cast(Any, memory))
 
-    def sample(used: int, kept: int) -> int:
+    def sample(used: int, kept: int, seconds: float = 0.25) -> int:
+        """Return the memory that is left; the next sample follows after `seconds`."""
         memory.used, memory.kept = used, kept
-        left: int = recorder._trim(used + kept)
+        memory.read(fresh=True)
+        left, _ = freed.return_if_useful(limit)
+        memory.now += seconds
         return left
 
     return sample
 
 
 def test_a_process_below_half_of_its_limit_keeps_freed_memory(memory: Memory) -> None:
-    sample = recorder_with(memory, 1000)
-    assert sample(100, 390) == 490
+    assert start_sampling(memory)(100, 390) == 490
     assert memory.trims == 0
 
 
-def test_a_process_above_it_returns_freed_memory_with_each_sample_that_gains(
-    memory: Memory,
-) -> None:
-    sample = recorder_with(memory, 1000)
-    assert sample(400, 200) == 400
-    assert sample(400, 150) == 400
-    assert sample(400, 150) == 400
-    assert memory.trims == 3
+def test_a_process_above_it_returns_freed_memory_each_time_that_gains(memory: Memory) -> None:
+    sample = start_sampling(memory)
+    for trims in range(1, 5):
+        assert sample(400, 150, 0.02) == 400
+        assert memory.trims == trims
+
+
+def test_the_gain_is_read_after_freed_memory_was_returned(memory: Memory) -> None:
+    """It takes less time than that for which a measured memory is used again."""
+    assert memory.took < FRESH
+    assert start_sampling(memory)(400, 150) == 400
+
+
+@pytest.mark.parametrize("kept", [150, 0])
+def test_it_takes_a_tenth_of_the_time_at_most(memory: Memory, kept: int) -> None:
+    sample = start_sampling(memory)
+    memory.took = 0.02
+    began = memory.now
+    while memory.now < began + 2:
+        sample(800, kept, 0.005)
+    assert 8 <= memory.trims <= 10
 
 
 def test_without_a_gain_the_next_time_is_ever_later(memory: Memory) -> None:
-    sample, trims = recorder_with(memory, 1000), []
-    for _ in range(80):
-        sample(700, 30)
-        trims.append(memory.trims)
-    times = [n for n in range(1, 80) if trims[n] > trims[n - 1]]
-    assert times == [2, 6, 14, 30, 46, 62, 78]
-    for _ in range(16):  # what is freed later is returned then
-        sample(500, 200)
-    assert memory.trims > trims[-1]
-    trims = [memory.trims]
-    sample(500, 200)
-    sample(500, 200)
-    assert memory.trims == trims[0] + 2
+    sample, times = start_sampling(memory), []
+    began = memory.now
+    for _ in range(400):
+        trims, now = memory.trims, memory.now
+        sample(600, 20, 0.05)
+        if memory.trims > trims:
+            times.append(now - began)
+    waits = [after - before for before, after in pairwise(times)][:7]
+    assert waits == pytest.approx([0.25, 0.5, 1, 2, 4, 4, 4], abs=0.1)
+    memory.now += 4
+    sample(400, 200, 0.02)  # what is freed later is returned then, and is soon looked for again
+    trims = memory.trims
+    sample(400, 200)
+    assert memory.trims == trims + 1
+
+
+def test_near_the_limit_it_does_not_wait_for_long(memory: Memory) -> None:
+    sample = start_sampling(memory)
+    for _ in range(20):
+        sample(800, 20, 0.05)
+    assert memory.trims == 20
 
 
 def test_without_a_limit_nothing_is_returned(memory: Memory) -> None:
-    assert recorder_with(memory, None)(5000, 5000) == 10_000
+    assert start_sampling(memory, None)(5000, 5000) == 10_000
     assert memory.trims == 0
+
+
+def test_freed_memory_is_returned_before_a_task_begins(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record of a task whose memory before it has what other tasks have freed is wrong, too."""
+    recorder: Any = MemoryRecorder()
+    recorder._memory, recorder._freed = memory, FreedMemory(cast(Any, memory))
+    recorder._running, recorder._held, begun = set(), {}, []
+    recorder._file = SimpleNamespace(begin_task=lambda key, task: begun.append(task))
+    monkeypatch.setattr(memory_recorder, "read_shuffle_buffers", lambda worker: 0)
+    task = SimpleNamespace(prefix="load", dependencies=())
+    recorder._worker = SimpleNamespace(
+        memory_manager=SimpleNamespace(memory_limit=LIMIT),
+        state=SimpleNamespace(tasks={"load-1": task}),
+        data={},
+    )
+    memory.used, memory.kept = 300, 400
+    memory.read(fresh=True)
+    recorder._begin("load-1")
+    assert [each.memory_before for each in begun] == [300]
 
 
 @pytest.mark.cluster

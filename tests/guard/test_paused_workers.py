@@ -44,7 +44,7 @@ def create_recorder(reports: list[Any]) -> Any:
 def test_a_worker_reports_once_that_its_memory_does_not_fall(
     memory: list[float], spilled: list[float], reports: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_recorder, "_return_free_memory", lambda: None)
+    monkeypatch.setattr(memory_recorder, "return_freed_memory", lambda: None)
     sent: list[Any] = []
     recorder = create_recorder(sent)
     for used, on_disk in zip(memory, spilled, strict=True):

@@ -56,17 +56,24 @@ def test_a_shuffle_of_large_partitions_is_reported_once() -> None:
     assert text == (
         "partitions of 250 MB are too large to be shuffled by worker processes with 1 GB for each "
         "thread, which hold a partition several times: use "
-        'df.repartition(partition_size="62MB") before, or ram_gb_per_proc=4.0'
+        'df.repartition(partition_size="53MB") before, or ram_gb_per_proc=4.0'
     )
     (text,) = warnings_of(Scheduler(250 * MB, prefix="rechunk-transfer", threads=2))
     assert "0.5 GB for each thread" in text
-    assert "use chunks of at most 31 MB before, or ram_gb_per_proc=8.0" in text
+    assert "use chunks of at most 26 MB before, or ram_gb_per_proc=8.0" in text
+
+
+def test_an_empty_process_counts_in_small_workers() -> None:
+    """A sixteenth of 0.6 GB was too large: two of two runs of ``set_index`` failed."""
+    (text,) = warnings_of(Scheduler(60 * MB, limit=600 * MB))
+    assert 'df.repartition(partition_size="25MB") before, or ram_gb_per_proc=1.1' in text
+    assert warnings_of(Scheduler(49 * MB, limit=600 * MB)) == []
 
 
 @pytest.mark.parametrize(
     "scheduler",
     [
-        pytest.param(Scheduler(125 * MB), id="an eighth of the memory"),
+        pytest.param(Scheduler(107 * MB), id="twice the size that fits"),
         pytest.param(Scheduler(250 * MB, prefix="sum"), id="no shuffle"),
         pytest.param(Scheduler(250 * MB, limit=0), id="no limit"),
     ],
@@ -94,7 +101,7 @@ def test_the_owner_of_a_cluster_is_warned(
 ) -> None:
     import dask.dataframe as dd
 
-    monkeypatch.setattr(shuffle_sizes, "TOO_LARGE", 1 / 1000)
+    monkeypatch.setattr(shuffle_sizes, "TOO_LARGE", 1 / 60)
     rows = LIMIT // 500 // 16  # of 16 bytes
     with started() as (client, _), caplog.at_level(logging.WARNING):
         meta = make_part(0, 1).iloc[:0]
@@ -103,4 +110,4 @@ def test_the_owner_of_a_cluster_is_warned(
         assert sum(client.compute(counts).result(SOON)) == 2 * rows
     messages = [record.getMessage() for record in caplog.records]
     (text,) = [message for message in messages if "to be shuffled" in message]
-    assert 'df.repartition(partition_size="31MB")' in text
+    assert 'df.repartition(partition_size="17MB")' in text

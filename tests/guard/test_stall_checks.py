@@ -204,15 +204,41 @@ def find_deadlocks(guard: Any, seconds: float, monkeypatch: pytest.MonkeyPatch) 
     return failed
 
 
-@pytest.mark.parametrize("is_adaptive", [False, True])
-def test_lost_workers_of_an_adaptive_cluster_are_replaced(is_adaptive: bool) -> None:
-    guard = create_guard(create_worker())
+@pytest.mark.parametrize("replaces_workers", [False, True])
+def test_lost_workers_are_a_stall_unless_jobs_or_pods_follow(replaces_workers: bool) -> None:
+    guard = create_guard(create_worker(), replaces_workers=replaces_workers)
     guard.scheduler.workers.clear()
     guard.scheduler.unrunnable.append(StateDouble(worker_restrictions=None))
     guard._lost[0] = "n0"
+    assert guard._is_blocked(1.0) is not replaces_workers
+
+
+@pytest.mark.parametrize(
+    ("is_adaptive", "seconds", "ends"),
+    [(False, 61.0, True), (True, 89.0, False), (True, 91.0, True)],
+)
+def test_adaptive_scaling_has_time_to_replace_lost_workers(
+    is_adaptive: bool, seconds: float, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard = create_guard(create_worker())
+    guard.scheduler.workers.clear()
+    guard._lost[0] = None  # no nanny
     if is_adaptive:
         set_adaptive(guard)
-    assert guard._is_blocked(1.0) is not is_adaptive
+    failed: list[str] = []
+    monkeypatch.setattr(guard, "_fail", lambda tasks, cause, *args: failed.append(cause))
+    asyncio.run(guard._end_blocked(seconds))
+    assert failed == (["lost"] if ends else [])
+
+
+@pytest.mark.parametrize("is_adaptive", [False, True])
+def test_lost_workers_do_not_count_after_adaptive_scaling_ends_others(is_adaptive: bool) -> None:
+    guard = create_guard(create_worker())
+    guard._lost[1] = "n1"
+    if is_adaptive:
+        set_adaptive(guard)
+    guard.log_event("all", {"action": "remove-worker", "worker": "w0", "expected": True})
+    assert guard._lost == ({} if is_adaptive else {1: "n1"})
 
 
 @pytest.mark.parametrize(

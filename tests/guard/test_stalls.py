@@ -22,7 +22,7 @@ from small_clusters import SOON
 from subprograms import wait_until
 
 from hyperplane.errors import ClusterStalled
-from hyperplane.guard import server_calls
+from hyperplane.guard import server_calls, stalls
 
 pytestmark = pytest.mark.cluster
 
@@ -91,13 +91,28 @@ def test_workers_that_ended_with_their_nannies_end_the_tasks(
 
 
 def test_an_adaptive_cluster_replaces_lost_workers() -> None:
-    """Dask's ``Cluster.adapt`` starts others, later than the timeout of the guard."""
-    with started(engine_options={"lost_worker_timeout": "8s"}) as (client, cluster):
+    """Long before Dask does, which waits for ``lost_worker_timeout``, 300 s by default."""
+    with started() as (client, cluster):
         cluster.adapt(minimum=1, maximum=2, interval="200ms")
         future = client.submit(lambda: time.sleep(1) or 7, pure=False)
         wait_until(lambda: client.processing() and any(client.processing().values()), SOON)
         kill_without_restart(cluster)
         assert future.result(SOON) == 7
+
+
+def test_an_adaptive_cluster_whose_new_workers_end_at_their_start_ends_the_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stalls, "_ADAPTIVE_START_SECONDS", 3.0)
+    with started() as (client, cluster):
+        cluster.adapt(minimum=1, maximum=2, interval="200ms")
+        future = client.submit(time.sleep, 1000)
+        wait_until(lambda: client.processing() and any(client.processing().values()), SOON)
+        cluster.new_spec["options"]["preload"] = ["import os\nos._exit(3)"]
+        kill_without_restart(cluster)
+        with pytest.raises(ClusterStalled, match="all workers have ended") as caught:
+            future.result(SOON)
+    assert caught.value.cause == "lost"
 
 
 def test_tasks_that_wait_for_each_other_end() -> None:

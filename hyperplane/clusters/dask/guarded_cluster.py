@@ -30,6 +30,7 @@ from hyperplane.clusters.dask.lazy_dashboard import LazyDashboard
 from hyperplane.clusters.dask.recovery import is_suspended
 from hyperplane.clusters.dask.run_usage import UsageCopy, finish_record
 from hyperplane.clusters.dask.settings import drop_overridden, in_force
+from hyperplane.core.dask_internals.clients import get_adaptive
 from hyperplane.core.dask_internals.message_batches import install_message_batches
 from hyperplane.guard import memory_plugins
 from hyperplane.guard.busy import BusyWorkerGuard
@@ -49,6 +50,8 @@ CLOSED_BY_PROGRAM = "closed by another program"
 TIME_TO_LIVE = "distributed.scheduler.worker-ttl"
 #: Least seconds between checks whether a worker has ended the loan of its memory.
 _SUSPENDED_SECONDS = 1.0
+#: Seconds between checks whether the nanny of a lost worker has ended.
+_ENDED_SECONDS = 1.0
 
 
 def dashboard_routes() -> dict[str, list[str]]:
@@ -265,7 +268,28 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         if op == "remove":
             worker = self.scheduler_info["workers"][msg]
             self._close_if_lost(worker["name"], worker["nanny"])
+            if self.nannies_are_here and get_adaptive(self) is not None:
+                self._forget_ended(worker["name"])
         Cluster._update_worker_status(self, op, msg)
+
+    def _forget_ended(self, name: Any) -> None:
+        """Forget a lost worker when its nanny has ended, so that adaptive scaling replaces it.
+
+        Dask would do so after ``lost-worker-timeout``, for which a nanny that lives may need to
+        start the worker again.
+        """
+
+        def check() -> None:
+            connected = self.scheduler_info["workers"].values()
+            nanny = self.workers.get(name)
+            if nanny is None or any(each["name"] == name for each in connected):
+                return
+            if nanny.status in (Status.closed, Status.failed):
+                del self.workers[name]
+            elif get_adaptive(self) is not None:
+                self._forget_ended(name)
+
+        asyncio.get_running_loop().call_later(_ENDED_SECONDS, check)
 
     def _close_if_lost(self, name: Any, nanny: str | None, least: float = 0.0) -> None:
         """Close a worker that does not return within ``lost-worker-timeout``, as Dask does.

@@ -1,0 +1,78 @@
+"""A shuffle that ends because its workers were lost is named in the errors of all its tasks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from state_double import StateDouble
+from test_memory_advice import make_report, make_task
+
+from hyperplane.guard import shuffle_restarts
+from hyperplane.guard.memory_advice import WorkerLayout
+from hyperplane.guard.memory_explainer import MemoryExplainer
+from hyperplane.guard.memory_report import MemoryReport
+from hyperplane.guard.shuffle_restarts import ShuffleRestartLimit
+
+TRANSFERS = [("shuffle-transfer-x", number) for number in range(3)]
+
+
+def report_of(worker: str, *running: Any, peak: int = 480) -> MemoryReport:
+    tasks = (make_task(str(key), "shuffle-transfer") for key in running)
+    return replace(make_report(*tasks, peak=peak), worker=worker)
+
+
+@pytest.mark.parametrize(
+    ("reports", "blamed"),
+    [
+        pytest.param([report_of("w0", TRANSFERS[1])], TRANSFERS[1], id="one"),
+        pytest.param(
+            [report_of("w0", TRANSFERS[1]), report_of("w1", TRANSFERS[2], peak=490)],
+            TRANSFERS[2],
+            id="the largest",
+        ),
+        pytest.param(
+            [report_of("w0", TRANSFERS[1]), report_of("other", TRANSFERS[2], peak=490)],
+            TRANSFERS[1],
+            id="only of workers that took part",
+        ),
+        pytest.param(
+            [report_of("w0", ("make_rows-1", 4)), report_of("w1")],
+            "shuffle-barrier-x",
+            id="none of the shuffle ran",
+        ),
+    ],
+)
+def test_the_shuffle_is_blamed_and_not_the_tasks_that_make_its_rows(
+    reports: list[MemoryReport], blamed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = StateDouble(key=("make_rows-1", 9), state="queued", dependencies=[])
+    transfers = [StateDouble(key=key, state="waiting", dependencies=[rows]) for key in TRANSFERS]
+    barrier = StateDouble(
+        key="shuffle-barrier-x", state="waiting", dependencies=transfers, dependents=[]
+    )
+    explainer = MemoryExplainer(b"", WorkerLayout())
+    explainer.reports.extend(reports)
+    limit: Any = ShuffleRestartLimit()
+    limit.scheduler = SimpleNamespace(
+        plugins={explainer.name: explainer}, tasks={"shuffle-barrier-x": barrier}, workers={}
+    )
+    limit.losses["x"], limit._workers["x"] = 4, ["w0", "w1"]
+    ended: list[Any] = []
+    explained: list[Any] = []
+
+    def fail_tasks(scheduler: Any, tasks: Any, error: Any, stimulus: str, explain: Any) -> None:
+        ended.extend(tasks)
+        for task in tasks:
+            explain(task)
+
+    def explain_memory(scheduler: Any, task: Any, *args: Any) -> None:
+        explained.append(task.key)
+
+    monkeypatch.setattr(shuffle_restarts, "fail_tasks", fail_tasks)
+    monkeypatch.setattr(shuffle_restarts, "explain_memory", explain_memory)
+    limit._fail("x", 4)
+    assert ended == [rows]
+    assert explained == [blamed]
