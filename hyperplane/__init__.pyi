@@ -33,6 +33,8 @@ from .errors import RequestError as RequestError
 from .errors import StartFailed as StartFailed
 from .errors import StartTimeout as StartTimeout
 from .errors import UnknownPool as UnknownPool
+from .forecasts.forecast import forecast as forecast
+from .forecasts.result import Forecast as Forecast
 from .jobs.decorator import job as job
 from .shards.current_shard import Shard as Shard
 from .shards.current_shard import shard as shard

@@ -156,6 +156,12 @@ CLUSTERS: dict[str, Call] = {
     "closest_pool": Call(hyperplane.closest_pool, {"cores": 1, "ram_gb": 1}),
     "fit_workers": Call(hyperplane.fit_workers, {"pool": "16_16"}),
     "size_cluster": Call(hyperplane.size_cluster, {"data": "1GB"}),
+    "forecast": Call(
+        hyperplane.forecast,
+        # It is refused before a sample is run, because it writes.
+        {"collection": FreshArgument(lambda: da.ones(4).store(np.ones(4), compute=False)),
+         "plan": PLAN},
+    ),
     "SizingAdvice.start": Call(
         lambda **options: advice().start(**options), {}, REQUEST, ("self",),
         hyperplane.SizingAdvice.start,

@@ -101,7 +101,8 @@ WITHOUT_ARGUMENTS = (
 )  # fmt: skip
 #: Objects that the package creates and callers only read.
 CREATED_BY_PACKAGE = (
-    "hyperplane.ClusterPlan", "hyperplane.Fault", "hyperplane.Shard", "hyperplane.SizingAdvice",
+    "hyperplane.ClusterPlan", "hyperplane.Fault", "hyperplane.Forecast", "hyperplane.Shard",
+    "hyperplane.SizingAdvice",
     "hyperplane.errors.UnknownKey",
     "hyperplane.errors.UnknownName",
     "hyperplane.asl.commands.Command", "hyperplane.asl.events.Event",

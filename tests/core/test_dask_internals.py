@@ -66,7 +66,7 @@ def test_private_imports_are_found(source):
     assert not list(private_imports("from dask.base import tokenize\nimport distributed.client"))
 
 
-@pytest.mark.parametrize("module", ["clients", "frames", "tasks"])
+@pytest.mark.parametrize("module", ["clients", "frames", "shuffles", "tasks"])
 def test_all_names_exist_in_this_release_and_are_used(module):
     names = importlib.import_module(f"hyperplane.core.dask_internals.{module}").__all__
     texts = [

@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
-from dask._task_spec import List, Task, TaskRef, cull, parse_input
+from dask._expr import FinalizeCompute
+from dask._task_spec import (
+    List,
+    Task,
+    TaskRef,
+    convert_legacy_graph,
+    cull,
+    parse_input,
+)
 
-__all__ = ["List", "Task", "TaskRef", "cull", "parse_input"]
+__all__ = [
+    "FinalizeCompute",
+    "List",
+    "Task",
+    "TaskRef",
+    "convert_legacy_graph",
+    "cull",
+    "parse_input",
+]

@@ -1,0 +1,248 @@
+"""The graph of a collection as a cluster would run it, with what its tasks read and write."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask
+from dask.core import flatten
+from dask.order import order
+
+from hyperplane.core.dask_internals.tasks import (
+    FinalizeCompute,
+    Task,
+    TaskRef,
+    convert_legacy_graph,
+    cull,
+)
+from hyperplane.forecasts.model import GraphInfo
+from hyperplane.forecasts.records import SampleRequest, SampleTask
+from hyperplane.forecasts.sample_plan import SampleStep
+from hyperplane.forecasts.task_units import Key, UnitGraph, divide_graph
+
+#: Functions of Dask that write files or other stores, by their names. They would write to the
+#: target while they are sampled; ToParquetFunctionWrapper can be directed to another folder.
+_WRITERS = {
+    "_to_csv_chunk", "_write_csv", "to_csv_chunk", "write_json_partition", "_to_textfiles_chunk",
+    "to_textfiles", "store_chunk", "load_store_chunk", "_to_sql_chunk", "_extra_deps",
+    "_pd_to_hdf", "to_orc", "write", "to_avro", "write_partition", "store_block",
+}  # fmt: skip
+#: Depth to which arguments of a task are searched for paths.
+_DEPTH = 10
+#: Most items of one argument that are searched.
+_ITEMS = 200
+
+
+@dataclass(frozen=True)
+class CollectionGraph:
+    """Tasks of a collection, their units, and what the model needs of them."""
+
+    tasks: Mapping[Key, Any]
+    units: UnitGraph
+    info: GraphInfo
+    shuffles: Mapping[str, Any]
+    shuffle_inputs: Mapping[str, int]
+    read_bytes: int
+    reasons: tuple[str, ...] = ()
+
+
+def materialize(collection: Any, settings: Mapping[str, Any]) -> CollectionGraph:
+    """Return the graph that ``compute`` on a cluster would run.
+
+    Parameters
+    ----------
+    collection : Dask collection
+        A dataframe, array, bag or delayed object.
+    settings : mapping
+        Dask settings of the client that change the graph, as the method of shuffles.
+    """
+    with dask.config.set(settings):
+        expression = FinalizeCompute(dask.base.collections_to_expr(collection)).optimize()
+        keys = list(flatten(expression.__dask_keys__()))
+        graph: dict[Key, Any] = cull(convert_legacy_graph(expression.__dask_graph__()), keys)
+    barriers = _find_barriers(graph)
+    dependencies = {key: node.dependencies for key, node in graph.items()}
+    units = divide_graph(dependencies, keys, separate=barriers)
+    priorities = order(graph)
+    first = [min(priorities[key] for key in unit.members) for unit in units.units]
+    weights, read_bytes = _weigh_sources(units, graph)
+    of_units = {units.unit_of[key]: (name,) for key, name in barriers.items()}
+    info = GraphInfo(
+        targets=tuple(sorted({units.unit_of[key] for key in keys})),
+        priorities=tuple(int(each) for each in first),
+        weights=weights,
+        takes=_find_takes(units, graph, barriers),
+        barriers=of_units,
+    )
+    specs = {name: graph[key].spec for key, name in barriers.items()}
+    inputs = {name: len(graph[key].dependencies) for key, name in barriers.items()}
+    return CollectionGraph(graph, units, info, specs, inputs, read_bytes)
+
+
+def _find_barriers(graph: Mapping[Key, Any]) -> dict[Key, str]:
+    """Return the barriers of peer-to-peer shuffles with the IDs of these."""
+    named = [key for key in graph if isinstance(key, str) and key.startswith("shuffle-barrier-")]
+    if not named:
+        return {}
+    from hyperplane.core.dask_internals.shuffles import id_from_key
+
+    found = {key: id_from_key(key) for key in named}
+    return {key: str(name) for key, name in found.items() if name is not None}
+
+
+def _find_takes(
+    units: UnitGraph, graph: Mapping[Key, Any], barriers: Mapping[Key, str]
+) -> dict[int, tuple[tuple[str, int, int], ...]]:
+    takes: dict[int, tuple[tuple[str, int, int], ...]] = {}
+    counts: dict[str, int] = {}
+    for number, unit in enumerate(units.units):
+        for key in unit.members:
+            names = sorted(barriers[each] for each in graph[key].dependencies if each in barriers)
+            if not names:
+                continue
+            spec = graph[_barrier_of(names[0], barriers)].spec
+            partition = _partition_number(key, spec)
+            for name in names:
+                if name not in counts:
+                    counts[name] = len(list(spec.output_partitions))
+            takes[number] = tuple((name, partition, counts[name]) for name in names)
+    return takes
+
+
+def _barrier_of(name: str, barriers: Mapping[Key, str]) -> Key:
+    return next(key for key, each in barriers.items() if each == name)
+
+
+def _partition_number(key: Key, spec: Any) -> int:
+    """Return the number of the output partition of a task; of a chunk its place in all chunks."""
+    index = key[1:]
+    if not hasattr(spec, "new"):
+        return int(index[0])
+    number = 0
+    for place, axis in zip(index[-len(spec.new) :], spec.new, strict=True):
+        number = number * len(axis) + int(place)
+    return number
+
+
+def find_writers(graph: Mapping[Key, Any]) -> list[str]:
+    """Return the names of functions in a graph that write, and cannot write elsewhere."""
+    found = set()
+    for node in graph.values():
+        for function in _functions(node):
+            name = getattr(function, "__name__", "")
+            module = getattr(function, "__module__", None) or ""
+            if name in _WRITERS and module.partition(".")[0] in ("dask", "distributed"):
+                found.add(name)
+    return sorted(found)
+
+
+def _functions(node: Any) -> Iterator[Any]:
+    function = getattr(node, "func", None)
+    while function is not None:
+        yield function
+        function = getattr(function, "func", None)
+    for argument in getattr(node, "args", ()):
+        if hasattr(argument, "func") or hasattr(argument, "dependencies"):
+            yield from _functions(argument)
+        elif isinstance(argument, dict):
+            for inner in list(argument.values())[:_ITEMS]:
+                if hasattr(inner, "func"):
+                    yield from _functions(inner)
+
+
+def _weigh_sources(units: UnitGraph, graph: Mapping[Key, Any]) -> tuple[dict[int, float], int]:
+    """Return the bytes of the local files that units without inputs read, and their sum."""
+    sizes: dict[str, int] = {}
+    paths: dict[int, list[str]] = {}
+    for number, unit in enumerate(units.units):
+        if not unit.dependencies:
+            found: list[str] = []
+            for key in unit.members:
+                found += _find_paths(graph[key], _DEPTH)
+            paths[number] = sorted(set(found))
+    uses = Counter(path for found in paths.values() for path in found)
+    for path in uses:
+        try:
+            sizes[path] = Path(path).stat().st_size if not Path(path).is_dir() else 0
+        except OSError:
+            sizes[path] = 0
+    # Blocks of one file share its bytes.
+    weights = {
+        number: sum(sizes[path] / uses[path] for path in found) for number, found in paths.items()
+    }
+    total = sum(size for size in sizes.values())
+    return {number: weight for number, weight in weights.items() if weight}, total
+
+
+def _find_paths(value: Any, depth: int) -> Iterator[str]:
+    if isinstance(value, str):
+        if os.sep in value and len(value) < 4096 and "\n" not in value:
+            yield value.removeprefix("file://")
+        return
+    if isinstance(value, os.PathLike):
+        yield os.fspath(value)
+        return
+    if depth <= 0:
+        return
+    if isinstance(value, (list, tuple, set)):
+        for item in list(value)[:_ITEMS]:
+            yield from _find_paths(item, depth - 1)
+    elif isinstance(value, dict):
+        for item in list(value.values())[:_ITEMS]:
+            yield from _find_paths(item, depth - 1)
+    elif hasattr(value, "args") and hasattr(value, "dependencies"):
+        yield from _find_paths(getattr(value, "args", ()), depth)
+        yield from _find_paths(getattr(value, "kwargs", None) or {}, depth)
+    elif hasattr(value, "fragment"):  # a part of a Parquet data set
+        yield str(value.fragment.path)
+    elif type(value).__name__ in ("OpenFile", "FragmentWrapper", "LocalFileOpener"):
+        yield str(getattr(value, "path", ""))
+
+
+def make_request(
+    graph: CollectionGraph, steps: list[SampleStep], folder: str, config: Mapping[str, Any]
+) -> SampleRequest:
+    """Return the sample for the process that runs it; files are written to a folder."""
+    made = []
+    for step in steps:
+        unit = graph.units.units[step.unit]
+        takes = graph.info.takes.get(step.unit, ())
+        made.append(
+            SampleTask(
+                members=tuple((key, redirect(graph.tasks[key], folder)) for key in unit.members),
+                inputs=step.inputs,
+                outputs=unit.outputs,
+                takes=tuple((name, partition / count) for name, partition, count in takes),
+            )
+        )
+    return SampleRequest(tuple(made), graph.shuffles, graph.shuffle_inputs, config)
+
+
+def redirect(node: Any, folder: str) -> Any:
+    """Return a task that writes Parquet files to a local folder instead of its target."""
+    function: Any = getattr(node, "func", None)
+    name = type(function).__name__
+    if name == "ToParquetFunctionWrapper":
+        from fsspec.implementations.local import LocalFileSystem
+
+        changed = copy.copy(function)
+        changed.path, changed.fs = folder, LocalFileSystem()
+        return _with_function(node, changed)
+    if "toparquetbarrier" in str(node.key[0] if isinstance(node.key, tuple) else node.key):
+        return Task(node.key, _ignore, *(TaskRef(each) for each in node.dependencies))
+    return node
+
+
+def _with_function(node: Any, function: Any) -> Any:
+    return Task(node.key, function, *node.args, **(node.kwargs or {}))
+
+
+def _ignore(*results: Any) -> None:
+    """Take the place of a task that writes the list of written files."""
+    del results

@@ -1,0 +1,252 @@
+"""Forecast of the memory and the time of a Dask job from a sample of its tasks."""
+
+from __future__ import annotations
+
+import resource
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from numbers import Real
+from statistics import median
+from typing import Any
+
+import dask
+from dask.base import is_dask_collection
+
+from hyperplane.core.argument_checks import describe_value
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.public_calls import check_call
+from hyperplane.core.units import format_bytes, format_number
+from hyperplane.forecasts import reasons
+from hyperplane.forecasts.collection_graph import CollectionGraph, make_request, materialize
+from hyperplane.forecasts.intervals import Interval, find_interval
+from hyperplane.forecasts.layout import SHUFFLE_METHOD, Layout, find_layout
+from hyperplane.forecasts.model import GraphModel, build_model
+from hyperplane.forecasts.probe import run_sample
+from hyperplane.forecasts.records import SampleResult
+from hyperplane.forecasts.result import Forecast
+from hyperplane.forecasts.sample_plan import SampleStep, plan_sample
+from hyperplane.forecasts.simulate import ProcessBaseline, Simulation, Timeline
+from hyperplane.spec.plan import ClusterPlan
+
+#: Simulations with different durations of tasks.
+_SEEDS = 5
+#: What the allocators of a thread keep after many tasks, which a short sample does not show, in
+#: bytes and as a share of what the largest task needs: medians of measured runs.
+_KEPT, _KEPT_SHARE = 20 * 10**6, 0.35
+#: What a process keeps after many tasks relative to the sample, without imported modules.
+_DRIFT = 1.5
+
+
+@check_call(outcome="nothing was sampled")
+def forecast(
+    collection: Any,
+    plan: ClusterPlan | None = None,
+    *,
+    budget: float = 0.05,
+    confidence: float = 0.9,
+) -> Forecast:
+    """Forecast the memory and the time that a job takes, from a sample of its tasks.
+
+    Parameters
+    ----------
+    collection : Dask collection
+        A dataframe, array, bag or delayed object. ``df.to_parquet(url, compute=False)`` is one,
+        too; while it is sampled, nothing is written to the URL.
+    plan : ClusterPlan, optional
+        Where the job is to run; by default on the running cluster.
+    budget : float
+        Share of the tasks that read data that is run as the sample, above 0, at most 1; at least
+        three are run.
+    confidence : float
+        Probability that the peak is in the interval, between 0.5 and 0.99.
+
+    Returns
+    -------
+    Forecast
+        Prints as a table. ``peak`` is the largest memory of the largest worker process.
+
+    Raises
+    ------
+    RequestError
+        With every fault of the call.
+
+    Notes
+    -----
+    The sample runs in a separate process on this machine, one task at a time, never on the cluster.
+    A job that cannot be forecast is not an error: ``refused`` is then true, and ``reasons`` says
+    why. Functions of the job run in the sample as they are: those that write or send anything do so
+    for the sampled tasks.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import hyperplane
+    >>> plan = hyperplane.plan_cluster(num_workers=1, nprocs=1, nthreads=2, ram_gb_per_proc=2)
+    >>> found = hyperplane.forecast(da.random.random((4000, 4000), chunks=(500, 4000)).sum(), plan)
+    >>> found.refused, found.low < found.peak < found.high
+    (False, True)
+    """
+    layout = _check(collection, plan, budget, confidence)
+    settings = {SHUFFLE_METHOD: _shuffle_method(layout), **layout.settings}
+    try:
+        graph = materialize(collection, settings)
+    except Exception as error:  # noqa: BLE001 - any error while the user's collection is optimized
+        text = f"the graph cannot be built: {type(error).__name__}: {error}"[:500]
+        return _refuse(layout, confidence, [text])
+    found = reasons.find_graph_reasons(graph)
+    if found:
+        return _refuse(layout, confidence, found, graph)
+    info = graph.info
+    steps = plan_sample(graph.units, info.weights, info.takes, info.barriers, budget)
+    before = _child_seconds()
+    result = run_sample(
+        lambda folder: make_request(graph, steps, folder, _worker_config()),
+        layout.environ,
+        layout.modules,
+        layout.forked,
+    )
+    cost = _child_seconds() - before
+    if result.error:
+        return _refuse(layout, confidence, [f"the sample failed: {result.error}"], graph, cost)
+    return _evaluate(graph, steps, result, layout, confidence, cost)
+
+
+def _check(collection: Any, plan: Any, budget: Any, confidence: Any) -> Layout:
+    faults = []
+    if not is_dask_collection(collection):
+        allowed = "a Dask dataframe, array, bag or delayed object"
+        advice = "pass the collection before compute()"
+        faults.append(Fault("collection", describe_value(collection), allowed, advice))
+    for name, value, least, most in (("budget", budget, 0, 1), ("confidence", confidence, 0.5, 1)):
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if not is_number or not least < float(value) <= min(most, 0.99 if least else 1):
+            limit = 0.99 if least else 1
+            allowed = f"a number above {least} and at most {limit}"
+            faults.append(Fault(name, describe_value(value), allowed))
+    layout = None
+    try:
+        layout = find_layout(plan)
+    except RequestError as error:
+        faults += error.faults
+    if faults or layout is None:
+        raise RequestError(faults)
+    return layout
+
+
+def _shuffle_method(layout: Layout) -> str:
+    """Return the method of shuffles that a client of the cluster would choose."""
+    return str(
+        layout.settings.get(SHUFFLE_METHOD) or dask.config.get(SHUFFLE_METHOD, None) or "p2p"
+    )
+
+
+def _worker_config() -> dict[str, Any]:
+    """Return the settings that tasks may read; those of clients would connect to a cluster."""
+    return {
+        name: section
+        for name, section in dask.config.config.items()
+        if name in ("array", "dataframe", "distributed") and isinstance(section, Mapping)
+    }
+
+
+def _child_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _refuse(
+    layout: Layout,
+    confidence: float,
+    found: list[str],
+    graph: CollectionGraph | None = None,
+    cost: float = 0.0,
+) -> Forecast:
+    tasks = 0 if graph is None else len(graph.tasks)
+    return Forecast(
+        0, 0, 0, 0, 0.0, 0.0, True, tuple(found), cost, confidence,
+        layout=str(layout), limit=layout.limit, tasks=tasks,
+    )  # fmt: skip
+
+
+def _evaluate(
+    graph: CollectionGraph,
+    steps: list[SampleStep],
+    result: SampleResult,
+    layout: Layout,
+    confidence: float,
+    cost: float,
+) -> Forecast:
+    model = build_model(graph.units, graph.info, steps, result)
+    timelines = simulate_layout(model, layout)
+    peaks = [max(timeline.peaks) for timeline in timelines]
+    has_shuffles = bool(graph.shuffles)
+    interval = find_interval(peaks, model.empty, confidence, has_shuffles, result.exact)
+    typical = min(timelines, key=lambda each: abs(max(each.peaks) - interval.value))
+    terms = name_terms(typical.terms, graph.units.kinds)
+    refusals = reasons.find_refusals(graph, steps, result, model, typical)
+    notes = reasons.find_notes(graph, result, model, typical)
+    interval = _widen(interval, model, typical)
+    spill = layout.spill * layout.limit
+    if spill and interval.high > spill:
+        refusals.append(
+            f"up to {format_bytes(round(interval.high))} are needed without spilling, and from "
+            f"{format_bytes(round(spill))} on ({format_number(layout.spill)} of the limit) results "
+            "are written to disk, which changes memory and time; give each process more memory"
+        )
+    return Forecast(
+        peak=round(interval.value),
+        low=round(interval.low),
+        high=round(interval.high),
+        total=round(median(timeline.total for timeline in timelines)),
+        cpu_s=model.cpu,
+        wall_s=median(timeline.seconds for timeline in timelines),
+        refused=bool(refusals),
+        reasons=tuple(refusals or notes),
+        cost=cost,
+        confidence=confidence,
+        terms=tuple(terms),
+        layout=str(layout),
+        limit=layout.limit,
+        read=graph.read_bytes,
+        shuffled=round(model.shuffled),
+        tasks=len(graph.tasks),
+        sampled=sum(len(graph.units.units[step.unit].members) for step in steps),
+    )
+
+
+def simulate_layout(model: GraphModel, layout: Layout) -> list[Timeline]:
+    """Simulate a job on a layout several times, with different durations of its tasks."""
+    largest = max(unit.transient for unit in model.units)
+    kept = layout.threads * min(_KEPT, _KEPT_SHARE * largest)
+    drift = _DRIFT * max(0.0, model.retained - model.imported)
+    memory = ProcessBaseline(model.empty, model.imported + drift + kept, layout.shuffle_buffer)
+    return [
+        Simulation(model.units, model.targets, memory, layout.processes, layout.threads, seed).run()
+        for seed in range(_SEEDS)
+    ]
+
+
+def name_terms(
+    terms: Mapping[tuple[str, int | str], float], kinds: tuple[str, ...]
+) -> list[tuple[str, int]]:
+    """Return the parts of a peak with names, the largest first."""
+    named: Counter[str] = Counter()
+    for (what, which), size in terms.items():
+        if what == "process":
+            named[str(which)] += round(size)
+        else:
+            kind = kinds[int(which)]
+            label = f"running {kind}" if what == "run" else f"results of {kind}"
+            named[label] += round(size)
+    return [(name, size) for name, size in named.most_common() if size > 0]
+
+
+def _widen(interval: Interval, model: GraphModel, timeline: Timeline) -> Interval:
+    """Return an interval down to a peak at which results do not grow beyond those of the sample."""
+    low = interval.low
+    for kind, ratio in model.extrapolated.items():
+        growth = max(model.classes[kind].output.exponent, model.classes[kind].transient.exponent)
+        of_kind = timeline.terms.get(("run", kind), 0.0) + timeline.terms.get(("result", kind), 0.0)
+        low = min(low, interval.low - of_kind * (1 - ratio**-growth))
+    return replace(interval, low=max(low, model.empty))

@@ -1,0 +1,318 @@
+"""From the records of a sample to the cost of every unit of the full graph.
+
+For each class of units the bytes of results, transient memory and time are functions of the bytes
+of the inputs. Of units that had computed inputs several times, they are functions of the number of
+different pieces of data in them: the result of a sum stays as it is, that of a group-by grows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import mean, median
+
+from hyperplane.forecasts.records import SampleResult, TaskRecord
+from hyperplane.forecasts.sample_plan import SampleStep
+from hyperplane.forecasts.simulate import UnitCost
+from hyperplane.forecasts.task_units import UnitGraph, find_leaves
+
+#: Ratio of the sizes of two samples from which on they show how a figure grows with the size.
+_SPREAD = 1.5
+#: Bytes by which the memory of equal tasks differs.
+_NOISE = 5 * 10**6
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A power law through one measured point: ``value * (x / at) ** exponent``."""
+
+    at: float
+    value: float
+    exponent: float
+
+    def __call__(self, x: float) -> float:
+        """Return the value at ``x``."""
+        if self.at <= 0 or x <= 0:
+            return self.value if x > 0 or self.at <= 0 else 0.0
+        return self.value * math.pow(x / self.at, self.exponent)
+
+
+def fit_growth(points: Sequence[tuple[float, float]], largest: bool = False) -> Growth:
+    """Fit a power law with an exponent from 0 (constant) to 1 (linear).
+
+    Points of about the same size do not show an exponent; it is then 1. ``largest`` puts the law
+    through the point that is the highest relative to its size, otherwise it is the mean.
+
+    Examples
+    --------
+    >>> fit_growth([(10, 100), (20, 200)])(40), fit_growth([(10, 100), (20, 100)])(40)
+    (400.0, 100.0)
+    """
+    known = [(x, y) for x, y in points if x > 0]
+    if not known:
+        values = [y for _, y in points]
+        return Growth(0.0, (max(values) if largest else mean(values)) if values else 0.0, 0.0)
+    (low, low_y), (high, high_y) = min(known), max(known)
+    exponent = 1.0
+    if high >= _SPREAD * low:
+        grows = low_y > 0 and high_y > low_y
+        exponent = min(1.0, math.log(high_y / low_y) / math.log(high / low)) if grows else 0.0
+        if low_y <= 0 < high_y:
+            exponent = 1.0
+    at = high
+    scaled = [y * math.pow(at / x, exponent) for x, y in known]
+    return Growth(at, max(scaled) if largest else mean(scaled), exponent)
+
+
+@dataclass(frozen=True)
+class ClassModel:
+    """What units of one class take.
+
+    Parameters
+    ----------
+    of_pieces : bool
+        Whether the figures depend on the number of pieces of data instead of bytes.
+    output, transient, seconds, cpu : Growth
+        Bytes of the results, bytes of transient memory, and times.
+    added : float
+        Bytes that a unit adds to shuffles, for each byte of its inputs.
+    spread : float
+        Largest ratio of the transient memory of two units of the same size.
+    largest : float
+        Largest size that was sampled.
+    """
+
+    of_pieces: bool
+    output: Growth
+    transient: Growth
+    seconds: Growth
+    cpu: Growth
+    added: Mapping[str, Growth] = field(default_factory=dict)
+    spread: float = 1.0
+    largest: float = 0.0
+
+
+@dataclass(frozen=True)
+class GraphModel:
+    """Cost of all units of a graph, independent of the layout of a cluster.
+
+    Parameters
+    ----------
+    units : tuple of UnitCost
+        One for each unit.
+    targets : tuple of int
+        Units with results for the caller.
+    classes : tuple of ClassModel
+        One for each class.
+    empty, imported, retained : float
+        Memory of a process before its first task, what its first task leaves in it, as imported
+        modules, and what it keeps in all besides results.
+    cpu : float
+        CPU seconds of all units.
+    extrapolated : mapping of int to float
+        For each class the largest ratio of a unit's pieces of data to those of the sample, of
+        classes whose memory grows with them.
+    shuffled : float
+        Bytes that are shuffled.
+    """
+
+    units: tuple[UnitCost, ...]
+    targets: tuple[int, ...]
+    classes: tuple[ClassModel, ...]
+    empty: float
+    imported: float
+    retained: float
+    cpu: float
+    extrapolated: Mapping[int, float]
+    shuffled: float
+
+
+@dataclass(frozen=True)
+class GraphInfo:
+    """What the model needs of a graph besides its units.
+
+    Parameters
+    ----------
+    targets : tuple of int
+        Units with results for the caller.
+    priorities : tuple of int
+        Order in which the units start.
+    weights : mapping of int to float
+        Sizes of the sources of units.
+    takes : mapping of int to tuple
+        Units that take a partition out of shuffles: ID of the shuffle, number of the partition and
+        of all partitions, for each shuffle.
+    barriers : mapping of int to tuple of str
+        Units that are barriers of shuffles.
+    """
+
+    targets: tuple[int, ...]
+    priorities: tuple[int, ...]
+    weights: Mapping[int, float] = field(default_factory=dict)
+    takes: Mapping[int, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)
+    barriers: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+
+def find_retained(result: SampleResult) -> float:
+    """Return the memory that a process keeps between tasks besides its results.
+
+    Allocators keep freed memory for the next task, and the first tasks import modules.
+    """
+    kept = [record.before - result.empty - record.live for record in result.records[1:]]
+    last = result.records[-1:]
+    return max([0.0, *kept, *(each.before - result.empty - each.live for each in last)])
+
+
+def find_needs(records: Sequence[TaskRecord]) -> list[float]:
+    """Return what each task needed besides the process, its modules and earlier results.
+
+    What the process has kept after a task, as modules that the task imported, is not a need.
+    """
+    floors = [record.before - record.live for record in records]
+    return [
+        max(0.0, float(record.peak - record.live - max(before, after)))
+        for record, before, after in zip(records, floors, [*floors[1:], 0], strict=True)
+    ]
+
+
+def build_model(
+    graph: UnitGraph, info: GraphInfo, steps: Sequence[SampleStep], result: SampleResult
+) -> GraphModel:
+    """Return the cost of every unit of a graph."""
+    retained = find_retained(result)
+    leaves = [bits.bit_count() for bits in find_leaves(graph, info.takes)]
+    by_kind: dict[int, list[tuple[SampleStep, TaskRecord, float]]] = {}
+    needs = find_needs(result.records)
+    for step, record, need in zip(steps, result.records, needs, strict=True):
+        by_kind.setdefault(graph.units[step.unit].kind, []).append((step, record, need))
+    classes = tuple(_fit_class(by_kind[kind], info.weights) for kind in range(len(graph.kinds)))
+    return _Predictor(graph, info, classes, leaves, result, retained).predict()
+
+
+def _fit_class(
+    samples: Sequence[tuple[SampleStep, TaskRecord, float]], weights: Mapping[int, float]
+) -> ClassModel:
+    of_pieces = any(step.narrow for step, *_ in samples)
+    sizes = [
+        float(
+            len(step.leaves)
+            if of_pieces
+            else weights.get(step.unit, 0.0) + record.inputs + record.taken
+        )
+        for step, record, _ in samples
+    ]
+    records = [record for _, record, _ in samples]
+    # A thread that has read a partition begins to read the next one, until the scheduler has sent
+    # the tasks that follow. Both partitions are then in memory.
+    needs = [need + (0 if step.inputs else record.first) for step, record, need in samples]
+    wide = [
+        (size, need)
+        for (step, *_), size, need in zip(samples, sizes, needs, strict=True)
+        if not step.narrow
+    ]
+    at = max(sizes)
+    scaled = [_NOISE + (need * at / size if size else need) for size, need in wide]
+    outputs = [float(sum(record.outputs)) for record in records]
+    names = set().union(*(record.added for record in records))
+    return ClassModel(
+        of_pieces=of_pieces,
+        output=fit_growth(list(zip(sizes, outputs, strict=True))),
+        transient=fit_growth(list(zip(sizes, needs, strict=True)), largest=True),
+        seconds=fit_growth([(x, each.seconds) for x, each in zip(sizes, records, strict=True)]),
+        cpu=fit_growth([(x, each.cpu) for x, each in zip(sizes, records, strict=True)]),
+        added={
+            name: fit_growth(
+                [(x, each.added.get(name, 0)) for x, each in zip(sizes, records, strict=True)]
+            )
+            for name in names
+        },
+        spread=max(scaled) / min(scaled),
+        largest=max(sizes),
+    )
+
+
+class _Predictor:
+    """Computes the cost of units in topological order, from their inputs."""
+
+    def __init__(
+        self,
+        graph: UnitGraph,
+        info: GraphInfo,
+        classes: tuple[ClassModel, ...],
+        leaves: Sequence[int],
+        result: SampleResult,
+        retained: float,
+    ) -> None:
+        self.graph, self.info, self.classes = graph, info, classes
+        self.leaves, self.result, self.retained = leaves, result, retained
+        self.shuffled: dict[str, float] = {}
+        self.extrapolated: dict[int, float] = {}
+
+    def predict(self) -> GraphModel:
+        costs: list[UnitCost] = []
+        outputs: list[float] = []
+        shares: list[int] = [max(1, len(unit.outputs)) for unit in self.graph.units]
+        cpu = 0.0
+        for number, unit in enumerate(self.graph.units):
+            fitted = self.classes[unit.kind]
+            size = self.info.weights.get(number, 0.0) + self._taken(number)
+            for key in unit.inputs:
+                other = self.graph.unit_of[key]
+                size += outputs[other] / shares[other]
+            if fitted.of_pieces:
+                size = float(self.leaves[number])
+                self._note_extrapolation(unit.kind, fitted, size)
+            adds = {name: growth(size) for name, growth in fitted.added.items()}
+            for name, added in adds.items():
+                self.shuffled[name] = self.shuffled.get(name, 0.0) + added
+            outputs.append(fitted.output(size))
+            cpu += fitted.cpu(size)
+            costs.append(
+                UnitCost(
+                    kind=unit.kind,
+                    priority=self.info.priorities[number],
+                    dependencies=unit.dependencies,
+                    output=outputs[-1],
+                    transient=fitted.transient(size),
+                    seconds=fitted.seconds(size),
+                    adds=adds,
+                    ends=self.info.barriers.get(number, ()),
+                    takes=tuple(
+                        (name, partition / max(1, count))
+                        for name, partition, count in self.info.takes.get(number, ())
+                    ),
+                )
+            )
+        return GraphModel(
+            tuple(costs),
+            self.info.targets,
+            self.classes,
+            float(self.result.empty),
+            max(0.0, float(self.result.records[0].before - self.result.empty)),
+            self.retained,
+            cpu,
+            self.extrapolated,
+            sum(self.shuffled.values()),
+        )
+
+    def _taken(self, number: int) -> float:
+        """Return the bytes that a unit takes out of shuffles; a frequent key has more."""
+        total = 0.0
+        for name, partition, count in self.info.takes.get(number, ()):
+            shares = self.result.shares.get(name, {})
+            even = max(0.0, 1 - sum(shares.values())) / max(1, count)
+            total += self.shuffled.get(name, 0.0) * (shares.get(partition, 0.0) + even)
+        return total
+
+    def _note_extrapolation(self, kind: int, fitted: ClassModel, size: float) -> None:
+        grows = max(fitted.output.exponent, fitted.transient.exponent) > 0.2
+        if grows and fitted.largest:
+            ratio = size / fitted.largest
+            self.extrapolated[kind] = max(ratio, self.extrapolated.get(kind, 0.0))
+
+
+def largest_share(shares: Mapping[int, float]) -> float:
+    """Return how many times the largest partition of a shuffle is larger than the median one."""
+    middle = median(shares.values()) if shares else 0.0
+    return max(shares.values()) / middle if middle else 1.0

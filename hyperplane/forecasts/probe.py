@@ -1,0 +1,97 @@
+"""Run a sample in a separate process."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import cloudpickle
+
+from hyperplane.forecasts.records import SampleRequest, SampleResult, SampleSetup
+
+#: Variables that Dask's nannies set for worker processes: libraries use one thread.
+_ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+#: One thread runs all tasks, in the arena of which malloc_trim(3) returns all free memory; it does
+#: not return the end of those of other threads, which would hide what the next task needs.
+_ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
+#: Modules that every worker process of this package imports when it starts.
+_MODULES = ("distributed.nanny", "distributed.shuffle", "hyperplane.guard.memory_recorder")
+
+
+def run_sample(
+    make_request: Callable[[str], SampleRequest],
+    environ: Mapping[str, str],
+    modules: Sequence[str] = (),
+    forked: bool = False,
+) -> SampleResult:
+    """Run a sample in a new process like a worker process.
+
+    Parameters
+    ----------
+    make_request : callable
+        Returns the sample; receives a folder for files that tasks write, which is then removed.
+    environ : mapping of str to str
+        Environment variables of worker processes.
+    modules : sequence of str
+        Modules that worker processes import when they start.
+    forked : bool
+        Whether worker processes are forked.
+    """
+    with tempfile.TemporaryDirectory(prefix="hyperplane-forecast-") as folder:
+        written = Path(folder, "written")
+        written.mkdir()
+        try:
+            content = cloudpickle.dumps(make_request(str(written)))
+        except Exception as error:  # noqa: BLE001 - any object of the user may not be picklable
+            text = f"a task cannot be pickled: {type(error).__name__}: {error}"[:500]
+            return SampleResult((), 0, True, error=text)
+        # The current folder is first in the path of interactive sessions, as "".
+        path = tuple(each or str(Path.cwd()) for each in sys.path)
+        setup = SampleSetup(path, (*_MODULES, *modules), forked and hasattr(os, "fork"))
+        request, result = Path(folder, "request"), Path(folder, "result")
+        request.write_bytes(pickle.dumps(setup) + content)
+        return _run_process(request, result, environ)
+
+
+def _run_process(request: Path, result: Path, environ: Mapping[str, str]) -> SampleResult:
+    # The package may be importable through sys.path only, as with an editable installation.
+    root = str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+    variables = {
+        **dict.fromkeys(_ONE_THREAD, "1"),
+        **environ,
+        **os.environ,
+        **_ONE_ARENA,
+        "PYTHONPATH": path,
+    }
+    process = subprocess.Popen(  # noqa: S603 - a module of this package
+        [sys.executable, "-m", "hyperplane.forecasts.sample_process", str(request), str(result)],
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        # A group, so that an interrupt ends a forked process, too.
+        start_new_session=True,
+    )
+    try:
+        _, errors = process.communicate()
+    finally:
+        if process.returncode is None:
+            _end_group(process)
+    if process.returncode or not result.exists():
+        last = errors.decode(errors="replace").strip().splitlines()[-1:]
+        text = f"its process ended with code {process.returncode}" + "".join(f": {e}" for e in last)
+        return SampleResult((), 0, True, error=text[:500])
+    found: SampleResult = pickle.loads(result.read_bytes())  # noqa: S301 - of the process above
+    return found
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -1,0 +1,125 @@
+"""Why a job cannot be forecast, or only within a wide interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hyperplane.core.units import format_bytes, plural
+from hyperplane.forecasts.collection_graph import CollectionGraph, find_writers
+from hyperplane.forecasts.model import GraphModel
+from hyperplane.forecasts.records import SampleResult
+from hyperplane.forecasts.sample_plan import SampleStep
+from hyperplane.forecasts.simulate import Timeline
+
+#: Classes of units beyond which a graph has no repeated parts that a sample could show.
+MOST_CLASSES = 300
+#: Share of a peak from which on a class of units decides about it.
+DECISIVE = 0.2
+#: Ratio of two runs of one task, and of two tasks of the same size, that makes a forecast useless.
+REPEATED, UNEQUAL = 1.1, 2.0
+#: Ratio of the largest source to the largest one that was sampled.
+LARGER_SOURCE = 4.0
+#: Ratio of a unit's pieces of data to those of the sample beyond which the growth is unknown.
+EXTRAPOLATED = 10.0
+#: Bytes below which differences of memory are noise.
+_NOISE = 20 * 10**6
+
+
+def find_graph_reasons(graph: CollectionGraph) -> list[str]:
+    """Return why a graph is not sampled at all."""
+    found = []
+    writers = find_writers(graph.tasks)
+    if writers:
+        found.append(
+            f"the tasks {', '.join(writers)} would write to their target in the sample; of writing "
+            "jobs only to_parquet can be forecast. Forecast the collection before it is written"
+        )
+    if any(type(node).__name__ == "Future" for node in graph.tasks.values()) or any(
+        "Future" in type(getattr(node, "value", None)).__name__ for node in graph.tasks.values()
+    ):
+        found.append("results of the graph are on a cluster; forecast it before persist()")
+    if len(graph.units.kinds) > MOST_CLASSES:
+        kinds = plural(len(graph.units.kinds), "class")
+        found.append(f"the graph has {kinds} of different tasks, too many for a sample")
+    return found
+
+
+def find_refusals(
+    graph: CollectionGraph,
+    steps: Sequence[SampleStep],
+    result: SampleResult,
+    model: GraphModel,
+    timeline: Timeline,
+) -> list[str]:
+    """Return what makes the figures unreliable."""
+    return [
+        *_find_repeated(result),
+        *_find_unequal(graph, model, timeline),
+        *_find_larger_sources(graph, steps),
+    ]
+
+
+def _find_repeated(result: SampleResult) -> list[str]:
+    """Return whether a task returned another size when it was run again."""
+    if result.repeated is None or not result.records:
+        return []
+    first, second = sum(result.repeated.outputs), sum(result.records[0].outputs)
+    first += sum(result.repeated.added.values())
+    second += sum(result.records[0].added.values())
+    low, high = sorted((first, second))
+    if high <= REPEATED * low or high - low < 1000:
+        return []
+    return [
+        f"a task returned {format_bytes(first)}, and {format_bytes(second)} when it was run again: "
+        "the graph is not deterministic"
+    ]
+
+
+def _find_unequal(graph: CollectionGraph, model: GraphModel, timeline: Timeline) -> list[str]:
+    found = []
+    for kind, fitted in enumerate(model.classes):
+        need = timeline.terms.get(("run", kind), 0.0)
+        peak = sum(timeline.terms.values())
+        if fitted.spread > UNEQUAL and need > max(DECISIVE * peak, _NOISE):
+            found.append(
+                f"sampled tasks {graph.units.kinds[kind]!r} of the same size needed memory that "
+                f"differs by a factor of {fitted.spread:.1f}: it depends on values, and tasks that "
+                "were not sampled may need more"
+            )
+    return found
+
+
+def _find_larger_sources(graph: CollectionGraph, steps: Sequence[SampleStep]) -> list[str]:
+    weights = graph.info.weights
+    found = []
+    for kind, name in enumerate(graph.units.kinds):
+        members = graph.units.members_of(kind)
+        sampled = [step.unit for step in steps if graph.units.units[step.unit].kind == kind]
+        largest = max(weights.get(number, 0.0) for number in members)
+        seen = max((weights.get(number, 0.0) for number in sampled), default=0.0)
+        if seen and largest > LARGER_SOURCE * seen:
+            found.append(
+                f"the largest source of {name!r} has {format_bytes(round(largest))} and was not "
+                f"sampled; the largest sampled one has {format_bytes(round(seen))}"
+            )
+    return found
+
+
+def find_notes(
+    graph: CollectionGraph, result: SampleResult, model: GraphModel, timeline: Timeline
+) -> list[str]:
+    """Return what makes an interval wide."""
+    found = []
+    peak = sum(timeline.terms.values())
+    for kind, ratio in model.extrapolated.items():
+        share = timeline.terms.get(("run", kind), 0.0) + timeline.terms.get(("result", kind), 0.0)
+        if ratio > EXTRAPOLATED and share > DECISIVE * peak:
+            found.append(
+                f"the results of {graph.units.kinds[kind]!r} grow with the data, and the sample "
+                f"has a {ratio:.0f}th of it: the peak is rather an upper bound"
+            )
+    if graph.shuffles:
+        found.append("how many rows of a shuffle are in memory at a time differs between runs")
+    if not result.exact:
+        found.append("this system does not record peaks of memory, so that short ones are missed")
+    return found

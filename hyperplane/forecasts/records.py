@@ -1,0 +1,118 @@
+"""What is sent to the process that runs a sample, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hyperplane.forecasts.task_units import Key
+
+
+@dataclass(frozen=True)
+class SampleTask:
+    """Tasks of one step of a sample, with the results of earlier steps that they use.
+
+    ``takes`` has the shuffles out of which it takes a partition, with the relative position of that
+    partition, 0 to 1.
+    """
+
+    members: tuple[tuple[Key, Any], ...]
+    inputs: Mapping[Key, tuple[int, Key]]
+    outputs: tuple[Key, ...]
+    takes: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class SampleSetup:
+    """What the process of a sample needs before it can read the sample.
+
+    Parameters
+    ----------
+    path : tuple of str
+        Folders of Python modules.
+    modules : tuple of str
+        Modules that worker processes import when they start.
+    forked : bool
+        Whether workers are forked from a process that has imported the modules.
+    """
+
+    path: tuple[str, ...]
+    modules: tuple[str, ...]
+    forked: bool
+
+
+@dataclass(frozen=True)
+class SampleRequest:
+    """A sample: its steps, the shuffles and how many inputs each of them has in all."""
+
+    tasks: tuple[SampleTask, ...]
+    shuffles: Mapping[str, Any] = field(default_factory=dict)
+    shuffle_inputs: Mapping[str, int] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """What a step of a sample took.
+
+    Parameters
+    ----------
+    seconds, cpu : float
+        Time, and CPU seconds of the process.
+    before, peak, after : int
+        Memory of the process before it, the largest during it, and after it, in bytes.
+    live : int
+        Bytes of the results that the process had before it.
+    inputs : int
+        Bytes of the inputs, with those that are used several times.
+    outputs : tuple of int
+        Bytes of each result.
+    added : mapping of str to int
+        Bytes that it added to shuffles.
+    taken : int
+        Bytes that it took out of shuffles.
+    first : int
+        Bytes of the result of its first task, if only later tasks of the step need it.
+    """
+
+    seconds: float
+    cpu: float
+    before: int
+    peak: int
+    after: int
+    live: int
+    inputs: int
+    outputs: tuple[int, ...]
+    added: Mapping[str, int] = field(default_factory=dict)
+    taken: int = 0
+    first: int = 0
+
+
+@dataclass(frozen=True)
+class SampleResult:
+    """Records of all steps.
+
+    Parameters
+    ----------
+    records : tuple of TaskRecord
+        One for each step.
+    empty : int
+        Memory of the process before the first step.
+    exact : bool
+        Whether the kernel has measured the peaks; otherwise a thread has, which misses short ones.
+    repeated : TaskRecord or None
+        The first step, run before all others; its time and memory include imports.
+    shares : mapping of str to dict
+        Share of each partition in the rows that were added to a shuffle, for those that are in all
+        inputs.
+    error : str
+        Why the sample has failed; empty if it has not.
+    """
+
+    records: tuple[TaskRecord, ...]
+    empty: int
+    exact: bool
+    repeated: TaskRecord | None = None
+    shares: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    error: str = ""

@@ -1,0 +1,138 @@
+"""Result of a forecast: memory and time of a job on a layout of worker processes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from hyperplane.core.text_tables import as_html, as_text
+from hyperplane.core.units import format_bytes, plural
+
+
+@dataclass(frozen=True, repr=False)
+class Forecast:
+    """Forecast of the memory and the time of a job.
+
+    Memory is that of worker processes as the system counts it (resident memory), with which memory
+    limits are compared. It is what the job takes if nothing is written to disk for lack of memory.
+
+    Parameters
+    ----------
+    peak : int
+        Largest memory of the largest worker process, in bytes; 0 if nothing is known.
+    low, high : int
+        Interval in which the peak is expected, in bytes.
+    total : int
+        Largest memory of all worker processes together, in bytes.
+    cpu_s : float
+        CPU seconds of all tasks.
+    wall_s : float
+        Seconds from the first to the last task, if each thread has a core.
+    refused : bool
+        Whether the figures are not reliable or missing; ``reasons`` says why.
+    reasons : tuple of str
+        Why the forecast is refused, or why its interval is wide.
+    cost : float
+        CPU seconds of the sample, with the start of its process.
+    confidence : float
+        Probability that the peak is in the interval.
+    terms : tuple of (str, int)
+        What the peak consists of: names and bytes, the largest first.
+    layout : str
+        Worker processes and threads.
+    limit : int
+        Memory limit of a worker process in bytes; 0 for none.
+    read, shuffled : int
+        Bytes of local files that are read, and of rows that are shuffled.
+    tasks, sampled : int
+        Number of the tasks of the job, and of those that the sample has run.
+    """
+
+    peak: int
+    low: int
+    high: int
+    total: int
+    cpu_s: float
+    wall_s: float
+    refused: bool
+    reasons: tuple[str, ...]
+    cost: float
+    confidence: float
+    terms: tuple[tuple[str, int], ...] = ()
+    layout: str = ""
+    limit: int = 0
+    read: int = 0
+    shuffled: int = 0
+    tasks: int = 0
+    sampled: int = 0
+
+    @property
+    def largest_term(self) -> str:
+        """Name of the largest part of the peak; empty if nothing is known."""
+        return self.terms[0][0] if self.terms else ""
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the rows of the printed forecast: labels and texts."""
+        found: list[tuple[str, str]] = []
+        if self.peak:
+            interval = f"{_round(self.low)} to {_round(self.high)}"
+            percent = f"{self.confidence:.0%}".replace("%", " %")
+            text = f"{_round(self.peak)} in the largest worker process"
+            found = [
+                ("peak", f"{text} ({interval} with {percent} confidence)"),
+                ("mostly", f"{self.largest_term}, {_round(self.terms[0][1])}"),
+                ("total", f"{_round(self.total)} in {self.layout}"),
+                ("time", f"{self.cpu_s:.3g} CPU s, {self.wall_s:.3g} s"),
+            ]
+        if self.limit:
+            found.append(("limit", f"{format_bytes(self.limit)} for each worker process"))
+        data = [
+            *([f"{_round(self.read)} of files"] if self.read else []),
+            *([f"{_round(self.shuffled)} shuffled"] if self.shuffled else []),
+        ]
+        if data:
+            found.append(("data", ", ".join(data)))
+        sample = f"{self.sampled} of {plural(self.tasks, 'task')}, {self.cost:.3g} CPU s"
+        label = "refused" if self.refused else "note"
+        return [*found, ("sample", sample), *((label, reason) for reason in self.reasons)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the forecast as values that JSON can represent."""
+        return {
+            "peak": self.peak,
+            "low": self.low,
+            "high": self.high,
+            "confidence": self.confidence,
+            "total": self.total,
+            "limit": self.limit,
+            "layout": self.layout,
+            "cpu_s": self.cpu_s,
+            "wall_s": self.wall_s,
+            "read": self.read,
+            "shuffled": self.shuffled,
+            "tasks": self.tasks,
+            "sampled": self.sampled,
+            "cost": self.cost,
+            "refused": self.refused,
+            "reasons": list(self.reasons),
+            "terms": [{"name": name, "bytes": size} for name, size in self.terms],
+        }
+
+    def to_json(self) -> str:
+        """Return the forecast as a JSON document."""
+        return json.dumps(self.to_dict(), indent=1)
+
+    def __str__(self) -> str:
+        return as_text(self.rows())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return as_html(self.rows())
+
+
+def _round(size: int) -> str:
+    """Format bytes with three digits."""
+    digits = len(str(size)) - 3
+    return format_bytes(round(size, -digits) if digits > 0 else size)

@@ -1,0 +1,213 @@
+"""Which units of a graph are run as a sample, and which results replace those that are not run.
+
+A few units of each class are run. If an input was not computed, a computed one of the same class
+replaces it: a reduction of 64 inputs then has 64 inputs of the true size, some of them several
+times. Such a unit is run a second time with only one of the computed inputs of each class, which
+shows whether its result grows with the number of different inputs, as that of a group-by does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from hyperplane.forecasts.task_units import Key, UnitGraph
+
+#: Fewest units of a class that are run, if it has as many.
+FEWEST = 3
+#: Units that take partitions out of a shuffle.
+SHUFFLE_OUTPUTS = 2
+#: A source that is larger than this multiple of the median is sampled, too.
+UNEQUAL = 1.5
+
+
+@dataclass(frozen=True)
+class SampleStep:
+    """One run of a unit in the sample.
+
+    Parameters
+    ----------
+    unit : int
+        Number of the unit.
+    inputs : mapping
+        Keys of the unit's inputs -> number of the step and key of the result that is used.
+    leaves : frozenset of int
+        Steps whose independent pieces of data are in the inputs; itself for a first unit.
+    narrow : bool
+        Whether only one computed input of each class is used.
+    """
+
+    unit: int
+    inputs: Mapping[Key, tuple[int, Key]]
+    leaves: frozenset[int]
+    narrow: bool = False
+
+
+def count_samples(units: int, budget: float) -> int:
+    """Return how many units of a class of ``units`` are run.
+
+    Examples
+    --------
+    >>> count_samples(2, 0.05), count_samples(40, 0.05), count_samples(1000, 0.05)
+    (2, 3, 30)
+    """
+    # 0.6: later units of a sample, as those of a reduction, take their share of the time.
+    return min(units, max(FEWEST, math.ceil(0.6 * budget * units)))
+
+
+def choose_positions(count: int, samples: int, seed: int = 0) -> list[int]:
+    """Return numbers of samples, one in each of ``samples`` equal parts.
+
+    All tables are sampled at the same relative positions, so that joins of tables in the same order
+    find partners; ``seed`` moves all of them.
+
+    Examples
+    --------
+    >>> choose_positions(80, 3), choose_positions(40, 3), choose_positions(2, 2)
+    ([13, 40, 66], [6, 20, 33], [0, 1])
+    """
+    if samples >= count:
+        return list(range(count))
+    shift = 0.5 if not seed else (0.5 + 0.618034 * seed) % 1
+    return sorted({int((each + shift) / samples * count) for each in range(samples)})
+
+
+def plan_sample(
+    graph: UnitGraph,
+    weights: Mapping[int, float],
+    takes: Collection[int] = (),
+    barriers: Collection[int] = (),
+    budget: float = 0.05,
+    seed: int = 0,
+) -> list[SampleStep]:
+    """Return the steps of a sample, in the order in which they can be run.
+
+    Parameters
+    ----------
+    graph : UnitGraph
+        The units.
+    weights : mapping of int to float
+        Sizes of the sources of units that have any, such as bytes of files.
+    takes : collection of int
+        Units that take a partition out of a shuffle.
+    barriers : collection of int
+        Units that are barriers of shuffles: all of them are run.
+    budget : float
+        Share of the work that the sample may take.
+    seed : int
+        Changes which units are run.
+    """
+    planner = _Planner(graph, frozenset(takes))
+    for kind in range(len(graph.kinds)):
+        members = graph.members_of(kind)
+        if members[0] in barriers:
+            planner.add_barriers(members)
+        elif not graph.units[members[0]].dependencies:
+            planner.add_first(_choose_sources(members, weights, budget, seed))
+        else:
+            planner.add_later(members, budget, seed)
+    return planner.steps
+
+
+def _choose_sources(
+    members: Sequence[int], weights: Mapping[int, float], budget: float, seed: int
+) -> list[int]:
+    positions = choose_positions(len(members), count_samples(len(members), budget), seed)
+    chosen = [members[position] for position in positions]
+    known = sorted(weights.get(number, 0.0) for number in members)
+    largest = max(members, key=lambda number: weights.get(number, 0.0))
+    if known[-1] > UNEQUAL * known[len(known) // 2] and largest not in chosen:
+        chosen[-1] = largest
+    return sorted(chosen)
+
+
+class _Planner:
+    def __init__(self, graph: UnitGraph, takes: frozenset[int]) -> None:
+        self.graph, self.takes = graph, takes
+        self.steps: list[SampleStep] = []
+        self._of_unit: dict[int, int] = {}
+        self._of_kind: dict[int, list[int]] = {}
+        self._narrow: dict[int, int] = {}
+
+    def add_first(self, units: Sequence[int]) -> None:
+        """Add units without inputs."""
+        for number in units:
+            self._add(number, {}, frozenset({len(self.steps)}))
+
+    def add_barriers(self, members: Sequence[int]) -> None:
+        """Add all units of a class, as each shuffle has its own barrier."""
+        for number in members:
+            self._add_with_inputs(number, narrow=False)
+
+    def add_later(self, members: Sequence[int], budget: float, seed: int) -> None:
+        """Add units of a class whose inputs are results of earlier steps."""
+        complete = [
+            number
+            for number in members
+            if all(other in self._of_unit for other in self.graph.units[number].dependencies)
+        ]
+        if complete:
+            is_output = complete[0] in self.takes
+            most = SHUFFLE_OUTPUTS if is_output else count_samples(len(members), budget)
+            positions = choose_positions(len(complete), min(most, len(complete)), seed)
+            if not is_output and len(complete) <= most + 1:
+                positions = list(range(len(complete)))
+            for position in positions:
+                self._add_with_inputs(complete[position], narrow=False)
+            return
+        # The last one may have fewer inputs than the others.
+        most_inputs = max(members, key=lambda number: len(self.graph.units[number].inputs))
+        wide = self._add_with_inputs(most_inputs, narrow=False)
+        if len(wide.leaves) > 1:
+            self._add_with_inputs(most_inputs, narrow=True)
+
+    def _add_with_inputs(self, number: int, narrow: bool) -> SampleStep:
+        unit = self.graph.units[number]
+        inputs: dict[Key, tuple[int, Key]] = {}
+        chosen: dict[int, int] = {}
+        counters: dict[int, int] = {}
+        for other in unit.dependencies:
+            chosen[other] = self._choose_input(other, counters, narrow)
+        for key in unit.inputs:
+            step = chosen[self.graph.unit_of[key]]
+            inputs[key] = (step, self._matching_key(key, step))
+        leaves: frozenset[int] = frozenset().union(
+            *(self.steps[step].leaves for step in chosen.values())
+        )
+        if number in self.takes:
+            leaves = frozenset({len(self.steps)})
+        return self._add(number, inputs, leaves, narrow)
+
+    def _choose_input(self, other: int, counters: dict[int, int], narrow: bool) -> int:
+        kind = self.graph.units[other].kind
+        available = self._of_kind[kind]
+        if narrow:
+            return self._narrow.get(kind, available[0])
+        if other in self._of_unit:
+            return self._of_unit[other]
+        counters[kind] = counters.get(kind, -1) + 1
+        return available[counters[kind] % len(available)]
+
+    def _matching_key(self, key: Key, step: int) -> Key:
+        """Return the result of a step that has the place of ``key`` in its unit."""
+        outputs = self.graph.units[self.graph.unit_of[key]].outputs
+        others = self.graph.units[self.steps[step].unit].outputs
+        return others[min(outputs.index(key), len(others) - 1)]
+
+    def _add(
+        self,
+        number: int,
+        inputs: dict[Key, tuple[int, Key]],
+        leaves: frozenset[int],
+        narrow: bool = False,
+    ) -> SampleStep:
+        step = SampleStep(number, inputs, leaves, narrow)
+        kind = self.graph.units[number].kind
+        if narrow:
+            self._narrow[kind] = len(self.steps)
+        else:
+            self._of_unit[number] = len(self.steps)
+            self._of_kind.setdefault(kind, []).append(len(self.steps))
+        self.steps.append(step)
+        return step

@@ -1,0 +1,197 @@
+"""Program that runs a sample: ``python -m hyperplane.forecasts.sample_process REQUEST RESULT``.
+
+It is a process without a worker that imports what a worker imports, and runs one task after the
+other in one thread, as a worker of one thread does. Its memory is measured for each task. Before
+each task it returns free memory to the system, which shows what the task itself needs.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import pickle
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from hyperplane.forecasts.memory_meter import (
+    PeakMeter,
+    has_exact_peaks,
+    read_memory,
+    release_memory,
+)
+from hyperplane.forecasts.records import (
+    SampleRequest,
+    SampleResult,
+    SampleSetup,
+    SampleTask,
+    TaskRecord,
+)
+from hyperplane.forecasts.task_units import Key
+
+
+class SampleRunner:
+    """Runs the steps of a sample and keeps results as long as later steps need them."""
+
+    def __init__(self, request: SampleRequest, folder: Path) -> None:
+        from dask.sizeof import sizeof
+
+        self.request = request
+        self.shuffles: Any = None
+        if request.shuffles:
+            from hyperplane.core.dask_internals.shuffles import set_shuffle_plugin
+            from hyperplane.forecasts.sampled_shuffle import SampledShuffles
+
+            self.shuffles = SampledShuffles(request.shuffles, request.shuffle_inputs, folder)
+            set_shuffle_plugin(self.shuffles)
+        self._sizeof = sizeof
+        self._results: dict[tuple[int, Key], Any] = {}
+        self._sizes: dict[tuple[int, Key], int] = {}
+        self._users = Counter(
+            place for task in request.tasks for place in set(task.inputs.values())
+        )
+
+    def run(self) -> tuple[list[TaskRecord], TaskRecord | None]:
+        """Run the first step, and then all of them; return the records."""
+        tasks = self.request.tasks
+        repeated = None
+        if tasks and not tasks[0].inputs:
+            repeated, _ = self._measure(tasks[0])
+        if self.shuffles is not None:
+            self.shuffles.forget()
+        records = []
+        for number, task in enumerate(tasks):
+            record, values = self._measure(task)
+            records.append(record)
+            for key, size in zip(task.outputs, record.outputs, strict=True):
+                if self._users[number, key]:
+                    self._results[number, key] = values[key]
+                    self._sizes[number, key] = size
+            del values
+            for place in set(task.inputs.values()):
+                self._users[place] -= 1
+                if not self._users[place]:
+                    del self._results[place], self._sizes[place]
+        return records, repeated
+
+    def _measure(self, task: SampleTask) -> tuple[TaskRecord, dict[Key, Any]]:
+        inputs = {key: self._results[place] for key, place in task.inputs.items()}
+        size = sum(self._sizes[place] for place in task.inputs.values())
+        if self.shuffles is not None:
+            self.shuffles.start_task(task.takes)
+        release_memory()
+        cpu, began = time.process_time(), time.perf_counter()
+        with PeakMeter() as meter:
+            values, first = run_members(task, inputs, self._sizeof)
+        added, taken = {}, 0
+        if self.shuffles is not None:
+            self.shuffles.receive()
+            added, taken = dict(self.shuffles.added), self.shuffles.taken
+        record = TaskRecord(
+            seconds=time.perf_counter() - began,
+            cpu=time.process_time() - cpu,
+            before=meter.before,
+            peak=meter.peak,
+            after=meter.after,
+            live=sum(self._sizes.values()),
+            inputs=size,
+            outputs=tuple(self._sizeof(values[key]) for key in task.outputs),
+            added=added,
+            taken=taken,
+            first=first,
+        )
+        return record, values
+
+
+def run_members(
+    task: SampleTask, inputs: Mapping[Key, Any], sizeof: Callable[[Any], int]
+) -> tuple[dict[Key, Any], int]:
+    """Run the tasks of a step; return its results, and the bytes of the first intermediate one."""
+    values = dict(inputs)
+    first = 0
+    uses = Counter(key for _, node in task.members for key in node.dependencies)
+    for number, (key, node) in enumerate(task.members):
+        values[key] = node({other: values[other] for other in node.dependencies})
+        if not number and key not in task.outputs:
+            first = sizeof(values[key])
+        for other in node.dependencies:
+            uses[other] -= 1
+            if not uses[other] and other not in task.outputs:
+                del values[other]
+    return {key: values[key] for key in task.outputs}, first
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Import what a worker process has imported before its first task."""
+    for name in names:
+        # A worker that cannot import a module reports it when it starts.
+        with suppress(ImportError):
+            importlib.import_module(name)
+
+
+def main(request_path: str, result_path: str) -> None:
+    """Run a sample that is pickled in a file; pickle the result."""
+    with Path(request_path).open("rb") as file:
+        setup: SampleSetup = pickle.load(file)  # noqa: S301 - from the parent process
+        sys.path[:] = setup.path
+        import_modules(setup.modules)
+        if setup.forked and _is_parent():
+            return
+        result = _run_safely(file)
+    with Path(result_path).open("wb") as file:
+        pickle.dump(result, file)
+
+
+def _is_parent() -> bool:
+    """Fork; return whether this is the first process, after the second has ended.
+
+    Memory of a forked worker process has no pages of libraries that it has not used.
+    """
+    gc.collect()
+    gc.freeze()
+    child = os.fork()
+    if not child:
+        return False
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code:
+        sys.exit(f"the sample ended with code {code}")
+    return True
+
+
+def _run_safely(file: BinaryIO) -> SampleResult:
+    gc.collect()
+    release_memory()
+    empty = read_memory()
+    try:
+        return _run(file, empty)
+    except Exception as error:  # noqa: BLE001 - any error of a task of the user
+        cause = error.__cause__ or error
+        return SampleResult((), empty, True, error=f"{type(cause).__name__}: {cause}"[:500])
+
+
+def _run(file: BinaryIO, empty: int) -> SampleResult:
+    import dask
+
+    request: SampleRequest = pickle.load(file)  # noqa: S301 - from the parent process
+    with (
+        dask.config.set(request.config),
+        tempfile.TemporaryDirectory() as folder,
+        # A worker runs tasks in a thread, too.
+        ThreadPoolExecutor(1) as executor,
+    ):
+        runner = SampleRunner(request, Path(folder))
+        records, repeated = executor.submit(runner.run).result()
+        shares = runner.shuffles.get_shares() if runner.shuffles is not None else {}
+    return SampleResult(tuple(records), empty, has_exact_peaks(), repeated, shares)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,229 @@
+"""Units of a task graph: what one thread does to one partition, and classes of equal units.
+
+Chains such as ``read``, ``getitem``, ``assign`` are several tasks in Dask, whose results are often
+views of each other. They are one unit here: it is run and measured as a whole. A unit ends where a
+task has inputs of several units, and where the result of a task goes to several tasks of one layer.
+
+Only names and dependencies of tasks are used, so that small graphs with known answers test it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import Any
+
+from dask.utils import key_split
+
+Key = Any
+#: Levels of a reduction that are separate classes; tasks beyond it, as those of a cumulative sum,
+#: of which each depends on the one before, are in the last one.
+MAX_LEVEL = 6
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Tasks that one thread runs one after the other.
+
+    Parameters
+    ----------
+    members : tuple
+        Keys of the tasks, in the order of their execution.
+    inputs : tuple
+        Keys of results of other units that the tasks need.
+    outputs : tuple
+        Keys of the tasks whose results other units or the caller need.
+    dependencies : tuple of int
+        Numbers of the units that have the inputs, without duplicates.
+    kind : int
+        Number of the class of the unit.
+    """
+
+    members: tuple[Key, ...]
+    inputs: tuple[Key, ...]
+    outputs: tuple[Key, ...]
+    dependencies: tuple[int, ...]
+    kind: int
+
+
+@dataclass(frozen=True)
+class UnitGraph:
+    """Units of a graph in topological order, and the names of their classes."""
+
+    units: tuple[Unit, ...]
+    unit_of: Mapping[Key, int]
+    kinds: tuple[str, ...]
+
+    def members_of(self, kind: int) -> list[int]:
+        """Return the numbers of the units of a class."""
+        return [number for number, unit in enumerate(self.units) if unit.kind == kind]
+
+    def count_dependents(self) -> list[int]:
+        """Return for each unit how many others need its results."""
+        counts = [0] * len(self.units)
+        for unit in self.units:
+            for number in unit.dependencies:
+                counts[number] += 1
+        return counts
+
+
+def layer_of(key: Key) -> str:
+    """Return the name of the layer of a task, without the number of its partition.
+
+    Examples
+    --------
+    >>> layer_of(("sum-1f", 0, 3)), layer_of("load-0123456789abcdef0123456789abcdef")
+    ('sum-1f', 'load')
+    """
+    if isinstance(key, tuple) and key and isinstance(key[0], str):
+        return key[0]
+    return str(key_split(key))
+
+
+def divide_graph(
+    dependencies: Mapping[Key, Iterable[Key]],
+    targets: Collection[Key],
+    separate: Collection[Key] = (),
+) -> UnitGraph:
+    """Divide a graph into units and find classes of equal units.
+
+    Parameters
+    ----------
+    dependencies : mapping
+        Keys of all tasks, with the keys that they depend on.
+    targets : collection
+        Keys of the results that the caller needs.
+    separate : collection
+        Keys of tasks that are units by themselves, as barriers of a shuffle.
+
+    Examples
+    --------
+    A table of two partitions is read, filtered and summed up:
+
+    >>> graph = {("read", 0): [], ("read", 1): [], ("sum", 0): [("keep", 0), ("keep", 1)]}
+    >>> graph |= {("keep", part): [("read", part)] for part in range(2)}
+    >>> divided = divide_graph(graph, [("sum", 0)])
+    >>> [unit.members for unit in divided.units if unit.dependencies == ()]
+    [(('read', 0), ('keep', 0)), (('read', 1), ('keep', 1))]
+    >>> divided.kinds
+    ('read, keep', 'sum')
+    """
+    depends = {key: frozenset(needed) for key, needed in dependencies.items()}
+    order = list(TopologicalSorter(depends).static_order())
+    spreading = _find_spreading(depends)
+    separate = frozenset(separate)
+    unit_of: dict[Key, int] = {}
+    members: list[list[Key]] = []
+    for key in order:
+        needed = depends[key]
+        of_inputs = {unit_of[other] for other in needed}
+        if len(of_inputs) == 1 and key not in separate and not needed & (spreading | separate):
+            unit_of[key] = of_inputs.pop()
+            members[unit_of[key]].append(key)
+        else:
+            unit_of[key] = len(members)
+            members.append([key])
+    return _classify(members, unit_of, depends, frozenset(targets))
+
+
+def _find_spreading(depends: Mapping[Key, frozenset[Key]]) -> set[Key]:
+    """Return the tasks whose result goes to several tasks of one layer."""
+    seen: set[tuple[Key, str]] = set()
+    spreading: set[Key] = set()
+    for key, needed in depends.items():
+        layer = layer_of(key)
+        for other in needed:
+            if (other, layer) in seen:
+                spreading.add(other)
+            seen.add((other, layer))
+    return spreading
+
+
+def _classify(
+    members: list[list[Key]],
+    unit_of: dict[Key, int],
+    depends: Mapping[Key, frozenset[Key]],
+    targets: frozenset[Key],
+) -> UnitGraph:
+    inputs: list[dict[Key, None]] = [{} for _ in members]
+    outputs: list[dict[Key, None]] = [{} for _ in members]
+    for number, keys in enumerate(members):
+        for key in keys:
+            if key in targets:
+                outputs[number][key] = None
+            for other in sorted(depends[key], key=str):
+                if unit_of[other] != number:
+                    inputs[number][other] = None
+                    outputs[unit_of[other]][other] = None
+    numbers: dict[Hashable, int] = {}
+    names: list[str] = []
+    kinds: list[int] = []
+    levels: list[int] = []
+    layers: list[frozenset[tuple[str, int]]] = []
+    # A unit has a larger number than those it depends on: it begins after their last needed task.
+    order = _sort_units(members, inputs, unit_of)
+    place = {old: new for new, old in enumerate(order)}
+    units: list[Unit] = []
+    for old in order:
+        of_layers = frozenset(Counter(map(layer_of, members[old])).items())
+        needed = sorted({place[unit_of[key]] for key in inputs[old]})
+        same = [levels[other] + 1 for other in needed if layers[other] == of_layers]
+        level = min(max(same, default=0), MAX_LEVEL)
+        others = frozenset(kinds[other] for other in needed if layers[other] != of_layers)
+        signature = (of_layers, level, others)
+        if signature not in numbers:
+            numbers[signature] = len(names)
+            names.append(_name(members[old], level))
+        kinds.append(numbers[signature])
+        levels.append(level)
+        layers.append(of_layers)
+        units.append(
+            Unit(
+                tuple(members[old]),
+                tuple(inputs[old]),
+                tuple(outputs[old]),
+                tuple(needed),
+                kinds[-1],
+            )
+        )
+    renumbered = {key: place[number] for key, number in unit_of.items()}
+    return UnitGraph(tuple(units), renumbered, tuple(names))
+
+
+def _sort_units(
+    members: list[list[Key]], inputs: list[dict[Key, None]], unit_of: Mapping[Key, int]
+) -> list[int]:
+    sorter = TopologicalSorter(
+        {number: {unit_of[key] for key in inputs[number]} for number in range(len(members))}
+    )
+    return list(sorter.static_order())
+
+
+def _name(keys: list[Key], level: int) -> str:
+    """Return the operations of a unit; of long ones the first and the last two."""
+    names = list(dict.fromkeys(str(key_split(key)) for key in keys))
+    if len(names) > 4:
+        names = [names[0], "...", *names[-2:]]
+    return ", ".join(names) + (f" (level {level + 1})" if level else "")
+
+
+def find_leaves(graph: UnitGraph, beginnings: Collection[int]) -> list[int]:
+    """Return for each unit the bits of the independent pieces of data that are in its inputs.
+
+    A unit without dependencies has a piece of data, and so have the units in ``beginnings``, as
+    those that take a partition out of a shuffle.
+    """
+    bits: list[int] = []
+    pieces = 0
+    for number, unit in enumerate(graph.units):
+        if not unit.dependencies or number in beginnings:
+            bits.append(1 << pieces)
+            pieces += 1
+        else:
+            union = 0
+            for other in unit.dependencies:
+                union |= bits[other]
+            bits.append(union)
+    return bits

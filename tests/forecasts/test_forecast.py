@@ -1,0 +1,265 @@
+"""Forecasts of real collections; the sample runs in a separate process."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import dask
+import dask.array as da
+import dask.bag as db
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+import hyperplane
+from hyperplane.errors import RequestError
+from hyperplane.forecasts import collection_graph, reasons
+from hyperplane.forecasts.result import Forecast
+
+MB = 10**6
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return hyperplane.plan_cluster(
+        num_workers=1, nprocs=2, nthreads=1, ram_gb_per_proc=2, engine="local", local_fit="exact"
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("events")
+    numbers = np.arange(20_000)
+    for part in range(8):
+        frame = pd.DataFrame({"k": numbers + 10_000 * part, "v": numbers * 0.5, "g": numbers % 3})
+        frame.to_parquet(path / f"{part}.parquet")
+    return path
+
+
+def allocate(size):
+    return np.ones(size // 8)
+
+
+@pytest.mark.process
+def test_a_function_that_needs_a_known_memory(plan):
+    parts = [dask.delayed(np.sum)(dask.delayed(allocate)(200 * MB)) for _ in range(20)]
+    found = hyperplane.forecast(dask.delayed(sum)(parts), plan)
+    assert not found.refused
+    # A process with its modules, and two blocks: the one that is summed up and the next.
+    assert 50 * MB < found.peak - 400 * MB < 300 * MB
+    assert found.total > 1.9 * found.peak
+    assert found.largest_term == "running allocate, sum"
+    assert found.low < found.peak < found.high < 2 * found.peak
+    assert json.loads(found.to_json())["peak"] == found.peak
+    assert "running allocate, sum" in str(found)
+    assert "<table>" in found._repr_html_()
+
+
+@pytest.mark.process
+def test_more_threads_need_more_memory_in_a_process():
+    numbers = da.random.default_rng(0).random((8000, 4000), chunks=(500, 4000)).sum()
+    peaks = []
+    for nthreads in (1, 4):
+        layout = hyperplane.plan_cluster(
+            num_workers=1, nprocs=1, nthreads=nthreads, ram_gb_per_proc=2, engine="local",
+            local_fit="exact",
+        )  # fmt: skip
+        peaks.append(hyperplane.forecast(numbers, layout).peak)
+    assert peaks[1] - peaks[0] > 20 * MB
+
+
+@pytest.mark.process
+def test_writing_is_sampled_in_another_folder(plan, folder, tmp_path):
+    frame = dd.read_parquet(folder)
+    target = tmp_path / "out"
+    found = hyperplane.forecast(frame.to_parquet(target, compute=False), plan)
+    assert not found.refused
+    assert found.sampled
+    assert list(tmp_path.rglob("*.parquet")) == []
+    assert found.read == sum(path.stat().st_size for path in folder.iterdir())
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_shuffle_is_sampled_with_output_partitions_of_the_true_size(plan, folder, ordered):
+    frame = dd.read_parquet(folder)
+    if ordered:
+        frame = frame.assign(k=(frame.k * 7919) % 1000)
+    job = frame.merge(frame[["k", "g"]].rename(columns={"g": "h"}), on="k").groupby("h").v.sum()
+    found = hyperplane.forecast(job, plan)
+    assert not found.refused, found.reasons
+    # Two tables of 160,000 rows, of two and three columns and the number of the partition.
+    assert 6 * MB < found.shuffled < 12 * MB
+    assert found.reasons == (
+        "how many rows of a shuffle are in memory at a time differs between runs",
+    )
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda folder: db.from_sequence(range(200), npartitions=10).map(str).frequencies(),
+        lambda folder: da.ones((4000, 4000), chunks=500).T.dot(da.ones((4000, 10), chunks=500)),
+        lambda folder: dd.read_parquet(folder).groupby("k").v.sum(),
+        lambda folder: dd.read_parquet(folder).v.cumsum(),
+        lambda folder: hyperplane.dataframe.group_agg(dd.read_parquet(folder), "g", {"v": "sum"}),
+    ],
+    ids=["bag", "array", "groupby", "cumsum", "helper"],
+)
+def test_collections_of_all_kinds(plan, folder, make):
+    found = hyperplane.forecast(make(folder), plan)
+    assert not found.refused, found.reasons
+    assert 30 * MB < found.peak < 500 * MB
+    assert found.cost > 0
+
+
+@pytest.mark.process
+def test_an_array_that_is_rechunked_through_a_shuffle(plan):
+    with dask.config.set({"array.rechunk.method": "p2p"}):
+        numbers = da.ones((4000, 4000), chunks=(200, 4000)).rechunk((4000, 200)).sum()
+        found = hyperplane.forecast(numbers, plan)
+    assert not found.refused, found.reasons
+    assert found.shuffled == 4000 * 4000 * 8
+
+
+def fail(number):
+    raise ZeroDivisionError(f"no result for {number}")
+
+
+_calls = []
+
+
+def unequal_runs(number):
+    _calls.append(number)
+    return np.ones(10**6 * len(_calls))
+
+
+def depends_on_value(number):
+    return float(np.ones((40 if number % 20 > 10 else 4) * 10**6).sum())
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (fail, r"the sample failed: ZeroDivisionError: no result for \d+"),
+        (unequal_runs, "not deterministic"),
+        (depends_on_value, "depends on values"),
+    ],
+)
+def test_jobs_that_no_sample_can_show_are_refused(plan, function, words):
+    parts = [dask.delayed(function)(number) for number in range(40)]
+    found = hyperplane.forecast(dask.delayed(len)(parts), plan)
+    assert found.refused
+    assert any(re.search(words, reason) for reason in found.reasons)
+    assert "refused" in str(found)
+
+
+@pytest.mark.process
+def test_a_forecast_above_the_spill_threshold_is_refused():
+    layout = hyperplane.plan_cluster(
+        num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5, engine="local", local_fit="exact"
+    )
+    parts = [dask.delayed(np.sum)(dask.delayed(allocate)(150 * MB)) for _ in range(20)]
+    found = hyperplane.forecast(dask.delayed(sum)(parts), layout)
+    assert found.refused
+    assert found.peak > 400 * MB
+    assert "350 MB" in found.reasons[0]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda frame, path: dask.delayed(list)(frame.to_csv(path / "*.csv", compute=False)),
+        lambda frame, path: dask.delayed(list)(
+            frame.to_bag().to_textfiles(path / "*.txt", compute=False)
+        ),
+        lambda frame, path: da.ones((40, 40), chunks=10).store(np.zeros((40, 40)), compute=False),
+    ],
+    ids=["csv", "text", "array"],
+)
+def test_jobs_that_would_write_to_their_target_are_refused(plan, tmp_path, make):
+    frame = dd.from_pandas(pd.DataFrame({"a": ["x", "y"]}), npartitions=2)
+    found = hyperplane.forecast(make(frame, tmp_path), plan)
+    assert found.refused
+    assert "would write to their target" in found.reasons[0]
+    assert (found.peak, found.sampled, list(tmp_path.iterdir())) == (0, 0, [])
+
+
+def test_a_source_larger_than_those_of_the_sample_is_a_reason_to_refuse(folder):
+    graph = collection_graph.materialize(dd.read_parquet(folder).v.sum(), {})
+    [first, *_] = graph.units.members_of(0)
+    assert not reasons._find_larger_sources(graph, [_step(first)])
+    graph.info.weights[graph.units.members_of(0)[-1]] *= 10
+    assert "was not sampled" in reasons._find_larger_sources(graph, [_step(first)])[0]
+
+
+def _step(unit):
+    from hyperplane.forecasts.sample_plan import SampleStep
+
+    return SampleStep(unit, {}, frozenset())
+
+
+def test_all_faults_are_reported_at_once():
+    with pytest.raises(RequestError) as caught:
+        hyperplane.forecast(pd.DataFrame(), "plan", budget=0, confidence=1.5)
+    assert [fault.where for fault in caught.value.faults] == [
+        "collection", "budget", "confidence", "plan",
+    ]  # fmt: skip
+    assert "nothing was sampled" in str(caught.value)
+
+
+def test_without_a_plan_and_a_cluster_the_message_says_what_to_pass():
+    with pytest.raises(RequestError, match=r"plan=hyperplane\.plan_cluster"):
+        hyperplane.forecast(da.ones(3))
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import hyperplane; import hyperplane.forecasts.model",
+        "import hyperplane.forecasts.model; import hyperplane",
+        "from hyperplane import forecast; import hyperplane.forecasts.forecast",
+    ],
+)
+def test_the_function_is_not_replaced_by_a_module(imports):
+    code = f"{imports}\nimport types; assert isinstance(hyperplane.forecast, types.FunctionType)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_result_prints_what_is_known():
+    found = Forecast(
+        peak=1_234_567_890,
+        low=10**9,
+        high=1_500_000_000,
+        total=2_469_135_780,
+        cpu_s=12.5,
+        wall_s=6.2,
+        refused=False,
+        reasons=("a note",),
+        cost=0.5,
+        confidence=0.9,
+        terms=(("shuffle buffers", 800 * MB),),
+        layout="2 worker processes x 1 thread",
+        limit=4 * 10**9,
+        read=10**9,
+        tasks=901,
+        sampled=30,
+    )
+    text = str(found)
+    assert text.splitlines() == [
+        "peak    1.23 GB in the largest worker process (1 GB to 1.5 GB with 90 % confidence)",
+        "mostly  shuffle buffers, 800 MB",
+        "total   2.47 GB in 2 worker processes x 1 thread",
+        "time    12.5 CPU s, 6.2 s",
+        "limit   4 GB for each worker process",
+        "data    1 GB of files",
+        "sample  30 of 901 tasks, 0.5 CPU s",
+        "note    a note",
+    ]

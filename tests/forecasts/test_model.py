@@ -1,0 +1,93 @@
+"""Costs of units from synthetic records."""
+
+from __future__ import annotations
+
+import pytest
+
+from hyperplane.forecasts.intervals import find_interval
+from hyperplane.forecasts.model import GraphInfo, build_model, find_needs, fit_growth
+from hyperplane.forecasts.records import SampleResult, TaskRecord
+from hyperplane.forecasts.sample_plan import plan_sample
+from hyperplane.forecasts.task_units import divide_graph
+
+MB = 10**6
+
+
+def record(outputs, inputs=0, need=0, live=0, **options):
+    return TaskRecord(
+        1.0, 2.0, 100 * MB + live, 100 * MB + live + need, 0, live, inputs, (outputs,), **options
+    )
+
+
+def build(parts, records, weights=None):
+    graph = {("read", part): [] for part in range(parts)}
+    graph["all"] = [("read", part) for part in range(parts)]
+    divided = divide_graph(graph, ["all"])
+    numbers = {divided.unit_of[key]: weight for key, weight in (weights or {}).items()}
+    steps = plan_sample(divided, numbers)
+    info = GraphInfo((divided.unit_of["all"],), tuple(range(parts + 1)), numbers)
+    return build_model(divided, info, steps, SampleResult(tuple(records), 100 * MB, True))
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "expected"),
+    [
+        (5, 5, 5),  # a sum
+        (10, 30, 300),  # a group-by of keys that differ between partitions
+        (300, 300, 300),  # a concatenation of inputs that had their true size
+    ],
+)
+def test_a_result_grows_as_it_does_with_different_inputs(narrow, wide, expected):
+    parts = [record(10 * MB, need=20 * MB) for _ in range(3)]
+    later = [record(size * MB, 300 * MB) for size in (wide, narrow)]
+    model = build(30, [*parts, *later])
+    assert model.units[-1].output / MB == pytest.approx(expected)
+    assert model.units[0].transient / MB == pytest.approx(20)
+    assert model.cpu == 62
+
+
+def test_modules_that_a_task_imports_are_not_its_need():
+    records = [
+        TaskRecord(0, 0, 100, 150, 0, 0, 0, (5,)),
+        TaskRecord(0, 0, 105, 195, 0, 5, 5, (5,)),  # it imports modules of 60 bytes
+        TaskRecord(0, 0, 170, 200, 0, 10, 5, (5,)),
+    ]
+    assert find_needs(records) == [50, 30, 30]
+
+
+def test_memory_is_proportional_to_the_size_of_the_source():
+    sizes = {("read", part): 1000.0 * (part + 1) for part in range(30)}
+    parts = [record(int(size), need=int(size)) for size in (6000, 16000, 26000)]
+    model = build(30, [*parts, record(1), record(1)], sizes)
+    largest = max(model.units[:-1], key=lambda each: each.output)
+    # The largest source, which is sampled in place of the last one, has 30,000 bytes.
+    assert largest.output > 20_000
+
+
+def test_a_first_result_that_waits_for_its_next_task_counts_twice():
+    parts = [record(0, need=20 * MB, first=5 * MB) for _ in range(3)]
+    model = build(30, [*parts, record(1), record(1)])
+    assert model.units[0].transient / MB == pytest.approx(25)
+
+
+@pytest.mark.parametrize(
+    ("points", "x", "expected"),
+    [
+        ([(10, 100), (11, 110)], 20, 200),  # sizes too similar to show an exponent
+        ([(1, 100), (2, 400)], 4, 600),  # never more than linear
+        ([(1, 100), (2, 50)], 4, 75),  # never falling: the mean
+        ([(0, 7), (0, 9)], 50, 8),
+        ([], 1, 0),
+    ],
+)
+def test_growth_is_between_constant_and_linear(points, x, expected):
+    assert fit_growth(points)(x) == pytest.approx(expected)
+
+
+def test_a_higher_confidence_has_a_wider_interval():
+    found = [find_interval([400e6], 100e6, confidence) for confidence in (0.5, 0.8, 0.9, 0.99)]
+    widths = [each.high - each.low for each in found]
+    assert widths == sorted(widths)
+    assert len({each.value for each in found}) == 1
+    inexact = find_interval([400e6], 100e6, exact=False)
+    assert inexact.high > found[2].high

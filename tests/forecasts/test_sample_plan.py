@@ -1,0 +1,68 @@
+"""Which units are sampled, and what replaces inputs that are not computed."""
+
+from __future__ import annotations
+
+import pytest
+
+from hyperplane.forecasts.sample_plan import choose_positions, plan_sample
+from hyperplane.forecasts.task_units import divide_graph
+
+
+def tree(parts):
+    graph = {("read", part): [] for part in range(parts)}
+    graph["sum"] = [("read", part) for part in range(parts)]
+    return divide_graph(graph, ["sum"])
+
+
+def test_a_reduction_gets_all_its_inputs_from_the_sampled_ones():
+    graph = tree(64)
+    steps = plan_sample(graph, {})
+    first = [step for step in steps if not step.inputs]
+    wide, narrow = steps[len(first) :]
+    assert len(first) == 3
+    assert len(wide.inputs) == len(narrow.inputs) == 64
+    assert len({place for place, _ in wide.inputs.values()}) == 3
+    assert len({place for place, _ in narrow.inputs.values()}) == 1
+    assert (len(wide.leaves), len(narrow.leaves), narrow.narrow) == (3, 1, True)
+
+
+def test_the_largest_source_is_sampled():
+    graph = tree(40)
+    largest = graph.unit_of["read", 39]
+    weights = dict.fromkeys(graph.members_of(0), 100.0) | {largest: 900.0}
+    assert largest in {step.unit for step in plan_sample(graph, weights)}
+    weights[largest] = 110.0
+    assert largest not in {step.unit for step in plan_sample(graph, weights)}
+
+
+def test_results_that_were_computed_are_used_where_they_belong():
+    graph = {("read", part): [] for part in range(40)}
+    graph |= {("left", part): [] for part in range(40)}
+    graph |= {("merge", part): [("read", part), ("left", part)] for part in range(40)}
+    divided = divide_graph(graph, [("merge", part) for part in range(40)])
+    steps = plan_sample(divided, {})
+    merges = [step for step in steps if step.inputs]
+    assert len(merges) == 3
+    for step in merges:
+        for key, (place, used) in step.inputs.items():
+            assert key == used
+            assert divided.unit_of[key] == steps[place].unit
+
+
+def test_all_barriers_are_run_and_outputs_begin_new_data():
+    graph = {("read", part): [] for part in range(20)}
+    graph["barrier"] = [("read", part) for part in range(20)]
+    graph |= {("take", part): ["barrier"] for part in range(20)}
+    divided = divide_graph(graph, [("take", part) for part in range(20)], separate=["barrier"])
+    takes = divided.members_of(2)
+    steps = plan_sample(divided, {}, takes, [divided.unit_of["barrier"]])
+    outputs = [number for number, step in enumerate(steps) if step.unit in takes]
+    assert len(outputs) == 2
+    assert [steps[number].leaves for number in outputs] == [{number} for number in outputs]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_positions_are_spread_and_the_same_for_all_tables(seed):
+    positions = choose_positions(80, 4, seed)
+    assert [position // 20 for position in positions] == [0, 1, 2, 3]
+    assert [position // 2 for position in positions] == choose_positions(40, 4, seed)

@@ -1,0 +1,97 @@
+"""Memory of simulated toy graphs with known answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from hyperplane.forecasts.simulate import (
+    SHUFFLE,
+    SHUFFLE_SHARE,
+    WORKER,
+    ProcessBaseline,
+    Simulation,
+    UnitCost,
+)
+
+NOTHING = ProcessBaseline(empty=0.0, retained=0.0, shuffle_buffer=1e12)
+
+
+def unit(number, *dependencies, output=0.0, transient=0.0, kind=0, **options):
+    return UnitCost(kind, number, dependencies, output, transient, 1.0, **options)
+
+
+def simulate(units, processes=1, threads=1, memory=NOTHING, jitter=0.0):
+    targets = [len(units) - 1]
+    return Simulation(units, targets, memory, processes, threads, jitter=jitter).run()
+
+
+def test_a_chain_has_the_memory_of_one_result_and_one_task():
+    units = [unit(0, output=10, transient=15), unit(1, 0, output=1, transient=5)]
+    assert simulate(units).peaks == (15,)
+    units = [unit(0, output=10, transient=15), unit(1, 0, output=1, transient=20)]
+    assert simulate(units).peaks == (30,)
+
+
+@pytest.mark.parametrize(("threads", "peak", "seconds"), [(1, 8, 8), (2, 16, 4), (4, 32, 2)])
+def test_the_transient_memory_of_all_threads_adds_up(threads, peak, seconds):
+    units = [unit(number, transient=8) for number in range(8)]
+    timeline = simulate(units, threads=threads)
+    assert (timeline.peaks, timeline.seconds) == ((peak,), seconds)
+
+
+def test_results_are_held_until_the_last_unit_that_needs_them():
+    parts = [unit(number, output=10) for number in range(4)]
+    timeline = simulate([*parts, unit(4, 0, 1, 2, 3, output=1)])
+    assert timeline.peaks == (40,)
+    assert timeline.terms == {("result", 0): 40}
+
+
+def test_inputs_of_another_process_are_copied():
+    units = [unit(0, output=10), unit(1, output=10), unit(2, 0, 1)]
+    timeline = simulate(units, processes=2)
+    assert sorted(timeline.peaks) == [10, 20]
+    assert timeline.total == 30
+
+
+def test_an_empty_process_and_what_allocators_keep_count_once():
+    memory = ProcessBaseline(empty=100, retained=20, shuffle_buffer=0)
+    timeline = simulate([unit(0, transient=5), unit(1, transient=5)], threads=2, memory=memory)
+    assert timeline.peaks == (130,)
+    assert timeline.terms["process", WORKER] == 100
+
+
+def test_shuffled_rows_are_held_until_the_barrier_and_shared_by_the_processes():
+    parts = [unit(number, adds={"s": 100.0}) for number in range(4)]
+    units = [*parts, unit(4, 0, 1, 2, 3, ends=("s",)), unit(5, 4, transient=1, takes=(("s", 0.9),))]
+    [peak] = simulate(units).peaks
+    assert peak == pytest.approx(400 * SHUFFLE_SHARE)
+    timeline = simulate(units, processes=2)
+    assert timeline.peaks == pytest.approx((200 * SHUFFLE_SHARE,) * 2)
+    assert list(timeline.terms) == [("process", SHUFFLE)]
+
+
+def test_the_buffer_limits_shuffled_rows():
+    memory = ProcessBaseline(empty=0, retained=0, shuffle_buffer=0)
+    parts = [unit(number, adds={"s": 1e9}) for number in range(4)]
+    [peak] = simulate([*parts, unit(4, 0, 1, 2, 3, ends=("s",))], memory=memory).peaks
+    assert peak == 100 * 2**20
+
+
+def test_more_threads_and_larger_partitions_never_need_less():
+    def peak(size, threads):
+        parts = [unit(number, output=size, transient=2 * size) for number in range(20)]
+        return simulate([*parts, unit(20, *range(20))], threads=threads).peaks[0]
+
+    peaks = [[peak(size, threads) for threads in (1, 2, 4)] for size in (10, 20, 40)]
+    assert all(row == sorted(row) for row in peaks)
+    assert all(list(column) == sorted(column) for column in zip(*peaks, strict=True))
+
+
+def test_all_units_run_with_any_number_of_processes():
+    parts = [unit(number, output=3) for number in range(30)]
+    trees = [unit(30 + i, *range(5 * i, 5 * i + 5), output=2) for i in range(6)]
+    units = [*parts, *trees, unit(36, *range(30, 36))]
+    for processes in (1, 2, 5, 50):
+        timeline = simulate(units, processes=processes, threads=2, jitter=0.25)
+        assert len(timeline.peaks) == processes
+        assert 0 < max(timeline.peaks) <= 3 * 30 + 2 * 6
