@@ -13,7 +13,7 @@ from statistics import NormalDist, median
 #: Confidence of the ranges below.
 _MEASURED_CONFIDENCE = 0.9
 #: Share of the growth by which the peak may be lower and higher.
-STREAMING = (0.25, 0.35)
+STREAMING = (0.35, 0.65)
 SHUFFLING = (0.45, 0.45)
 #: Factor of both ranges if the peaks of the sample were not measured by the kernel.
 INEXACT = 1.5
@@ -43,7 +43,7 @@ def find_interval(
     --------
     >>> found = find_interval([300e6, 300e6, 310e6], empty=200e6)
     >>> round(found.value / 1e6), round(found.low / 1e6), round(found.high / 1e6)
-    (300, 275, 345)
+    (300, 265, 365)
     """
     value = median(peaks)
     below, above = SHUFFLING if shuffles else STREAMING

@@ -167,13 +167,18 @@ def find_retained(result: SampleResult) -> float:
 def find_needs(records: Sequence[TaskRecord]) -> list[float]:
     """Return what each task needed besides the process, its modules and earlier results.
 
-    What the process has kept after a task, as modules that the task imported, is not a need.
+    What the process has kept after a task, as modules that the task imported, is not a need. It is
+    only known if no results were released meanwhile: those may be views of one array, which count
+    several times.
     """
-    floors = [record.before - record.live for record in records]
-    return [
-        max(0.0, float(record.peak - record.live - max(before, after)))
-        for record, before, after in zip(records, floors, [*floors[1:], 0], strict=True)
-    ]
+    needs = []
+    for number, record in enumerate(records):
+        floor = record.before - record.live
+        following = records[number + 1] if number + 1 < len(records) else record
+        if following.live >= record.live:
+            floor = max(floor, following.before - following.live)
+        needs.append(max(0.0, float(record.peak - record.live - floor)))
+    return needs
 
 
 def build_model(

@@ -53,6 +53,9 @@ def test_modules_that_a_task_imports_are_not_its_need():
         TaskRecord(0, 0, 170, 200, 0, 10, 5, (5,)),
     ]
     assert find_needs(records) == [50, 30, 30]
+    # Results that were views of one array are released: nothing is known of what was kept.
+    released = TaskRecord(0, 0, 170, 200, 0, 0, 5, (5,))
+    assert find_needs([*records[:2], released])[1] == 90
 
 
 def test_memory_is_proportional_to_the_size_of_the_source():
