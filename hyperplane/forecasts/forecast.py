@@ -118,11 +118,13 @@ def _check(collection: Any, plan: Any, budget: Any, confidence: Any) -> Layout:
         allowed = "a Dask dataframe, array, bag or delayed object"
         advice = "pass the collection before compute()"
         faults.append(Fault("collection", describe_value(collection), allowed, advice))
-    for name, value, least, most in (("budget", budget, 0, 1), ("confidence", confidence, 0.5, 1)):
+    for name, value, least, most in (
+        ("budget", budget, 0, 1),
+        ("confidence", confidence, 0.5, 0.99),
+    ):
         is_number = isinstance(value, Real) and not isinstance(value, bool)
-        if not is_number or not least < float(value) <= min(most, 0.99 if least else 1):
-            limit = 0.99 if least else 1
-            allowed = f"a number above {least} and at most {limit}"
+        if not is_number or not least < value <= most:
+            allowed = f"a number above {least} and at most {most}"
             faults.append(Fault(name, describe_value(value), allowed))
     layout = None
     try:
