@@ -198,7 +198,11 @@ def build_model(
 def _fit_class(
     samples: Sequence[tuple[SampleStep, TaskRecord, float]], weights: Mapping[int, float]
 ) -> ClassModel:
-    of_pieces = any(step.narrow for step, *_ in samples)
+    # A second run with as many pieces as the first, because each input has all of them, does not
+    # show a growth. The inputs have their true sizes in both.
+    of_pieces = len({len(step.leaves) for step, *_ in samples if step.inputs}) > 1 and any(
+        step.narrow for step, *_ in samples
+    )
     sizes = [
         float(
             len(step.leaves)

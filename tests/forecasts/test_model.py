@@ -46,6 +46,31 @@ def test_a_result_grows_as_it_does_with_different_inputs(narrow, wide, expected)
     assert model.cpu == 62
 
 
+def test_a_second_run_with_all_pieces_shows_no_growth():
+    graph = {("read", part): [] for part in range(3)}
+    for part in range(30):
+        graph["split", part] = [("read", other) for other in range(3)]
+    for part in range(10):
+        graph["merge", part] = [("split", part + first) for first in (0, 10, 20)]
+    targets = [("merge", part) for part in range(10)]
+    divided = divide_graph(graph, targets)
+    steps = plan_sample(divided, {})
+    assert [len(step.leaves) for step in steps[-2:]] == [3, 3]
+    needs = {"read": 10, "split": 10, "merge": 30}
+    records = [
+        record(10 * MB, 30 * MB * bool(step.inputs), needs[divided.units[step.unit].members[0][0]])
+        for step in steps
+    ]
+    info = GraphInfo(
+        tuple(divided.unit_of[key] for key in targets), tuple(range(len(divided.units)))
+    )
+    model = build_model(divided, info, steps, SampleResult(tuple(records), 100 * MB, True))
+    merge = model.units[divided.unit_of["merge", 0]]
+    assert merge.transient == pytest.approx(30)
+    assert not model.classes[merge.kind].of_pieces
+    assert not model.extrapolated
+
+
 def test_modules_that_a_task_imports_are_not_its_need():
     records = [
         TaskRecord(0, 0, 100, 150, 0, 0, 0, (5,)),
