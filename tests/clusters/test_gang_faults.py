@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import sys
 import threading
@@ -176,9 +177,10 @@ def test_a_gang_that_cannot_restart_raises_its_failure(
     [error] = outcome
     assert isinstance(error, GangFailed)
     assert error.rank == 0
-    assert error.__notes__ == [
-        "the ranks did not start again: the cluster has had 1 thread of the 2 needed for 1 s"
-    ]
+    [note] = error.__notes__
+    # A loaded machine may notice later that the time has passed.
+    text = r"the ranks did not start again: the cluster has had 1 thread of the 2 needed for \d+ s"
+    assert re.fullmatch(text, note)
 
 
 def test_a_function_may_close_its_output(client: Any) -> None:
