@@ -15,6 +15,7 @@ import hyperplane
 from hyperplane.cli import cluster, history, job, model, storage
 from hyperplane.cli.demo import demo
 from hyperplane.cli.doctor import doctor
+from hyperplane.cli.forecast import forecast
 from hyperplane.cli.option_names import OptionCommand
 from hyperplane.cli.output import JSON_REQUESTED, exit_code, write_error
 from hyperplane.cli.plan import plan
@@ -70,7 +71,7 @@ app = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 app.callback()(_hyperplane)
-for command in (size, plan, preflight, train, predict, serve, pools, demo, doctor):
+for command in (size, plan, forecast, preflight, train, predict, serve, pools, demo, doctor):
     app.command(cls=OptionCommand if command in (train, predict, serve) else None)(command)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(history.app, name="history")

@@ -1,0 +1,50 @@
+"""``hyperplane forecast``: forecast the memory and the time of a job."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+import hyperplane
+from hyperplane.cli.options import with_request_options
+from hyperplane.cli.output import JsonOption, write_json, write_rows
+
+#: Arguments that matter only when a cluster starts and runs; ``--budget`` is that of the sample.
+_OF_RUNNING = (
+    "budget", "dashboard_port", "idle_timeout", "keep_alive", "name", "oom", "preflight",
+    "stall_timeout", "timeout",
+)  # fmt: skip
+
+
+@partial(with_request_options, omitted=_OF_RUNNING)
+def forecast(
+    request: dict[str, Any],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE.py:NAME",
+            help="A Python program and the name in it of a Dask collection, or of a function that "
+            "returns one. Statements under if __name__ == '__main__' are not run.",
+        ),
+    ],
+    budget: Annotated[
+        float, typer.Option(help="Share of the tasks that read data that is run as the sample.")
+    ] = 0.05,
+    confidence: Annotated[
+        float, typer.Option(help="Probability that the peak is in the interval.")
+    ] = 0.9,
+    as_json: JsonOption = False,
+) -> None:
+    """Forecast the memory and the time of a job from a sample of its tasks."""
+    plan = hyperplane.plan_cluster(**request)
+    from hyperplane.forecasts.program import load_collection  # it imports Dask
+
+    found = hyperplane.forecast(load_collection(target), plan, budget=budget, confidence=confidence)
+    if as_json:
+        write_json(found.to_dict())
+    else:
+        write_rows(found.rows())
+    if found.refused:
+        raise typer.Exit(1)

@@ -1,0 +1,47 @@
+"""``hyperplane forecast``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from terminal import Run
+
+pytestmark = pytest.mark.process
+
+PROGRAM = """
+import dask.array as da
+def add(block):
+    return block + 1
+total = da.ones((4_000, 1_000), chunks=(500, 1_000)).map_blocks(add).sum()
+written = da.ones(4).store([0], compute=False)
+"""
+LAYOUT = ("--nprocs", "1", "--nthreads", "1", "--ram-gb-per-proc", "1", "--engine", "local")
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM)
+    return file
+
+
+def test_the_forecast_of_a_program(program: Path, run: Run) -> None:
+    answer = run("forecast", f"{program}:total", *LAYOUT, "--json")
+    assert answer.code == 0, answer.err
+    assert answer.json["low"] < answer.json["peak"] < answer.json["high"]
+    assert answer.json["limit"] == 10**9
+
+
+def test_a_job_that_cannot_be_forecast_ends_with_1(program: Path, run: Run) -> None:
+    answer = run("forecast", f"{program}:written", *LAYOUT)
+    assert answer.code == 1
+    assert "refused" in answer.out
+    assert "would write to their target" in answer.text
+
+
+def test_faults_end_with_2(program: Path, run: Run) -> None:
+    answer = run("forecast", f"{program}:total", *LAYOUT, "--budget", "7", "--confidence", "2")
+    assert answer.code == 2
+    assert "budget = 7.0" in answer.err
+    assert "confidence = 2.0" in answer.err
