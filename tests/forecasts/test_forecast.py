@@ -14,6 +14,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from scale import scaled
 
 import hyperplane
 from hyperplane.errors import RequestError
@@ -84,7 +85,7 @@ def test_writing_is_sampled_in_another_folder(plan, folder, tmp_path):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("ordered", scaled([False], [True, False]))
 def test_a_shuffle_is_sampled_with_output_partitions_of_the_true_size(plan, folder, ordered):
     frame = dd.read_parquet(folder)
     if ordered:
@@ -99,20 +100,31 @@ def test_a_shuffle_is_sampled_with_output_partitions_of_the_true_size(plan, fold
     )
 
 
+def _xarray_mean():
+    import xarray
+
+    numbers = da.ones((4000, 2000), chunks=(200, 2000))
+    return xarray.Dataset({"value": (("time", "x"), numbers)}).mean("time")
+
+
+KINDS = {
+    "bag": lambda folder: db.from_sequence(range(200), npartitions=10).map(str).frequencies(),
+    "groupby": lambda folder: dd.read_parquet(folder).groupby("k").v.sum(),
+    "array": lambda folder: da.ones((4000, 4000), chunks=500).T.dot(
+        da.ones((4000, 10), chunks=500)
+    ),
+    "cumsum": lambda folder: dd.read_parquet(folder).v.cumsum(),
+    "helper": lambda folder: hyperplane.dataframe.group_agg(
+        dd.read_parquet(folder), "g", {"v": "sum"}
+    ),
+    "xarray": lambda folder: _xarray_mean(),
+}
+
+
 @pytest.mark.process
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda folder: db.from_sequence(range(200), npartitions=10).map(str).frequencies(),
-        lambda folder: da.ones((4000, 4000), chunks=500).T.dot(da.ones((4000, 10), chunks=500)),
-        lambda folder: dd.read_parquet(folder).groupby("k").v.sum(),
-        lambda folder: dd.read_parquet(folder).v.cumsum(),
-        lambda folder: hyperplane.dataframe.group_agg(dd.read_parquet(folder), "g", {"v": "sum"}),
-    ],
-    ids=["bag", "array", "groupby", "cumsum", "helper"],
-)
-def test_collections_of_all_kinds(plan, folder, make):
-    found = hyperplane.forecast(make(folder), plan)
+@pytest.mark.parametrize("kind", scaled(["bag", "groupby"], list(KINDS)))
+def test_collections_of_all_kinds(plan, folder, kind):
+    found = hyperplane.forecast(KINDS[kind](folder), plan)
     assert not found.refused, found.reasons
     assert 30 * MB < found.peak < 500 * MB
     assert found.cost > 0
