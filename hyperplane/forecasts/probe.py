@@ -84,6 +84,9 @@ def _run_process(request: Path, result: Path, environ: Mapping[str, str]) -> Sam
     finally:
         if process.returncode is None:
             _end_group(process)
+    if process.returncode == -signal.SIGKILL:
+        text = "its process was killed; the system does that if there is no memory left for a task"
+        return SampleResult((), 0, True, error=text)
     if process.returncode or not result.exists():
         last = errors.decode(errors="replace").strip().splitlines()[-1:]
         text = f"its process ended with code {process.returncode}" + "".join(f": {e}" for e in last)

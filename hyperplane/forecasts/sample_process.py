@@ -138,6 +138,7 @@ def import_modules(names: Sequence[str]) -> None:
 
 def main(request_path: str, result_path: str) -> None:
     """Run a sample that is pickled in a file; pickle the result."""
+    _be_killed_first()
     with Path(request_path).open("rb") as file:
         setup: SampleSetup = pickle.load(file)  # noqa: S301 - from the parent process
         sys.path[:] = setup.path
@@ -161,9 +162,17 @@ def _is_parent() -> bool:
         return False
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
-    if code:
-        sys.exit(f"the sample ended with code {code}")
+    if code < 0:
+        os.kill(os.getpid(), -code)
+    elif code:
+        sys.exit(code)
     return True
+
+
+def _be_killed_first() -> None:
+    """Let the system kill this process before others if there is no memory left."""
+    with suppress(OSError):  # other systems than Linux have no such file
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def _run_safely(file: BinaryIO) -> SampleResult:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import dask
 import dask.array as da
@@ -151,6 +154,11 @@ def unequal_runs(number):
     return np.ones(10**6 * len(_calls))
 
 
+def be_killed(number):
+    assert Path("/proc/self/oom_score_adj").read_text() == "1000\n"
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def depends_on_value(number):
     return float(np.ones((40 if number % 20 > 10 else 4) * 10**6).sum())
 
@@ -162,6 +170,7 @@ def depends_on_value(number):
         (fail, r"the sample failed: ZeroDivisionError: no result for \d+"),
         (unequal_runs, "not deterministic"),
         (depends_on_value, "depends on values"),
+        (be_killed, "was killed; the system does that if there is no memory left"),
     ],
 )
 def test_jobs_that_no_sample_can_show_are_refused(plan, function, words):
