@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from functools import partial
 from typing import Annotated, Any
 
@@ -13,7 +15,7 @@ from hyperplane.cli.output import JsonOption, write_json, write_rows
 
 #: Arguments that matter only when a cluster starts and runs; ``--budget`` is that of the sample.
 _OF_RUNNING = (
-    "budget", "dashboard_port", "idle_timeout", "keep_alive", "name", "oom", "preflight",
+    "budget", "dashboard_port", "idle_timeout", "name", "oom", "preflight",
     "stall_timeout", "timeout",
 )  # fmt: skip
 
@@ -30,10 +32,10 @@ def forecast(
         ),
     ],
     budget: Annotated[
-        float, typer.Option(help="Share of the tasks that read data that is run as the sample.")
+        float, typer.Option(help="Share of the work that the sample may take.")
     ] = 0.05,
     confidence: Annotated[
-        float, typer.Option(help="Probability that the peak is in the interval.")
+        float, typer.Option(help="Nominal probability that the peak is in the interval.")
     ] = 0.9,
     as_json: JsonOption = False,
 ) -> None:
@@ -41,7 +43,10 @@ def forecast(
     plan = hyperplane.plan_cluster(**request)
     from hyperplane.forecasts.program import load_collection  # it imports Dask
 
-    found = hyperplane.forecast(load_collection(target), plan, budget=budget, confidence=confidence)
+    # What the program prints is not part of the document.
+    with redirect_stdout(sys.stderr):
+        collection = load_collection(target)
+        found = hyperplane.forecast(collection, plan, budget=budget, confidence=confidence)
     if as_json:
         write_json(found.to_dict())
     else:

@@ -91,7 +91,7 @@ def find_interface(rank: int, hosts: Sequence[str]) -> str:
     --------
     >>> find_interface(0, ["127.0.0.1", "127.0.0.1"])
     'lo'
-    >>> find_interface(0, ["a.invalid", "b.invalid"])
+    >>> find_interface(0, ["::1", "::2"])
     ''
     """
     other = next((host for host in hosts if host != hosts[rank]), hosts[rank])

@@ -26,12 +26,13 @@ from hyperplane.forecasts.records import SampleRequest, SampleTask
 from hyperplane.forecasts.sample_plan import SampleStep
 from hyperplane.forecasts.task_units import Key, UnitGraph, divide_graph
 
-#: Functions of Dask that write files or other stores, by their names. They would write to the
-#: target while they are sampled; ToParquetFunctionWrapper can be directed to another folder.
+#: Functions of Dask that write files or other stores, by their names, besides all whose names
+#: contain "write". They would write to the target while they are sampled;
+#: ToParquetFunctionWrapper can be directed to another folder.
 _WRITERS = {
-    "_to_csv_chunk", "_write_csv", "to_csv_chunk", "write_json_partition", "_to_textfiles_chunk",
-    "to_textfiles", "store_chunk", "load_store_chunk", "_to_sql_chunk", "_extra_deps",
-    "_pd_to_hdf", "to_orc", "write", "to_avro", "write_partition", "store_block",
+    "_to_csv_chunk", "to_csv_chunk", "_to_textfiles_chunk", "to_textfiles", "store_chunk",
+    "load_store_chunk", "_to_sql_chunk", "_extra_deps", "_pd_to_hdf", "to_orc", "to_avro",
+    "store_block",
 }  # fmt: skip
 #: Depth to which arguments of a task are searched for paths.
 _DEPTH = 10
@@ -137,23 +138,27 @@ def find_writers(graph: Mapping[Key, Any]) -> list[str]:
         for function in _functions(node):
             name = getattr(function, "__name__", "")
             module = getattr(function, "__module__", None) or ""
-            if name in _WRITERS and module.partition(".")[0] in ("dask", "distributed"):
+            is_writer = name in _WRITERS or "write" in name
+            if is_writer and module.partition(".")[0] in ("dask", "distributed"):
                 found.add(name)
     return sorted(found)
 
 
-def _functions(node: Any) -> Iterator[Any]:
-    function = getattr(node, "func", None)
-    while function is not None:
-        yield function
-        function = getattr(function, "func", None)
-    for argument in getattr(node, "args", ()):
-        if hasattr(argument, "func") or hasattr(argument, "dependencies"):
-            yield from _functions(argument)
-        elif isinstance(argument, dict):
-            for inner in list(argument.values())[:_ITEMS]:
-                if hasattr(inner, "func"):
-                    yield from _functions(inner)
+def _functions(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
+    """Yield the functions of a task, also those that it passes to another function."""
+    if depth <= 0:
+        return
+    if isinstance(value, (list, tuple, dict)):
+        items = value.values() if isinstance(value, dict) else value
+        for item in list(items)[:_ITEMS]:
+            yield from _functions(item, depth - 1)
+        return
+    function = getattr(value, "func", None)
+    if function is not None or hasattr(value, "dependencies"):
+        for inner in (function, getattr(value, "args", ()), getattr(value, "kwargs", None) or {}):
+            yield from _functions(inner, depth - 1)
+    if callable(value) and not isinstance(value, type):
+        yield value
 
 
 def _weigh_sources(units: UnitGraph, graph: Mapping[Key, Any]) -> tuple[dict[int, float], int]:
@@ -170,7 +175,7 @@ def _weigh_sources(units: UnitGraph, graph: Mapping[Key, Any]) -> tuple[dict[int
     for path in uses:
         try:
             sizes[path] = Path(path).stat().st_size if not Path(path).is_dir() else 0
-        except OSError:
+        except (OSError, ValueError):  # a text that is no path
             sizes[path] = 0
     # Blocks of one file share its bytes.
     weights = {
@@ -186,7 +191,7 @@ def _find_paths(value: Any, depth: int) -> Iterator[str]:
             yield value.removeprefix("file://")
         return
     if isinstance(value, os.PathLike):
-        yield os.fspath(value)
+        yield os.fsdecode(value)
         return
     if depth <= 0:
         return

@@ -31,6 +31,8 @@ from hyperplane.spec.plan import ClusterPlan
 
 #: Simulations with different durations of tasks.
 _SEEDS = 5
+#: Units times processes from which on a single simulation takes seconds, and is the only one.
+_LARGE = 10**6
 #: What the allocators of a thread keep after many tasks, which a short sample does not show, in
 #: bytes and as a share of what the largest task needs: medians of measured runs.
 _KEPT, _KEPT_SHARE = 20 * 10**6, 0.35
@@ -56,10 +58,10 @@ def forecast(
     plan : ClusterPlan, optional
         Where the job is to run; by default on the running cluster.
     budget : float
-        Share of the tasks that read data that is run as the sample, above 0, at most 1; at least
-        three are run.
+        Share of the work that the sample may take, above 0, at most 1. Three fifths of this share
+        of the tasks that read data are run, at least three; the rest is for later tasks.
     confidence : float
-        Probability that the peak is in the interval, between 0.5 and 0.99.
+        Nominal probability that the peak is in the interval, above 0.5 and at most 0.99.
 
     Returns
     -------
@@ -76,7 +78,7 @@ def forecast(
     The sample runs in a separate process on this machine, one task at a time, never on the cluster.
     A job that cannot be forecast is not an error: ``refused`` is then true, and ``reasons`` says
     why. Functions of the job run in the sample as they are: those that write or send anything do so
-    for the sampled tasks.
+    for the sampled tasks, some of which run twice.
 
     Examples
     --------
@@ -225,7 +227,7 @@ def simulate_layout(model: GraphModel, layout: Layout) -> list[Timeline]:
     memory = ProcessBaseline(model.empty, model.imported + drift + kept, layout.shuffle_buffer)
     return [
         Simulation(model.units, model.targets, memory, layout.processes, layout.threads, seed).run()
-        for seed in range(_SEEDS)
+        for seed in range(_SEEDS if len(model.units) * layout.processes < _LARGE else 1)
     ]
 
 

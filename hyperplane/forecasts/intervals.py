@@ -1,7 +1,7 @@
 """Interval of a forecast: the errors of measured runs, scaled to a confidence.
 
-The ranges are those of the runs in docs/explanation/forecast.md. They are fractions of the growth
-over an empty worker, whose memory is known.
+The ranges are wider than those of the runs in docs/explanation/forecast.md, which are few: the
+confidence is nominal. They are fractions of the growth over an empty worker, whose memory is known.
 """
 
 from __future__ import annotations

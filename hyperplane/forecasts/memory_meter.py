@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import threading
 from pathlib import Path
 
 import psutil
+
+from hyperplane.guard.freed_memory import return_freed_memory
 
 _CLEAR = Path("/proc/self/clear_refs")
 _STATUS = Path("/proc/self/status")
@@ -38,9 +39,7 @@ def release_memory() -> None:
     pyarrow = sys.modules.get("pyarrow")
     if pyarrow is not None:
         pyarrow.default_memory_pool().release_unused()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)
+    return_freed_memory()
 
 
 class PeakMeter:

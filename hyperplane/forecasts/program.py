@@ -6,6 +6,8 @@ import os
 import runpy
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +49,8 @@ def load_collection(target: str) -> Any:
         raise _error(target, f"a name that {file.name} defines", advice)
     value = values[name]
     if callable(value) and not is_dask_collection(value):
-        value = _call(value, target)
+        with _errors_as_faults(file, target):
+            value = value()
     if not is_dask_collection(value):
         allowed = "the name of a Dask dataframe, array, bag or delayed object, or of a function"
         raise _error(
@@ -61,18 +64,20 @@ def _run(file: Path, target: str) -> dict[str, Any]:
     folder = str(file.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    try:
+    with _errors_as_faults(file, target):
         return runpy.run_path(str(file), run_name=_MODULE)
+
+
+@contextmanager
+def _errors_as_faults(file: Path, target: str) -> Iterator[None]:
+    """Run a part of a program, with its name as the only argument of its command line."""
+    former, sys.argv = sys.argv, [str(file)]
+    try:
+        yield
     except (Exception, SystemExit) as error:
         raise _failure(error, file, target) from error
-
-
-def _call(function: Any, target: str) -> Any:
-    try:
-        return function()
-    except Exception as error:
-        file = Path(target.rpartition(":")[0])
-        raise _failure(error, file, target) from error
+    finally:
+        sys.argv = former
 
 
 def _failure(error: BaseException, file: Path, target: str) -> RequestError:

@@ -13,6 +13,8 @@ from hyperplane.forecasts.simulate import Timeline
 
 #: Classes of units beyond which a graph has no repeated parts that a sample could show.
 MOST_CLASSES = 300
+#: Units of a graph beyond which a simulation takes minutes.
+MOST_UNITS = 100_000
 #: Share of a peak from which on a class of units decides about it.
 DECISIVE = 0.2
 #: Ratio of two runs of one task, and of two tasks of the same size, that makes a forecast useless.
@@ -38,6 +40,11 @@ def find_graph_reasons(graph: CollectionGraph) -> list[str]:
         "Future" in type(getattr(node, "value", None)).__name__ for node in graph.tasks.values()
     ):
         found.append("results of the graph are on a cluster; forecast it before persist()")
+    if len(graph.units.units) > MOST_UNITS:
+        found.append(
+            f"the graph has {len(graph.units.units)} chains of tasks; more than {MOST_UNITS} take "
+            "too much time and memory to simulate. Forecast a part of the data"
+        )
     if len(graph.units.kinds) > MOST_CLASSES:
         kinds = plural(len(graph.units.kinds), "class")
         found.append(f"the graph has {kinds} of different tasks, too many for a sample")

@@ -36,7 +36,7 @@ class Forecast:
     cost : float
         CPU seconds of the sample, with the start of its process.
     confidence : float
-        Probability that the peak is in the interval.
+        Nominal probability that the peak is in the interval.
     terms : tuple of (str, int)
         What the peak consists of: names and bytes, the largest first.
     layout : str
@@ -81,7 +81,7 @@ class Forecast:
             text = f"{_round(self.peak)} in the largest worker process"
             found = [
                 ("peak", f"{text} ({interval} with {percent} confidence)"),
-                ("mostly", f"{self.largest_term}, {_round(self.terms[0][1])}"),
+                *(("mostly", f"{name}, {_round(size)}") for name, size in self.terms[:1]),
                 ("total", f"{_round(self.total)} in {self.layout}"),
                 ("time", f"{self.cpu_s:.3g} CPU s, {self.wall_s:.3g} s"),
             ]

@@ -99,14 +99,22 @@ def plan_sample(
         Changes which units are run.
     """
     planner = _Planner(graph, frozenset(takes))
-    for kind in range(len(graph.kinds)):
-        members = graph.members_of(kind)
-        if members[0] in barriers:
-            planner.add_barriers(members)
-        elif not graph.units[members[0]].dependencies:
-            planner.add_first(_choose_sources(members, weights, budget, seed))
-        else:
-            planner.add_later(members, budget, seed)
+    kinds = list(range(len(graph.kinds)))
+    while kinds:
+        # Some units of a class may need classes with larger numbers. The first unit of the graph
+        # whose class has no sample needs none, so that at least one class is planned each time.
+        later = []
+        for kind in kinds:
+            members = planner.find_possible(graph.members_of(kind))
+            if not members:
+                later.append(kind)
+            elif members[0] in barriers:
+                planner.add_barriers(members)
+            elif not graph.units[members[0]].dependencies:
+                planner.add_first(_choose_sources(members, weights, budget, seed))
+            else:
+                planner.add_later(members, budget, seed)
+        kinds = later
     return planner.steps
 
 
@@ -129,6 +137,15 @@ class _Planner:
         self._of_unit: dict[int, int] = {}
         self._of_kind: dict[int, list[int]] = {}
         self._narrow: dict[int, int] = {}
+
+    def find_possible(self, members: Sequence[int]) -> list[int]:
+        """Return the units of a class whose inputs have samples, or that have none."""
+        units = self.graph.units
+        return [
+            number
+            for number in members
+            if all(units[other].kind in self._of_kind for other in units[number].dependencies)
+        ]
 
     def add_first(self, units: Sequence[int]) -> None:
         """Add units without inputs."""

@@ -1,4 +1,4 @@
-"""Program that runs a sample: ``python -m hyperplane.forecasts.sample_process REQUEST RESULT``.
+"""Program that runs a sample; ``main`` has its arguments.
 
 It is a process without a worker that imports what a worker imports, and runs one task after the
 other in one thread, as a worker of one thread does. Its memory is measured for each task. Before
@@ -11,8 +11,11 @@ import gc
 import importlib
 import os
 import pickle
+import shutil
+import signal
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +38,9 @@ from hyperplane.forecasts.records import (
     TaskRecord,
 )
 from hyperplane.forecasts.task_units import Key
+
+#: Seconds between checks whether the process that waits for the result has ended.
+_WATCH_SECONDS = 0.5
 
 
 class SampleRunner:
@@ -136,21 +142,44 @@ def import_modules(names: Sequence[str]) -> None:
             importlib.import_module(name)
 
 
-def main(request_path: str, result_path: str) -> None:
-    """Run a sample that is pickled in a file; pickle the result."""
+def main(parent: str, request_path: str, result_path: str) -> None:
+    """Run a sample that is pickled in a file; pickle the result.
+
+    Parameters
+    ----------
+    parent : str
+        Process ID of the process that waits for the result; if it ends, this one ends, too.
+    request_path, result_path : str
+        Files in a folder of this sample.
+    """
     _be_killed_first()
+    folder = Path(request_path).parent
     with Path(request_path).open("rb") as file:
         setup: SampleSetup = pickle.load(file)  # noqa: S301 - from the parent process
         sys.path[:] = setup.path
         import_modules(setup.modules)
-        if setup.forked and _is_parent():
+        if setup.forked and _is_parent(int(parent), folder):
             return
-        result = _run_safely(file)
+        if not setup.forked:
+            _start_watch(int(parent), folder)
+        result = _run_safely(file, folder)
     with Path(result_path).open("wb") as file:
         pickle.dump(result, file)
 
 
-def _is_parent() -> bool:
+def _start_watch(parent: int, folder: Path) -> None:
+    """End this process and its children when the process that waits for it has ended."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH_SECONDS)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _is_parent(parent: int, folder: Path) -> bool:
     """Fork; return whether this is the first process, after the second has ended.
 
     Memory of a forked worker process has no pages of libraries that it has not used.
@@ -160,6 +189,7 @@ def _is_parent() -> bool:
     child = os.fork()
     if not child:
         return False
+    _start_watch(parent, folder)  # after the fork, which copies no threads
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
@@ -175,24 +205,24 @@ def _be_killed_first() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
-def _run_safely(file: BinaryIO) -> SampleResult:
+def _run_safely(file: BinaryIO, place: Path) -> SampleResult:
     gc.collect()
     release_memory()
     empty = read_memory()
     try:
-        return _run(file, empty)
+        return _run(file, place, empty)
     except Exception as error:  # noqa: BLE001 - any error of a task of the user
         cause = error.__cause__ or error
         return SampleResult((), empty, True, error=f"{type(cause).__name__}: {cause}"[:500])
 
 
-def _run(file: BinaryIO, empty: int) -> SampleResult:
+def _run(file: BinaryIO, place: Path, empty: int) -> SampleResult:
     import dask
 
     request: SampleRequest = pickle.load(file)  # noqa: S301 - from the parent process
     with (
         dask.config.set(request.config),
-        tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryDirectory(dir=place) as folder,
         # A worker runs tasks in a thread, too.
         ThreadPoolExecutor(1) as executor,
     ):
@@ -200,7 +230,3 @@ def _run(file: BinaryIO, empty: int) -> SampleResult:
         records, repeated = executor.submit(runner.run).result()
         shares = runner.shuffles.get_shares() if runner.shuffles is not None else {}
     return SampleResult(tuple(records), empty, has_exact_peaks(), repeated, shares)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

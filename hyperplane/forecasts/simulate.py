@@ -132,20 +132,21 @@ class Simulation:
         self._total = memory.empty * processes
         self._terms: Mapping[tuple[str, int | str], float] = {}
         self._has_run = [False] * processes
+        self._waiting = 0  # units that could start
 
     def run(self) -> Timeline:
         """Simulate all units."""
         for number, missing in enumerate(self._missing):
             if not missing:
                 heapq.heappush(self._roots, (self.units[number].priority, number))
+                self._waiting += 1
         events: list[tuple[float, int, int]] = []
         now = 0.0
         while True:
-            for process in sorted(range(self.processes), key=lambda each: len(self._running[each])):
-                while len(self._running[process]) < self.threads:
+            for process in self._find_free():
+                while self._waiting and len(self._running[process]) < self.threads:
                     chosen = self._choose(process)
-                    if chosen is None:
-                        break
+                    self._waiting -= 1
                     self._start(process, chosen)
                     factor = 1 + self._random.uniform(-self._jitter, self._jitter)
                     end = now + self.units[chosen].seconds * factor
@@ -156,14 +157,20 @@ class Simulation:
             self._end(process, number)
         return Timeline(tuple(self._peaks), self._total, now, self._terms)
 
-    def _choose(self, process: int) -> int | None:
+    def _find_free(self) -> list[int]:
+        """Return the processes that can start a unit now, those with the fewest units first."""
+        if not self._waiting:
+            return []
+        free = [each for each in range(self.processes) if len(self._running[each]) < self.threads]
+        return sorted(free, key=lambda each: len(self._running[each]))
+
+    def _choose(self, process: int) -> int:
         """Return the next unit of a process: its own, one of the queue, or one of another."""
         if self._ready[process]:
             return heapq.heappop(self._ready[process])[1]
         if self._roots:
             return heapq.heappop(self._roots)[1]
-        longest = max(self._ready, key=len)
-        return heapq.heappop(longest)[1] if longest else None
+        return heapq.heappop(max(self._ready, key=len))[1]
 
     def _start(self, process: int, number: int) -> None:
         unit = self.units[number]
@@ -193,6 +200,7 @@ class Simulation:
             if not self._missing[other]:
                 where = self._find_process(other)
                 heapq.heappush(self._ready[where], (self.units[other].priority, other))
+                self._waiting += 1
         self._record()
 
     def _find_process(self, number: int) -> int:

@@ -110,8 +110,13 @@ def divide_graph(
     >>> divided.kinds
     ('read, keep', 'sum')
     """
-    depends = {key: frozenset(needed) for key, needed in dependencies.items()}
-    order = list(TopologicalSorter(depends).static_order())
+    # Sorted, so that the same units are sampled in each process: sets of names have another order
+    # in each.
+    depends = {key: frozenset(dependencies[key]) for key in sorted(dependencies, key=_sort_key)}
+    sorter = TopologicalSorter(
+        {key: sorted(needed, key=_sort_key) for key, needed in depends.items()}
+    )
+    order = list(sorter.static_order())
     spreading = _find_spreading(depends)
     separate = frozenset(separate)
     unit_of: dict[Key, int] = {}
@@ -126,6 +131,14 @@ def divide_graph(
             unit_of[key] = len(members)
             members.append([key])
     return _classify(members, unit_of, depends, frozenset(targets))
+
+
+def _sort_key(key: Key) -> tuple[str, list[tuple[bool, Any]]]:
+    """Return what sorts the keys of a layer by the numbers of their partitions."""
+    if isinstance(key, tuple) and key:
+        numbers = [each if isinstance(each, int) else str(each) for each in key[1:]]
+        return str(key[0]), [(isinstance(each, str), each) for each in numbers]
+    return str(key), []
 
 
 def _find_spreading(depends: Mapping[Key, frozenset[Key]]) -> set[Key]:
@@ -153,7 +166,7 @@ def _classify(
         for key in keys:
             if key in targets:
                 outputs[number][key] = None
-            for other in sorted(depends[key], key=str):
+            for other in sorted(depends[key], key=_sort_key):
                 if unit_of[other] != number:
                     inputs[number][other] = None
                     outputs[unit_of[other]][other] = None
@@ -196,7 +209,7 @@ def _sort_units(
     members: list[list[Key]], inputs: list[dict[Key, None]], unit_of: Mapping[Key, int]
 ) -> list[int]:
     sorter = TopologicalSorter(
-        {number: {unit_of[key] for key in inputs[number]} for number in range(len(members))}
+        {number: sorted({unit_of[key] for key in inputs[number]}) for number in range(len(members))}
     )
     return list(sorter.static_order())
 

@@ -24,6 +24,8 @@ _GAIN = 0.03
 _WAIT, _LONGEST_WAIT = 0.25, 4.0
 #: Share of the time of a process that this may take.
 _SHARE = 0.1
+#: Seconds that it may have taken the last time, to be done by an event loop, which waits for it.
+_SHORT = 0.02
 
 
 def return_freed_memory() -> None:
@@ -45,13 +47,18 @@ class FreedMemory:
     def __init__(self, memory: ProcessMemory) -> None:
         self._memory = memory
         self._returning = threading.Lock()
-        self._wait = self._next = 0.0
+        self._wait = self._next = self._took = 0.0
 
-    def return_if_useful(self, limit: int | None) -> tuple[int, int]:
-        """Return freed memory if much of `limit` is used; return ``ProcessMemory.read`` then."""
+    def return_if_useful(self, limit: int | None, in_loop: bool = False) -> tuple[int, int]:
+        """Return freed memory if much of `limit` is used; return ``ProcessMemory.read`` then.
+
+        ``in_loop``: an event loop calls this, and waits only if it takes a short time.
+        """
         sizes = self._memory.read()
         now = time.monotonic()
         if not limit or sizes[0] < _ABOVE * limit or now < self._next:
+            return sizes
+        if in_loop and self._took > _SHORT:
             return sizes
         if not self._returning.acquire(blocking=False):
             return sizes
@@ -60,9 +67,9 @@ class FreedMemory:
             left = self._memory.read(fresh=True)
             gained = sizes[0] - left[0] > _GAIN * limit
             self._wait = 0.0 if gained else min(max(2 * self._wait, _WAIT), _LONGEST_WAIT)
-            took = time.monotonic() - now
+            self._took = time.monotonic() - now
             wait = self._wait if left[0] < _NEAR * limit else 0.0
-            self._next = now + max(wait, took / _SHARE)
+            self._next = now + max(wait, self._took / _SHARE)
         finally:
             self._returning.release()
         return left

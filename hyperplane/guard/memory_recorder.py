@@ -158,7 +158,8 @@ class MemoryRecorder(WorkerPlugin):
     def _begin(self, key: Key) -> None:
         task = self._worker.state.tasks[key]
         # Before the task needs it: a sample may come too late.
-        memory, reserved = self._freed.return_if_useful(self._worker.memory_manager.memory_limit)
+        limit = self._worker.memory_manager.memory_limit
+        memory, reserved = self._freed.return_if_useful(limit, in_loop=True)
         fast = getattr(self._worker.data, "fast", self._worker.data)  # without results on disk
         begun = RunningTask(
             key="",  # of the file

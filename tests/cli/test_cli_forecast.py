@@ -11,6 +11,7 @@ pytestmark = pytest.mark.process
 
 PROGRAM = """
 import dask.array as da
+print("loading data")
 def add(block):
     return block + 1
 total = da.ones((4_000, 1_000), chunks=(500, 1_000)).map_blocks(add).sum()
@@ -31,6 +32,7 @@ def test_the_forecast_of_a_program(program: Path, run: Run) -> None:
     assert answer.code == 0, answer.err
     assert answer.json["low"] < answer.json["peak"] < answer.json["high"]
     assert answer.json["limit"] == 10**9
+    assert "loading data" in answer.err
 
 
 def test_a_job_that_cannot_be_forecast_ends_with_1(program: Path, run: Run) -> None:

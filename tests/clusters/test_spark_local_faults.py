@@ -188,17 +188,23 @@ def test_nothing_is_left_if_the_program_cannot_be_started(
     expect_nothing_left()
 
 
-def test_variables_of_several_clusters_are_restored_in_any_order(tmp_path: Path) -> None:
+def test_variables_of_several_clusters_are_restored_in_any_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/a")
     before = {name: os.environ.get(name) for name in driver.VARIABLES}
     first, second = tmp_path / "1" / "conf", tmp_path / "2" / "conf"
     home = tmp_path / "home"
     driver.set_variables(first, home)
+    os.environ["PYTHONPATH"] += ":/added"  # by the program, which keeps it
     driver.set_variables(second, home)
     assert driver.find_former_configuration(home) == home / "conf"
     driver.restore_variables(first)
     assert os.environ["SPARK_CONF_DIR"] == str(second)
+    assert os.environ["PYTHONPATH"].endswith(":/a:/added")
     driver.restore_variables(second)
     driver.restore_variables(second)
+    assert os.environ["PYTHONPATH"] == "/a:/added"
     assert {name: os.environ.get(name) for name in driver.VARIABLES} == before
 
 

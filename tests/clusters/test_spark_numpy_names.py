@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hyperplane.clusters.spark.start_path.hyperplane_numpy_names import extend_python_path
+from hyperplane.clusters.spark.start_path.hyperplane_numpy_names import (
+    extend_python_path,
+    restore_python_path,
+)
 
 PYSPARK_MODULES = {
     "pyspark/__init__.py": "",
@@ -69,3 +72,12 @@ def test_the_folder_is_in_the_path_once_and_first() -> None:
     assert others == ["/a", "/b"]
     assert extend_python_path({"PYTHONPATH": path}) == path
     assert extend_python_path({}) == first
+
+
+def test_the_folder_is_removed_and_what_the_program_has_added_remains() -> None:
+    changed = {"PYTHONPATH": os.pathsep.join(["/c", extend_python_path({"PYTHONPATH": "/a"})])}
+    restore_python_path(changed)
+    assert changed == {"PYTHONPATH": os.pathsep.join(["/c", "/a"])}
+    alone = {"PYTHONPATH": extend_python_path({})}
+    restore_python_path(alone)
+    assert alone == {}

@@ -44,6 +44,20 @@ def test_a_collection_or_a_function_that_returns_one(program: Path, name: str) -
     assert "forecast_program" not in sys.modules
 
 
+def test_a_program_sees_its_own_name_as_its_arguments(program: Path) -> None:
+    program.write_text(
+        "import sys, dask\nnames = list(sys.argv)\n"
+        "def make():\n    return dask.delayed(list)(names + sys.argv)\n"
+        "def leave():\n    sys.exit(4)\n"
+    )
+    before = list(sys.argv)
+    found = load_collection(f"{program}:make").compute(scheduler="synchronous")
+    assert found == [str(program)] * 2
+    with pytest.raises(RequestError, match="line 6: SystemExit: 4"):
+        load_collection(f"{program}:leave")
+    assert sys.argv == before
+
+
 @pytest.mark.parametrize(
     ("target", "text"),
     [

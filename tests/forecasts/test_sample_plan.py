@@ -61,6 +61,23 @@ def test_all_barriers_are_run_and_outputs_begin_new_data():
     assert [steps[number].leaves for number in outputs] == [{number} for number in outputs]
 
 
+def test_units_of_a_class_whose_inputs_are_of_later_classes_wait():
+    graph, tops = {}, []
+    for number in range(40):
+        graph |= {("a", number, side): [] for side in "lr"}
+        graph |= {("f", number, 1, side): [("a", number, "l"), ("a", number, "r")] for side in "lr"}
+        graph["f", number, 2] = [("f", number, 1, "l"), ("f", number, 1, "r")]
+        tops.append(("f", number, 2))
+    graph |= {("source", 0): [], ("b", 0): [("source", 0)], ("c", 0): [("b", 0), ("source", 0)]}
+    graph |= {("f", "b", 1, side): [("c", 0), ("b", 0)] for side in "lmr"}
+    graph["f", "b", 2] = [("f", "b", 1, side) for side in "lmr"]
+    divided = divide_graph(graph, [*tops, ("f", "b", 2)])
+    steps = plan_sample(divided, {})
+    assert {divided.units[step.unit].kind for step in steps} == set(range(len(divided.kinds)))
+    for number, step in enumerate(steps):
+        assert all(place < number for place, _ in step.inputs.values())
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_positions_are_spread_and_the_same_for_all_tables(seed):
     positions = choose_positions(80, 4, seed)

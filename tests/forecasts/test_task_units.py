@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
+import pytest
+
 from hyperplane.forecasts.task_units import MAX_LEVEL, divide_graph, find_leaves
 
 
@@ -70,3 +76,28 @@ def test_leaves_are_counted_once_and_units_after_a_shuffle_are_new_ones():
     assert bits[divided.unit_of["all"]].bit_count() == 3
     bits = find_leaves(divided, [divided.unit_of["left"], divided.unit_of["right"]])
     assert bits[divided.unit_of["all"]].bit_count() == 2
+
+
+PROGRAM = """
+from hyperplane.forecasts.task_units import divide_graph
+graph = {(f"read-{table}", part): [] for table in "ab" for part in range(12)}
+graph |= {("merge", part): [("read-a", part), ("read-b", part)] for part in range(12)}
+graph["total"] = [("merge", part) for part in range(12)]
+items = list({*graph})  # in the order of a set
+divided = divide_graph({key: set(graph[key]) for key in items}, ["total"])
+print([unit.members for unit in divided.units])
+"""
+
+
+@pytest.mark.process
+def test_the_order_is_the_same_in_each_process():
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in (1, 2)
+    ]  # fmt: skip
+    assert found[0] == found[1]
+    assert "[(('read-a', 0),), (('read-b', 0),), (('read-a', 1),)" in found[0]

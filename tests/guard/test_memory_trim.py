@@ -21,8 +21,6 @@ SOON = 120
 #: Seconds for which a measured memory is used again.
 FRESH = 0.005
 #: Limit of the memory of a process.
-
-
 LIMIT = 1000
 
 

@@ -95,9 +95,9 @@ class AttachedCluster(Cluster):
             self._restore_settings()
             await super()._close()  # the owner or another handle has closed the cluster
 
-    def scale(self, n: int) -> NoReturn:
+    def scale(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise an EngineError, because only the owning process can scale the cluster."""
-        del n
+        del args, kwargs
         raise _scale_error(self._record)
 
     def adapt(self, *args: Any, **kwargs: Any) -> NoReturn:

@@ -37,6 +37,11 @@ class ClusterVariables:
         """Return whether a cluster has variables."""
         return key in self._clusters
 
+    @property
+    def in_use(self) -> bool:
+        """Whether any cluster has variables."""
+        return bool(self._clusters)
+
     def in_effect(self, key: str) -> bool:
         """Return whether programs connect to this cluster."""
         return os.environ.get(self._key) == key

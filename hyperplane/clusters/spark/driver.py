@@ -8,6 +8,7 @@ when its JVM starts, and pyspark has no public function that ends it.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -23,7 +24,7 @@ from hyperplane.clusters.spark.start_path import hyperplane_numpy_names
 
 #: Variables of Spark that select a cluster, its properties and its addresses.
 VARIABLES = (
-    "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON", "PYTHONPATH", "SPARK_CONF_DIR", "SPARK_HOME",
+    "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON", "SPARK_CONF_DIR", "SPARK_HOME",
     "SPARK_LAUNCHER_OPTS", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP", "SPARK_PUBLIC_DNS", "SPARK_REMOTE",
 )  # fmt: skip
 #: Option of the JVM that builds the command of each driver: no folder /tmp/hsperfdata_USER.
@@ -49,14 +50,13 @@ def set_variables(conf: Path, home: Path, python: str = "") -> None:
     ``python`` is that of executors on other machines. Without it the driver has that of executors.
     """
     own = sys.executable if python else None
+    # The rest of it is the program's, which may change it meanwhile.
+    os.environ["PYTHONPATH"] = hyperplane_numpy_names.extend_python_path(os.environ)
     _clusters.set(
         {
             "PYSPARK_DRIVER_PYTHON": _clusters.read_former("PYSPARK_DRIVER_PYTHON") or own,
             # Python of the executors: pyspark's default is the first python3 of PATH.
             "PYSPARK_PYTHON": python or _clusters.read_former("PYSPARK_PYTHON") or sys.executable,
-            "PYTHONPATH": hyperplane_numpy_names.extend_python_path(
-                {"PYTHONPATH": _clusters.read_former("PYTHONPATH")}
-            ),
             "SPARK_CONF_DIR": str(conf),
             "SPARK_HOME": str(home),
             # Those of the user follow, and are in effect.
@@ -77,6 +77,8 @@ def restore_variables(conf: Path) -> None:
     with _clusters.lock:
         disconnect(conf)
         _clusters.restore(str(conf))
+        if not _clusters.in_use:
+            hyperplane_numpy_names.restore_python_path(os.environ)
 
 
 def find_session_address() -> str:

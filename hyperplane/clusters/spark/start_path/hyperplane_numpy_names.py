@@ -11,7 +11,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, MutableMapping
 
 #: Modules of pyspark that use the names.
 _MODULES = frozenset({"pyspark.ml.param", "pyspark.pandas"})
@@ -45,3 +45,13 @@ def extend_python_path(environment: Mapping[str, str | None]) -> str:
     """Return the value of ``PYTHONPATH`` with which Python programs have the names, too."""
     former = (environment.get("PYTHONPATH") or "").split(os.pathsep)
     return os.pathsep.join([_FOLDER, *(each for each in former if each not in {"", _FOLDER})])
+
+
+def restore_python_path(environment: MutableMapping[str, str]) -> None:
+    """Remove what :func:`extend_python_path` has added."""
+    parts = environment.get("PYTHONPATH", "").split(os.pathsep)
+    left = [each for each in parts if each not in {"", _FOLDER}]
+    if left:
+        environment["PYTHONPATH"] = os.pathsep.join(left)
+    else:
+        environment.pop("PYTHONPATH", None)
