@@ -1,6 +1,6 @@
 """Interval of a forecast: the errors of measured runs, scaled to a confidence.
 
-The ranges are wider than those of the runs in docs/explanation/forecast.md, which are few: the
+The ranges were chosen by runs as those in docs/explanation/forecast.md, which are few: the
 confidence is nominal. They are fractions of the growth over an empty worker, whose memory is known.
 """
 
