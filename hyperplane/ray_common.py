@@ -48,8 +48,7 @@ __all__ = [
     "stop_ray_cluster",
 ]
 
-# Programs of RayDP import pyspark.pandas before they start a cluster.
-hyperplane_numpy_names.install()
+hyperplane_numpy_names.install()  # programs import pyspark.pandas before they start a cluster
 
 _FRAMEWORK = RayFramework.name
 _ENGINES = ("ray:local", "ray:ssh", "ray:slurm", "ray:kubernetes")

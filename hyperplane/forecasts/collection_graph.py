@@ -50,7 +50,6 @@ class CollectionGraph:
     shuffles: Mapping[str, Any]
     shuffle_inputs: Mapping[str, int]
     read_bytes: int
-    reasons: tuple[str, ...] = ()
 
 
 def materialize(collection: Any, settings: Mapping[str, Any]) -> CollectionGraph:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import mean, median
+from statistics import mean
 
 from hyperplane.forecasts.records import SampleResult, TaskRecord
 from hyperplane.forecasts.sample_plan import SampleStep
@@ -319,9 +319,3 @@ class _Predictor:
         if grows and fitted.largest:
             ratio = size / fitted.largest
             self.extrapolated[kind] = max(ratio, self.extrapolated.get(kind, 0.0))
-
-
-def largest_share(shares: Mapping[int, float]) -> float:
-    """Return how many times the largest partition of a shuffle is larger than the median one."""
-    middle = median(shares.values()) if shares else 0.0
-    return max(shares.values()) / middle if middle else 1.0

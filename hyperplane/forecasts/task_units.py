@@ -60,14 +60,6 @@ class UnitGraph:
         """Return the numbers of the units of a class."""
         return [number for number, unit in enumerate(self.units) if unit.kind == kind]
 
-    def count_dependents(self) -> list[int]:
-        """Return for each unit how many others need its results."""
-        counts = [0] * len(self.units)
-        for unit in self.units:
-            for number in unit.dependencies:
-                counts[number] += 1
-        return counts
-
 
 def layer_of(key: Key) -> str:
     """Return the name of the layer of a task, without the number of its partition.

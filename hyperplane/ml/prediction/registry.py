@@ -270,8 +270,7 @@ class ModelRegistry:
             is_lost = version is None and default is not None
             advice = f"the default version {default} was removed; set another" if is_lost else ""
             asked = "nothing" if version is None else repr(version)
-            check([Fault("version", asked, allowed, advice)])
-            raise AssertionError("a fault is missing")
+            raise RequestError([Fault("version", asked, allowed, advice)])
         return found
 
     @check_call(outcome="nothing was changed")
