@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from hyperplane.core.dask_internals.tasks import (
     cull,
 )
 from hyperplane.forecasts.model import GraphInfo
-from hyperplane.forecasts.records import SampleRequest, SampleTask
+from hyperplane.forecasts.records import KeyColumns, SampleRequest, SampleTask
 from hyperplane.forecasts.sample_plan import SampleStep
 from hyperplane.forecasts.task_units import Key, UnitGraph, divide_graph
 
@@ -210,7 +210,12 @@ def _find_paths(value: Any, depth: int) -> Iterator[str]:
 
 
 def make_request(
-    graph: CollectionGraph, steps: list[SampleStep], folder: str, config: Mapping[str, Any]
+    graph: CollectionGraph,
+    steps: list[SampleStep],
+    folder: str,
+    config: Mapping[str, Any],
+    keys: Sequence[KeyColumns] = (),
+    budget: float = 0.05,
 ) -> SampleRequest:
     """Return the sample for the process that runs it; files are written to a folder."""
     made = []
@@ -225,7 +230,9 @@ def make_request(
                 takes=tuple((name, partition / count) for name, partition, count in takes),
             )
         )
-    return SampleRequest(tuple(made), graph.shuffles, graph.shuffle_inputs, config)
+    return SampleRequest(
+        tuple(made), graph.shuffles, graph.shuffle_inputs, config, tuple(keys), budget
+    )
 
 
 def redirect(node: Any, folder: str) -> Any:

@@ -20,6 +20,7 @@ from hyperplane.core.units import format_bytes, format_number
 from hyperplane.forecasts import reasons
 from hyperplane.forecasts.collection_graph import CollectionGraph, make_request, materialize
 from hyperplane.forecasts.intervals import Interval, find_interval
+from hyperplane.forecasts.key_columns import find_key_columns
 from hyperplane.forecasts.layout import SHUFFLE_METHOD, Layout, find_layout
 from hyperplane.forecasts.model import GraphModel, build_model
 from hyperplane.forecasts.probe import run_sample
@@ -101,9 +102,10 @@ def forecast(
         return _refuse(layout, confidence, found, graph)
     info = graph.info
     steps = plan_sample(graph.units, info.weights, info.takes, info.barriers, budget)
+    keys = find_key_columns(collection)
     before = _child_seconds()
     result = run_sample(
-        lambda folder: make_request(graph, steps, folder, _worker_config()),
+        lambda folder: make_request(graph, steps, folder, _worker_config(), keys, budget),
         layout.environ,
         layout.modules,
         layout.forked,
@@ -215,6 +217,7 @@ def _evaluate(
         read=graph.read_bytes,
         shuffled=round(model.shuffled),
         tasks=len(graph.tasks),
+        keys=result.keys,
         sampled=sum(len(graph.units.units[step.unit].members) for step in steps),
     )
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from hyperplane.core.units import format_bytes, plural
 from hyperplane.forecasts.collection_graph import CollectionGraph, find_writers
+from hyperplane.forecasts.key_columns import JOIN, SHUFFLE, SORT
 from hyperplane.forecasts.model import GraphModel
 from hyperplane.forecasts.records import SampleResult
+from hyperplane.forecasts.result import NOTABLE_SHARE
 from hyperplane.forecasts.sample_plan import SampleStep
 from hyperplane.forecasts.simulate import Timeline
 
@@ -23,6 +25,16 @@ REPEATED, UNEQUAL = 1.1, 2.0
 LARGER_SOURCE = 4.0
 #: Ratio of a unit's pieces of data to those of the sample beyond which the growth is unknown.
 EXTRAPOLATED = 10.0
+#: Multiple of an even share of the rows from which on a key makes a partition large.
+FREQUENT = 2.0
+#: What to do about a frequent key.
+_FREQUENT_ADVICE = {
+    JOIN: "hyperplane.dataframe.join leaves the rows of the larger table where they are if the "
+    "other one is small; or add a column of random numbers to the key of one table, and each of "
+    "these numbers to the rows of the other",
+    SHUFFLE: "use aggregations that are combined, such as sum and mean, or a further key column",
+    SORT: "hyperplane.dataframe.sort_values divides such rows",
+}
 #: Bytes below which differences of memory are noise.
 _NOISE = 20 * 10**6
 
@@ -112,6 +124,26 @@ def _find_larger_sources(graph: CollectionGraph, steps: Sequence[SampleStep]) ->
     return found
 
 
+def find_frequent_keys(
+    graph: CollectionGraph, result: SampleResult, model: GraphModel
+) -> list[str]:
+    """Return the keys that make one output partition of a shuffle larger than the others."""
+    partitions = max(
+        (count for takes in graph.info.takes.values() for _, _, count in takes), default=0
+    )
+    found = []
+    for key in result.keys:
+        advice = _FREQUENT_ADVICE.get(key.operation)
+        if advice and partitions and key.share >= max(NOTABLE_SHARE, FREQUENT / partitions):
+            size = f", {format_bytes(round(key.share * model.shuffled))}"
+            found.append(
+                f"{round(100 * key.share)} % of the rows of the {key.operation} have the key "
+                f"{', '.join(key.names)} = {key.frequent}: one of {partitions} partitions gets all "
+                f"of them{size if len(graph.shuffles) == 1 else ''}; {advice}"
+            )
+    return found
+
+
 def find_notes(
     graph: CollectionGraph, result: SampleResult, model: GraphModel, timeline: Timeline
 ) -> list[str]:
@@ -125,6 +157,7 @@ def find_notes(
                 f"the results of {graph.units.kinds[kind]!r} grow with the data, and the sample "
                 f"has a {ratio:.0f}th of it: the peak is rather an upper bound"
             )
+    found += find_frequent_keys(graph, result, model)
     if graph.shuffles:
         found.append("how many rows of a shuffle are in memory at a time differs between runs")
     if not result.exact:

@@ -43,13 +43,73 @@ class SampleSetup:
 
 
 @dataclass(frozen=True)
+class KeyColumns:
+    """Key columns of an operation, as they are in files.
+
+    Parameters
+    ----------
+    operation : str
+        What is done with the key.
+    names, columns : tuple of str
+        Names in the table of the operation, and in the files.
+    source_name : str
+        Name of the step that reads the files.
+    parts : tuple
+        Paths of local Parquet files, or partitions that Polars scans.
+    complete : bool
+        Whether the operation gets all rows of the files.
+    """
+
+    operation: str
+    names: tuple[str, ...]
+    columns: tuple[str, ...]
+    source_name: str
+    parts: tuple[Any, ...]
+    complete: bool
+
+
+@dataclass(frozen=True)
+class KeyStatistics:
+    """Values of the key of an operation.
+
+    Parameters
+    ----------
+    operation : str
+        What is done with the key.
+    names : tuple of str
+        Names of the columns.
+    distinct : int or None
+        Approximate number of different keys in all files; None if they were not counted.
+    frequent : str
+        The most frequent key of the sampled files.
+    share : float
+        Share of that key in their rows.
+    complete : bool
+        Whether the operation gets all rows of the files.
+    """
+
+    operation: str
+    names: tuple[str, ...]
+    distinct: int | None
+    frequent: str
+    share: float
+    complete: bool = True
+
+
+@dataclass(frozen=True)
 class SampleRequest:
-    """A sample: its steps, the shuffles and how many inputs each of them has in all."""
+    """A sample: its steps, the shuffles and how many inputs each of them has in all.
+
+    ``keys`` are examined after the steps, with at most the share ``budget`` of the time that the
+    job reads their files.
+    """
 
     tasks: tuple[SampleTask, ...]
     shuffles: Mapping[str, Any] = field(default_factory=dict)
     shuffle_inputs: Mapping[str, int] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    keys: tuple[KeyColumns, ...] = ()
+    budget: float = 0.05
 
 
 @dataclass(frozen=True)
@@ -74,6 +134,8 @@ class TaskRecord:
         Bytes that it took out of shuffles.
     first : int
         Bytes of the result of its first task, if only later tasks of the step need it.
+    groups : int
+        Rows of the result, if it has one row for each key of a group-by; otherwise 0.
     """
 
     seconds: float
@@ -87,6 +149,7 @@ class TaskRecord:
     added: Mapping[str, int] = field(default_factory=dict)
     taken: int = 0
     first: int = 0
+    groups: int = 0
 
 
 @dataclass(frozen=True)
@@ -106,6 +169,8 @@ class SampleResult:
     shares : mapping of str to dict
         Share of each partition in the rows that were added to a shuffle, for those that are in all
         inputs.
+    keys : tuple of KeyStatistics
+        Values of the keys of operations.
     error : str
         Why the sample has failed; empty if it has not.
     """
@@ -115,4 +180,5 @@ class SampleResult:
     exact: bool
     repeated: TaskRecord | None = None
     shares: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    keys: tuple[KeyStatistics, ...] = ()
     error: str = ""

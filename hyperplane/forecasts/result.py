@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from hyperplane.core.text_tables import as_html, as_text
 from hyperplane.core.units import format_bytes, plural
+from hyperplane.forecasts.records import KeyStatistics
+
+#: Share of a table's rows from which on its most frequent key is reported.
+NOTABLE_SHARE = 0.05
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,6 +51,8 @@ class Forecast:
         Bytes of local files that are read, and of rows that are shuffled.
     tasks, sampled : int
         Number of the tasks of the job, and of those that the sample has run.
+    keys : tuple of KeyStatistics
+        Keys of joins, shuffles, sorts and group-bys of local files.
     """
 
     peak: int
@@ -66,6 +72,7 @@ class Forecast:
     shuffled: int = 0
     tasks: int = 0
     sampled: int = 0
+    keys: tuple[KeyStatistics, ...] = ()
 
     @property
     def largest_term(self) -> str:
@@ -93,6 +100,7 @@ class Forecast:
         ]
         if data:
             found.append(("data", ", ".join(data)))
+        found += [("key", describe_key(key)) for key in self.keys if is_notable(key)]
         sample = f"{self.sampled} of {plural(self.tasks, 'task')}, {self.cost:.3g} CPU s"
         label = "refused" if self.refused else "note"
         return [*found, ("sample", sample), *((label, reason) for reason in self.reasons)]
@@ -117,6 +125,7 @@ class Forecast:
             "refused": self.refused,
             "reasons": list(self.reasons),
             "terms": [{"name": name, "bytes": size} for name, size in self.terms],
+            "keys": [asdict(key) for key in self.keys],
         }
 
     def to_json(self) -> str:
@@ -130,6 +139,24 @@ class Forecast:
 
     def _repr_html_(self) -> str:
         return as_html(self.rows())
+
+
+def is_notable(key: KeyStatistics) -> bool:
+    """Return whether the values of a key say anything about the memory of a job."""
+    return key.distinct is not None or key.share >= NOTABLE_SHARE
+
+
+def describe_key(key: KeyStatistics) -> str:
+    """Return what is known of a key."""
+    names = ", ".join(key.names)
+    parts = []
+    if key.distinct is not None:
+        digits = len(str(key.distinct)) - 2
+        count = round(key.distinct, -digits) if digits > 0 else key.distinct
+        parts.append(f"about {count:,} different keys")
+    if key.share >= NOTABLE_SHARE:
+        parts.append(f"{key.share:.0%} of the rows have {key.frequent}".replace("%", " %"))
+    return f"{names} of the {key.operation}: {'; '.join(parts)}"
 
 
 def _round(size: int) -> str:

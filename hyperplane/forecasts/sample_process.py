@@ -18,12 +18,13 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from hyperplane.forecasts.key_columns import GROUPING
 from hyperplane.forecasts.memory_meter import (
     PeakMeter,
     has_exact_peaks,
@@ -31,6 +32,7 @@ from hyperplane.forecasts.memory_meter import (
     release_memory,
 )
 from hyperplane.forecasts.records import (
+    KeyStatistics,
     SampleRequest,
     SampleResult,
     SampleSetup,
@@ -58,6 +60,7 @@ class SampleRunner:
             self.shuffles = SampledShuffles(request.shuffles, request.shuffle_inputs, folder)
             set_shuffle_plugin(self.shuffles)
         self._sizeof = sizeof
+        self._group_keys = {key.names for key in request.keys if key.operation in GROUPING}
         self._results: dict[tuple[int, Key], Any] = {}
         self._sizes: dict[tuple[int, Key], int] = {}
         self._users = Counter(
@@ -112,8 +115,30 @@ class SampleRunner:
             added=added,
             taken=taken,
             first=first,
+            groups=self._count_groups(values[key] for key in task.outputs),
         )
         return record, values
+
+    def _count_groups(self, results: Iterable[Any]) -> int:
+        if not self._group_keys:
+            return 0
+        from hyperplane.forecasts.key_statistics import count_groups
+
+        return sum(count_groups(result, self._group_keys) for result in results)
+
+    def measure_keys(self, records: Sequence[TaskRecord]) -> tuple[KeyStatistics, ...]:
+        """Examine the keys of operations, in a share of the time that the job reads their files."""
+        if not self.request.keys:
+            return ()
+        from hyperplane.forecasts.key_statistics import measure_keys
+
+        reading = [
+            record.cpu
+            for task, record in zip(self.request.tasks, records, strict=True)
+            if not task.inputs
+        ]
+        each = self.request.budget * sum(reading) / len(reading)
+        return measure_keys(self.request.keys, lambda files: each * files)
 
 
 def run_members(
@@ -229,4 +254,5 @@ def _run(file: BinaryIO, place: Path, empty: int) -> SampleResult:
         runner = SampleRunner(request, Path(folder))
         records, repeated = executor.submit(runner.run).result()
         shares = runner.shuffles.get_shares() if runner.shuffles is not None else {}
-    return SampleResult(tuple(records), empty, has_exact_peaks(), repeated, shares)
+        keys = runner.measure_keys(records)
+    return SampleResult(tuple(records), empty, has_exact_peaks(), repeated, shares, keys)

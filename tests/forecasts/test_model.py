@@ -6,7 +6,7 @@ import pytest
 
 from hyperplane.forecasts.intervals import find_interval
 from hyperplane.forecasts.model import GraphInfo, build_model, find_needs, fit_growth
-from hyperplane.forecasts.records import SampleResult, TaskRecord
+from hyperplane.forecasts.records import KeyStatistics, SampleResult, TaskRecord
 from hyperplane.forecasts.sample_plan import plan_sample
 from hyperplane.forecasts.task_units import divide_graph
 
@@ -19,14 +19,16 @@ def record(outputs, inputs=0, need=0, live=0, **options):
     )
 
 
-def build(parts, records, weights=None):
+def build(parts, records, weights=None, keys=()):
     graph = {("read", part): [] for part in range(parts)}
     graph["all"] = [("read", part) for part in range(parts)]
     divided = divide_graph(graph, ["all"])
     numbers = {divided.unit_of[key]: weight for key, weight in (weights or {}).items()}
     steps = plan_sample(divided, numbers)
     info = GraphInfo((divided.unit_of["all"],), tuple(range(parts + 1)), numbers)
-    return build_model(divided, info, steps, SampleResult(tuple(records), 100 * MB, True))
+    return build_model(
+        divided, info, steps, SampleResult(tuple(records), 100 * MB, True, keys=keys)
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,34 @@ def test_a_result_grows_as_it_does_with_different_inputs(narrow, wide, expected)
     assert model.units[-1].output / MB == pytest.approx(expected)
     assert model.units[0].transient / MB == pytest.approx(20)
     assert model.cpu == 62
+
+
+@pytest.mark.parametrize(
+    ("distinct", "complete", "expected", "noted"),
+    [
+        (150, True, 165, False),  # fewer keys than the growth of the sample leads to, and a tenth
+        (290, True, 300, False),  # as many
+        (290, False, 300, True),  # as many in the files, of which a filter removes an unknown part
+        (5000, True, 300, True),
+        (None, True, 300, True),
+    ],
+)
+def test_a_group_by_has_at_most_a_row_for_each_key(distinct, complete, expected, noted):
+    parts = [record(10 * MB, need=20 * MB, groups=10) for _ in range(3)]
+    later = [record(size * MB, 300 * MB, groups=size) for size in (30, 10)]
+    key = KeyStatistics("group-by", ("k",), distinct, "", 0.0, complete)
+    other = KeyStatistics("sort", ("v",), None, "", 0.0)
+    model = build(30, [*parts, *later], keys=(key, other))
+    assert model.units[-1].output / MB == pytest.approx(expected)
+    assert bool(model.extrapolated) == noted
+
+
+def test_other_results_than_groups_have_no_limit_of_keys():
+    parts = [record(10 * MB, need=20 * MB) for _ in range(3)]
+    later = [record(size * MB, 300 * MB) for size in (30, 10)]
+    key = KeyStatistics("group-by", ("k",), 150, "", 0.0)
+    model = build(30, [*parts, *later], keys=(key,))
+    assert model.units[-1].output / MB == pytest.approx(300)
 
 
 def test_a_second_run_with_all_pieces_shows_no_growth():

@@ -30,6 +30,8 @@ from dask.dataframe.dask_expr._expr import (
     Or,
     Partitions,
     Projection,
+    RenameFrame,
+    ResetIndex,
     Sample,
 )
 from dask.dataframe.dask_expr._groupby import (
@@ -141,8 +143,10 @@ __all__ = [
     "ReadParquet",
     "ReadParquetFSSpec",
     "ReadParquetPyarrowFS",
+    "RenameFrame",
     "Repartition",
     "RepartitionFreq",
+    "ResetIndex",
     "Sample",
     "SetIndex",
     "ShuffleBase",

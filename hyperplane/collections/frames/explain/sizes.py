@@ -194,12 +194,13 @@ class DatasetFooters:
 def read_footers(read: Any) -> DatasetFooters | None:
     """Read the footers of the files of a ``ReadParquet`` step; None if they cannot be read."""
     try:
-        return _summarize_footers(_list_fragments(read))
+        return _summarize_footers(list_fragments(read))
     except (AttributeError, KeyError, OSError, ValueError):
         return None
 
 
-def _list_fragments(read: Any) -> list[Any]:
+def list_fragments(read: Any) -> list[Any]:
+    """Return the parts of the files of a ``ReadParquet`` step."""
     info = read._dataset_info
     if "ds" in info:
         return list(info["ds"].get_fragments())

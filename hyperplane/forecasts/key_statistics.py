@@ -1,0 +1,94 @@
+"""Frequent and distinct values of key columns, read from their files by Polars.
+
+A frequent key makes one output partition of a shuffle larger than the others. The number of
+distinct keys limits the rows of a group-by, which a sample of few files does not show.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+import polars as pl
+
+from hyperplane.forecasts.key_columns import GROUPING
+from hyperplane.forecasts.records import KeyColumns, KeyStatistics
+from hyperplane.forecasts.sample_plan import FEWEST, choose_positions
+
+#: CPU seconds in which distinct keys are counted even if the job itself is short.
+_LEAST_SECONDS = 0.5
+#: Characters of a key in a report.
+_SHOWN = 40
+
+
+def measure_keys(keys: Iterable[KeyColumns], most_seconds: Callable[[int], float]) -> tuple[
+    KeyStatistics, ...
+]:  # fmt: skip
+    """Examine keys; those whose files Polars cannot read are left out.
+
+    Parameters
+    ----------
+    keys : iterable of KeyColumns
+        Keys, with their files.
+    most_seconds : callable
+        Returns the CPU seconds that the distinct keys of a number of files may take.
+    """
+    found = []
+    for key in keys:
+        try:
+            found.append(_measure(key, most_seconds(len(key.parts))))
+        except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            continue
+    return tuple(found)
+
+
+def _measure(key: KeyColumns, most_seconds: float) -> KeyStatistics:
+    positions = choose_positions(len(key.parts), FEWEST)
+    parts = [key.parts[position] for position in positions]
+    sampled = _scan(parts, key.columns)
+    # Missing keys are no groups, and no rows of a join.
+    counts = sampled.drop_nulls().group_by(key.columns).len()
+    rows, first = pl.collect_all(
+        [counts.select(pl.col("len").sum()), counts.top_k(1, by="len")], engine="streaming"
+    )
+    distinct = None
+    if key.operation in GROUPING:
+        began = time.process_time()
+        _count_distinct(parts, key.columns)
+        seconds = (time.process_time() - began) * len(key.parts) / len(parts)
+        if seconds <= max(most_seconds, _LEAST_SECONDS):
+            distinct = _count_distinct(key.parts, key.columns)
+    total = rows.item() or 0
+    values = first.row(0)[:-1] if first.height else ()
+    shown = ", ".join(str(value)[:_SHOWN] for value in values)
+    share = first["len"][0] / total if total else 0.0
+    return KeyStatistics(key.operation, key.names, distinct, shown, share, key.complete)
+
+
+def _count_distinct(parts: Sequence[Any], columns: Sequence[str]) -> int:
+    rows = _scan(parts, columns)
+    # HyperLogLog counts hashes of several columns; of one column Polars takes them itself.
+    column = pl.col(columns[0]) if len(columns) == 1 else pl.struct(columns).hash()
+    return int(rows.select(column.approx_n_unique()).collect(engine="streaming").item())
+
+
+def count_groups(value: Any, keys: Collection[tuple[str, ...]]) -> int:
+    """Return the rows of a pandas object if each has another key, otherwise 0."""
+    index: Any = getattr(value, "index", None)
+    if not hasattr(index, "names"):
+        return 0
+    if tuple(index.names) in keys:
+        is_unique = index.is_unique
+    elif hasattr(value, "columns"):
+        is_unique = tuple(value.columns) in keys and not value.duplicated().any()
+    else:
+        is_unique = (value.name,) in keys and value.is_unique
+    return len(value) if is_unique else 0
+
+
+def _scan(parts: Sequence[Any], columns: Sequence[str]) -> pl.LazyFrame:
+    if isinstance(parts[0], str):
+        return pl.scan_parquet(list(parts)).select(columns)
+    rows: pl.LazyFrame = pl.concat([part.scan().select(columns) for part in parts])
+    return rows
