@@ -47,6 +47,8 @@ class Forecast:
         Bytes of local files that are read, and of rows that are shuffled.
     tasks, sampled : int
         Number of the tasks of the job, and of those that the sample has run.
+    runs : tuple of str
+        Names of the records of earlier runs from which the figures are, without a sample.
     """
 
     peak: int
@@ -66,6 +68,7 @@ class Forecast:
     shuffled: int = 0
     tasks: int = 0
     sampled: int = 0
+    runs: tuple[str, ...] = ()
 
     @property
     def largest_term(self) -> str:
@@ -93,9 +96,13 @@ class Forecast:
         ]
         if data:
             found.append(("data", ", ".join(data)))
-        sample = f"{self.sampled} of {plural(self.tasks, 'task')}, {self.cost:.3g} CPU s"
         label = "refused" if self.refused else "note"
-        return [*found, ("sample", sample), *((label, reason) for reason in self.reasons)]
+        reasons = [(label, reason) for reason in self.reasons]
+        if self.runs:
+            text = f"{plural(len(self.runs), 'earlier run')}; nothing was sampled"
+            return [*found, ("history", text), *reasons]
+        sample = f"{self.sampled} of {plural(self.tasks, 'task')}, {self.cost:.3g} CPU s"
+        return [*found, ("sample", sample), *reasons]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the forecast as values that JSON can represent."""
@@ -116,6 +123,7 @@ class Forecast:
             "cost": self.cost,
             "refused": self.refused,
             "reasons": list(self.reasons),
+            "runs": list(self.runs),
             "terms": [{"name": name, "bytes": size} for name, size in self.terms],
         }
 
