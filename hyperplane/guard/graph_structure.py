@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
@@ -36,6 +35,9 @@ _LIBRARIES = {
     "_operator", "builtins", "dask", "distributed", "fsspec", "hyperplane", "numpy", "operator",
     "pandas", "polars", "pyarrow", "scipy", "sklearn", "tlz", "toolz", "xarray",
 }  # fmt: skip
+
+#: Packages with tables and arrays.
+_DATA = {"numpy", "pandas", "polars", "pyarrow"}
 
 
 def group_of(key: Key) -> str:
@@ -163,10 +165,8 @@ def _walk(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
         for item in list(items)[:_ITEMS]:
             yield from _walk(item, depth - 1)
     elif hasattr(value, "dependencies") and hasattr(value, "key"):  # a task
-        function = getattr(value, "func", None)
-        parts = (function, getattr(value, "args", ()), getattr(value, "kwargs", None) or {})
-        for part in parts:
-            yield from _walk(part, depth - 1)
+        for name in ("func", "args", "kwargs", "value"):
+            yield from _walk(getattr(value, name, None), depth - 1)
     elif callable(value):
         yield value
         if not isinstance(value, type):  # partial and methodcaller
@@ -263,21 +263,23 @@ def _measure_file(path: str) -> int:
         return 0
 
 
-def _measure_data(node: Any) -> int:
-    """Return the size of the data that a task has in the graph."""
-    values = [getattr(node, "value", None), *_flat(getattr(node, "args", ()))]
-    return sum(int(sizeof(value)) for value in values if _is_data(value))
-
-
-def _flat(values: Iterable[Any]) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, list | tuple):
-            yield from list(value)[:_ITEMS]
-        else:
-            yield value
+def _measure_data(value: Any, depth: int = _DEPTH) -> int:
+    """Return the size of the data that a task has in the graph, also in inner tasks."""
+    if depth <= 0 or isinstance(value, str):
+        return 0
+    if _is_data(value):
+        return int(sizeof(value))
+    if isinstance(value, list | tuple):
+        return sum(_measure_data(item, depth - 1) for item in value[:_ITEMS])
+    if isinstance(value, dict):
+        return sum(_measure_data(item, depth - 1) for item in list(value.values())[:_ITEMS])
+    if hasattr(value, "dependencies") and hasattr(value, "key"):  # a task
+        parts = [getattr(value, name, None) for name in ("args", "kwargs", "value")]
+        return sum(_measure_data(part, depth - 1) for part in parts)
+    return 0
 
 
 def _is_data(value: Any) -> bool:
-    """Whether a value is a table or an array; sizes of Python objects do not grow with the data."""
+    """Whether a value is a table or an array."""
     module = type(value).__module__.partition(".")[0]
-    return module in ("numpy", "pandas", "pyarrow", "polars") and sys.getsizeof(value, 0) > 0
+    return module in _DATA and hasattr(value, "shape")

@@ -153,7 +153,7 @@ class StepRunRecorder:
         """Return the record of a cluster that has ended for memory and has left none."""
         worker = WorkerUsage(name="0", limit=ram, peak=ram, demand=ram, restarts=1)
         worker.count_cause(OUT_OF_MEMORY)
-        cluster = self._label(step)
+        cluster = f"{self._label(step)}-cluster"  # another name than that of the step's record
         return RunRecord(
             name=new_run_name(cluster, attempt.started),
             cluster=cluster,
