@@ -35,9 +35,10 @@ FARTHEST = 2.1
 #: Most runs that are used, the newest.
 MOST_RUNS = 10
 #: Exponent of the growth before any run was compared, and its standard deviation.
-EXPONENT, EXPONENT_DEVIATION = 0.5, 0.35
+EXPONENT, EXPONENT_DEVIATION = 0.3, 0.3
 #: Scatter of the logarithm of the growth of two runs of one job, and how many runs it is worth.
-SCATTER, SCATTER_RUNS = 0.12, 4.0
+#: These four were chosen by the first eight jobs of docs/explanation/forecast.md.
+SCATTER, SCATTER_RUNS = 0.1, 4.0
 #: Share of the growth, and bytes, that earlier results may have in memory.
 _HELD_SHARE, _HELD = 0.1, 10 * 10**6
 #: Least growth, so that its logarithm exists, and bytes that two runs of one job differ at least.
@@ -166,7 +167,7 @@ def predict_growth(ratios: Sequence[float], growths: Sequence[float]) -> Regress
 
     A growth that has doubled with the input is expected to go on so:
 
-    >>> found = predict_growth([2.0, 2.0, 1.5, 1.5], [500e6, 510e6, 660e6, 670e6])
+    >>> found = predict_growth([2.0, 2.0, 1.0, 1.0], [500e6, 510e6, 990e6, 1020e6])
     >>> 0.7 < found.exponent < 1.0
     True
     """

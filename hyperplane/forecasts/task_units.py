@@ -17,8 +17,9 @@ from typing import Any
 
 from dask.utils import key_split
 
-from hyperplane.guard.graph_structure import Key, group_of
+from hyperplane.guard.graph_structure import group_of
 
+Key = Any
 #: Levels of a reduction that are separate classes; tasks beyond it, as those of a cumulative sum,
 #: of which each depends on the one before, are in the last one.
 MAX_LEVEL = 6

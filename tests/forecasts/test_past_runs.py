@@ -9,6 +9,8 @@ import pytest
 
 import hyperplane
 from hyperplane.forecasts import past_runs
+from hyperplane.forecasts.collection_graph import materialize
+from hyperplane.forecasts.layout import find_layout
 from hyperplane.forecasts.past_runs import predict_growth
 from hyperplane.history import ComputationUsage, PlanSummary, RunRecord, list_runs
 from hyperplane.history.program import find_program
@@ -16,11 +18,6 @@ from hyperplane.history.run_record import new_run_name
 from hyperplane.history.store import write_run
 
 MB = 10**6
-
-
-@pytest.fixture(autouse=True)
-def state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
 def plan(nthreads=2, **options):
@@ -35,8 +32,6 @@ def make_sum(rows=8000):
 
 
 def find_size(collection):
-    from hyperplane.forecasts.collection_graph import materialize
-
     return past_runs.JobSize.of(materialize(collection, {}))
 
 
@@ -111,7 +106,7 @@ def test_runs_of_other_sizes_show_how_the_memory_grows():
         write_record(make_sum(rows), number, peak=(100 + growth) * MB)
     found = hyperplane.forecast(make_sum(16_000), plan())
     # One run of each size still leaves some of the prior exponent; 900 MB would be proportional.
-    assert 760 * MB < found.peak < 900 * MB < found.high
+    assert 700 * MB < found.peak < 900 * MB < found.high
     assert len(found.runs) == 3
     assert "and in 2 earlier runs" in found.reasons[0]
 
@@ -128,15 +123,14 @@ def test_more_runs_of_one_size_narrow_the_interval():
 
 @pytest.mark.process
 def test_a_larger_change_is_sampled_again():
-    record = write_record(make_sum(2000))
-    found = hyperplane.forecast(make_sum(8000), plan())
+    record = write_record(make_sum(1000))
+    found = hyperplane.forecast(make_sum(4000), plan())
     assert found.sampled > 0
     assert found.runs == ()
     assert f"run {record.name}" in found.reasons[-1]
     assert "now 4 times as large, and at most a factor of 2.1 is scaled" in found.reasons[-1]
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     "usage",
     [
@@ -154,7 +148,9 @@ def test_a_larger_change_is_sampled_again():
 )
 def test_other_runs_do_not_count(usage):
     write_record(make_sum(), **usage)
-    assert hyperplane.forecast(make_sum(), plan()).runs == ()
+    graph = materialize(make_sum(), {})
+    found = past_runs.forecast_from_runs(graph, find_layout(plan()), 0.9, find_program())
+    assert found == (None, "")
 
 
 def test_a_run_of_the_same_step_counts_whatever_its_program(monkeypatch):
