@@ -21,7 +21,7 @@ from tornado.ioloop import PeriodicCallback
 from hyperplane.guard.computation_usage import ENDS, Computations, process_metrics
 from hyperplane.guard.process_usage import ProcessUsage
 from hyperplane.guard.usage_texts import describe_pressure
-from hyperplane.history.figures import TaskUsage, WorkerUsage
+from hyperplane.history.figures import TaskUsage, WorkerUsage, add_usage, count_cause
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -282,8 +282,8 @@ class UsageMonitor(SchedulerPlugin):
             running.memory = max(running.memory, peak)
         since = self._unexplained.pop(name, None)
         if since is not None and time.monotonic() - since < _LATE_REPORT:
-            figures.count_cause(OTHER, -1)  # it has restarted before this report came
-            figures.count_cause(OUT_OF_MEMORY)
+            count_cause(figures, OTHER, -1)  # it has restarted before this report came
+            count_cause(figures, OUT_OF_MEMORY)
         else:
             self._expected[name] = OUT_OF_MEMORY
             self._count_restart(name, OUT_OF_MEMORY)
@@ -291,7 +291,7 @@ class UsageMonitor(SchedulerPlugin):
     def _count_restart(self, name: str, cause: str) -> None:
         figures = self._workers[name]
         figures.restarts += 1
-        figures.count_cause(cause)
+        count_cause(figures, cause)
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """Add the figures of a task that has ended."""
@@ -360,6 +360,7 @@ class UsageMonitor(SchedulerPlugin):
         left = [name for name in self._workers if name not in {*connected, OTHER_WORKERS}]
         for name in left[: math.ceil(len(left) / 2)]:
             figures = self._workers.pop(name)
-            self._workers.setdefault(OTHER_WORKERS, WorkerUsage(OTHER_WORKERS)).add(figures)
+            others = self._workers.setdefault(OTHER_WORKERS, WorkerUsage(OTHER_WORKERS))
+            add_usage(others, figures)
             self._expected.pop(name, None)
             self._unexplained.pop(name, None)

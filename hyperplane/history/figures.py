@@ -62,21 +62,6 @@ class WorkerUsage:
     read: int = 0
     busy_cores: float = 0.0
 
-    def add(self, other: WorkerUsage) -> None:
-        """Add the figures of a worker that has left: sums, and the largest memory."""
-        for name in ("nthreads", "limit", "peak", "demand", "spilled", "empty", "busy_cores"):
-            setattr(self, name, max(getattr(self, name), getattr(other, name)))
-        for name in ("paused_seconds", "spilling_seconds", "restarts", "cpu_seconds", "read"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for cause, count in other.causes.items():
-            self.count_cause(cause, count)
-
-    def count_cause(self, cause: str, count: int = 1) -> None:
-        """Add to the number of restarts for a cause; a number of zero is removed."""
-        self.causes[cause] = self.causes.get(cause, 0) + count
-        if not self.causes[cause]:
-            del self.causes[cause]
-
 
 @dataclass(slots=True)
 class TaskUsage:
@@ -181,3 +166,20 @@ class ComputationUsage:
     failed: int = 0
     shared: bool = False
     disturbed: bool = False
+
+
+def add_usage(usage: WorkerUsage, other: WorkerUsage) -> None:
+    """Add the figures of another worker to those of one: sums, and the largest memory."""
+    for name in ("nthreads", "limit", "peak", "demand", "spilled", "empty", "busy_cores"):
+        setattr(usage, name, max(getattr(usage, name), getattr(other, name)))
+    for name in ("paused_seconds", "spilling_seconds", "restarts", "cpu_seconds", "read"):
+        setattr(usage, name, getattr(usage, name) + getattr(other, name))
+    for cause, count in other.causes.items():
+        count_cause(usage, cause, count)
+
+
+def count_cause(usage: WorkerUsage, cause: str, count: int = 1) -> None:
+    """Add to the number of a worker's restarts for a cause; a number of zero is removed."""
+    usage.causes[cause] = usage.causes.get(cause, 0) + count
+    if not usage.causes[cause]:
+        del usage.causes[cause]

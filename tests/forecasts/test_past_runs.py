@@ -123,8 +123,8 @@ def test_more_runs_of_one_size_narrow_the_interval():
 
 @pytest.mark.process
 def test_a_larger_change_is_sampled_again():
-    record = write_record(make_sum(1000))
-    found = hyperplane.forecast(make_sum(4000), plan())
+    record = write_record(make_sum(2000))
+    found = hyperplane.forecast(make_sum(8000), plan())
     assert found.sampled > 0
     assert found.runs == ()
     assert f"run {record.name}" in found.reasons[-1]

@@ -6,6 +6,7 @@ import pytest
 
 from hyperplane.errors import RequestError
 from hyperplane.history import PlanSummary, RunRecord, TaskUsage, WorkerUsage
+from hyperplane.history.figures import add_usage, count_cause
 from hyperplane.history.run_record import SCHEMA_VERSION, TIME_LENGTH, new_run_name
 
 FULL = RunRecord(
@@ -112,8 +113,9 @@ def test_figures_that_are_no_amounts_are_refused(part, figures):
 
 def test_figures_of_workers_that_have_left_are_added():
     first = WorkerUsage("0", peak=5, cpu_seconds=1, read=3, causes={"other": 1}, restarts=1)
-    first.add(WorkerUsage("1", peak=9, cpu_seconds=2, read=4, causes={"client": 1, "other": 1}))
+    second = WorkerUsage("1", peak=9, cpu_seconds=2, read=4, causes={"client": 1, "other": 1})
+    add_usage(first, second)
     assert (first.peak, first.cpu_seconds, first.read) == (9, 3, 7)
     assert first.causes == {"other": 2, "client": 1}
-    first.count_cause("other", -2)
+    count_cause(first, "other", -2)
     assert first.causes == {"client": 1}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from hyperplane.core.errors import JobStoreError
 from hyperplane.core.units import gb_to_bytes
-from hyperplane.history.figures import WorkerUsage
+from hyperplane.history.figures import WorkerUsage, add_usage, count_cause
 from hyperplane.history.run_record import PlanSummary, RunRecord, new_run_name
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
@@ -105,12 +105,12 @@ class StepRunRecorder:
             busy_cores=usage.busy_cores,
         )
         if attempt.fault == MEMORY:
-            new.count_cause(OUT_OF_MEMORY)
+            count_cause(new, OUT_OF_MEMORY)
             new.restarts = 1
         known = self._records.get(step.name)
         workers = {worker.name: replace(worker) for worker in (known.workers if known else ())}
         if new.name in workers:
-            new.add(workers.pop(new.name))
+            add_usage(new, workers.pop(new.name))
         started = known.started if known else attempt.started
         return RunRecord(
             name=known.name if known else new_run_name(self._label(step), started),
@@ -152,7 +152,7 @@ class StepRunRecorder:
     ) -> RunRecord:
         """Return the record of a cluster that has ended for memory and has left none."""
         worker = WorkerUsage(name="0", limit=ram, peak=ram, demand=ram, restarts=1)
-        worker.count_cause(OUT_OF_MEMORY)
+        count_cause(worker, OUT_OF_MEMORY)
         cluster = f"{self._label(step)}-cluster"  # another name than that of the step's record
         return RunRecord(
             name=new_run_name(cluster, attempt.started),
