@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import dask
@@ -157,6 +158,17 @@ def test_the_usage_of_a_step_is_read(tmp_path):
     assert read_usage(command) == (5000, 1.5, 0.7)
     command.file(".usage").write_text("damaged")
     assert read_usage(command) == (0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(("runner", "peak"), [("local", 2000), ("slurm", 0)])
+def test_the_figures_of_a_gang_are_those_of_one_process(job, store, tmp_path, runner, peak):
+    command = AttemptCommand((), {}, "", tmp_path / "attempt-1")
+    command.file(".usage").write_text("8000 4.0 6.0")
+    step = bash("fit", "true", gang=4)
+    done = Attempt(job.id, "fit", -1, 1, DONE, started=1, ended=2)
+    StepRunRecorder(store, replace(job, runner=runner)).record(step, done, command, "")
+    (record,) = store.runs(job.machine)
+    assert (record.workers[0].peak, record.plan.engine) == (peak, runner)
 
 
 def test_records_of_chunks_are_one(job, store, tmp_path, monkeypatch):

@@ -51,6 +51,14 @@ def read_usage(command: AttemptCommand) -> StepUsage:
     return StepUsage()
 
 
+def _usage_of_rank(step: Step, runner: str, usage: StepUsage) -> StepUsage:
+    """Return what one process of a gang took, whose resources are those of the step."""
+    ranks = max(1, step.gang_size)
+    if ranks > 1 and runner != "local":
+        return StepUsage()  # its processes are on other nodes, where they are not measured
+    return StepUsage(usage.peak // ranks, usage.cpu_seconds, usage.busy_cores / ranks)
+
+
 class StepRunRecorder:
     """Writer of the records of one job's steps.
 
@@ -73,7 +81,8 @@ class StepRunRecorder:
         ``step`` has the sizes of the pool of this name in place of it.
         """
         clusters = self._take_clusters(step, attempt, command)
-        record = self._add_attempt(step, attempt, read_usage(command), pool)
+        usage = _usage_of_rank(step, self._job.runner, read_usage(command))
+        record = self._add_attempt(step, attempt, usage, pool)
         self._records[step.name] = record
         if self._is_worth_writing(step, record):
             self._written[step.name] = max(worker.peak for worker in record.workers)
