@@ -236,7 +236,7 @@ def compare(name: str, layout: tuple[int, int]) -> dict[str, Any]:
     plan = _plan(*layout)
     for folder in ("written", "sorted"):
         shutil.rmtree(FOLDER / folder, ignore_errors=True)
-    found = hyperplane.forecast(WORKLOADS[name](), plan)
+    found = hyperplane.forecast(WORKLOADS[name](), plan, history=False)
     left = [path for each in ("written", "sorted") for path in (FOLDER / each).rglob("*.parquet")]
     assert not left, f"the sample wrote {left}"
     measured = run(WORKLOADS[name], plan)

@@ -121,6 +121,11 @@ CLUSTERS: dict[str, Call] = {
     "MemoryPolicy": Call(hyperplane.MemoryPolicy, {}),
     "ClusterRequest": Call(hyperplane.ClusterRequest, {"num_workers": 1}, REQUEST),
     "read_run": Call(hyperplane.history.read_run, {"name": FreshArgument(written_run)}),
+    "list_runs": Call(hyperplane.history.list_runs, {}),
+    "compare_runs": Call(
+        hyperplane.history.compare_runs,
+        {"first": FreshArgument(written_run), "second": FreshArgument(written_run)},
+    ),
     "RunRecord.from_json": Call(
         hyperplane.history.RunRecord.from_json,
         {"text": '{"name": "r", "cluster": "c", "started": 0, "ended": 1}'},
@@ -240,6 +245,7 @@ JOBS: dict[str, Call] = {
         notebook_common.submit_pipeline_job, {"pipelineYamlPath": "x.yaml"}
     ),
     "list_jobs": Call(hyperplane.jobs.list_jobs, {}),
+    "list_step_runs": Call(hyperplane.jobs.list_step_runs, {}),
     "resume": Call(hyperplane.jobs.resume, {"job_id": JOB}),
     "cancel": Call(hyperplane.jobs.cancel, {"job_id": JOB}),
     "JobHandle": Call(hyperplane.jobs.JobHandle, {"job_id": JOB}),

@@ -97,7 +97,6 @@ WITHOUT_ARGUMENTS = (
     "hyperplane.orca.stop_orca_context",
     "hyperplane.notebook_common.get_previous_job_runs",
     "hyperplane.ray_common.find_ray_workers", "hyperplane.spark.stop_spark",
-    "hyperplane.history.list_runs",
 )  # fmt: skip
 #: Objects that the package creates and callers only read.
 CREATED_BY_PACKAGE = (
@@ -114,6 +113,7 @@ CREATED_BY_PACKAGE = (
     "hyperplane.ml.AsynchronousTrainingResult", "hyperplane.ray_common.RayWorker",
     "hyperplane.history.RunRecord", "hyperplane.history.PlanSummary",
     "hyperplane.history.WorkerUsage", "hyperplane.history.TaskUsage",
+    "hyperplane.history.ComputationUsage", "hyperplane.history.RunComparison",
 )  # fmt: skip
 #: Modules without functions to check: programs, modules that are not provided, the configuration,
 #: which is not on a reference page.

@@ -4,47 +4,104 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-import hyperplane
+from hyperplane import config
 from hyperplane.cli.output import JsonOption, new_table, show, write_json, write_rows
+from hyperplane.core.errors import RequestError
 from hyperplane.core.units import format_bytes, format_number, plural
 from hyperplane.guard.run_summary import describe_size
 from hyperplane.guard.usage_texts import describe_memory
-from hyperplane.history import RunRecord, TaskUsage, list_runs, read_run
+from hyperplane.history import ComputationUsage, RunRecord, TaskUsage, list_runs, read_run
+from hyperplane.history.comparison import compare_records
 from hyperplane.history.run_record import TIME_LENGTH
+from hyperplane.history.selection import RunSelection
+from hyperplane.history.store import LATEST, iterate_runs
+from hyperplane.jobs.step_runs import read_step_runs
 
-app = typer.Typer(no_args_is_help=True, help="Show what runs of clusters took.")
+app = typer.Typer(no_args_is_help=True, help="Show and compare what runs took.")
 
 #: Operations that are shown; a document has all of them.
 _SHOWN = 12
 
 
+NameArgument = Annotated[
+    str,
+    typer.Argument(help="A run of the list, a cluster for its newest, or latest."),
+]
+
+
 @app.command("list")
-def list_records(as_json: JsonOption = False) -> None:
-    """Show the runs of this user's clusters on this machine, newest first."""
-    records = list_runs()
+def list_records(
+    name: Annotated[
+        str | None,
+        typer.Option(help="Only runs of this cluster, program, pipeline or pipeline/step."),
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(help="Only runs with this text in a name, the pool or the exit reason."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only runs since a date, or a duration such as 7d."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only runs until such a time.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of runs.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the runs of this user's clusters and of the steps of jobs, newest first."""
+    selection = RunSelection.parse(name, text, since, until, limit)
+    found = [
+        record
+        for record in [*iterate_runs(_report_damaged), *read_step_runs()]
+        if selection.contains(record)
+    ]
+    records = sorted(found, key=lambda record: record.started, reverse=True)[:limit]
     if as_json:
         write_json([record.model_dump() for record in records])
     elif not records:
-        typer.echo("no run is recorded on this machine")
+        is_filtered = any(value is not None for value in (name, text, since, until))
+        typer.echo(
+            "no such run is recorded" if is_filtered else "no run is recorded on this machine"
+        )
     else:
         show(_table(records))
 
 
+def _report_damaged(file: Path) -> None:
+    typer.echo(f"{file} is no record of a run and is left out; delete the file", err=True)
+
+
+def _read(name: str) -> RunRecord:
+    """Read the record of a cluster, or else that of a step."""
+    of_steps = sorted(read_step_runs(), key=lambda record: record.started, reverse=True)
+    if name == LATEST:
+        newest = [*list_runs(limit=1), *of_steps[:1]]
+        return max(newest, key=lambda record: record.started) if newest else read_run(name)
+    try:
+        return read_run(name)
+    except RequestError:
+        wanted = RunSelection.parse(name, None, None, None, None)
+        for record in of_steps:
+            if wanted.contains(record) or name == record.name[:TIME_LENGTH]:
+                return record
+        raise
+
+
 def _table(records: list[RunRecord]) -> Table:
-    table = new_table(
-        ["run", "cluster", "ended"], ["time", "peak", "paused", "on disk", "restarts"]
-    )
+    table = new_table(["run", "of", "ended"], ["time", "peak", "paused", "on disk", "restarts"])
     table.columns[0].no_wrap = True  # it is an argument of hyperplane history show
     for record in records:
         peak = record.peak
         table.add_row(
             record.name[:TIME_LENGTH],
-            record.cluster,
+            record.label,
             record.exit_reason,
             _duration(record.seconds),
             "" if peak is None else describe_memory(peak.peak, peak.limit),
@@ -56,16 +113,17 @@ def _table(records: list[RunRecord]) -> Table:
 
 
 @app.command("show")
-def show_record(
-    name: Annotated[str, typer.Argument(help="A run of the list, or a cluster for its newest.")],
-    as_json: JsonOption = False,
-) -> None:
+def show_record(name: NameArgument, as_json: JsonOption = False) -> None:
     """Show what one run took: memory, pauses, spilled data, restarts and operations."""
-    record = read_run(name)
+    record = _read(name)
     if as_json:
         write_json(record.model_dump())
         return
     write_rows(_rows(record))
+    if record.computations:
+        typer.echo()
+        longest = sorted(record.computations, key=lambda each: -each.seconds)
+        show(_computations(longest[:_SHOWN]))
     if record.tasks:
         typer.echo()
         show(_operations(record.tasks[:_SHOWN]))
@@ -73,11 +131,34 @@ def show_record(
         typer.echo(f"\nand {plural(len(record.tasks) - _SHOWN, 'operation')} more; --json has all")
 
 
+@app.command("compare")
+def compare(
+    first: NameArgument,
+    second: NameArgument = LATEST,
+    as_json: JsonOption = False,
+) -> None:
+    """Show two runs beside each other: layout, time, memory, data and operations."""
+    found = compare_records(_read(first), _read(second))
+    if as_json:
+        write_json(found.to_dict())
+        return
+    table = new_table(["", found.first.name[:TIME_LENGTH], found.second.name[:TIME_LENGTH]], [""])
+    for value in found.values:
+        if value.name != "run":
+            table.add_row(value.name, *value.texts())
+    show(table)
+
+
 def _rows(record: RunRecord) -> Iterator[tuple[str, str]]:
     plan = record.plan
     started = dt.datetime.fromtimestamp(record.started).astimezone()
     yield "run", record.name
-    yield "cluster", f"{record.cluster}, engine {plan.engine}"
+    if record.label != record.cluster:
+        yield "of", record.label
+    if record.cluster:
+        yield "cluster", f"{record.cluster}, engine {plan.engine}"
+    else:
+        yield "runner", plan.engine
     yield "started", f"{started:%Y-%m-%d %H:%M:%S}, {_duration(record.seconds)}"
     yield "ended", record.exit_reason
     if record.job:
@@ -86,9 +167,18 @@ def _rows(record: RunRecord) -> Iterator[tuple[str, str]]:
     nodes = plural(plan.nodes, "node")
     if plan.max_nodes > plan.nodes:
         nodes = f"{plan.nodes} to {plural(plan.max_nodes, 'node')}"
-    layout = f"{plan.nprocs} x {plan.nthreads} threads x {format_bytes(plan.ram_per_proc)}"
-    yield "plan", f"{nodes}, each {layout}{pool}"
-    yield "versions", ", ".join(f"{name} {version}" for name, version in record.versions.items())
+    if plan.nprocs:
+        layout = f"{plan.nprocs} x {plan.nthreads} threads x {format_bytes(plan.ram_per_proc)}"
+        yield "plan", f"{nodes}, each {layout}{pool}"
+    elif plan.pool:
+        yield "pool", plan.pool
+    if record.cpu_seconds:
+        yield "CPU", f"{_duration(record.cpu_seconds)}, {format_bytes(record.read)} read from files"
+    if record.versions:
+        yield (
+            "versions",
+            ", ".join(f"{name} {version}" for name, version in record.versions.items()),
+        )
     for worker in record.workers:
         facts = [f"peak {describe_memory(worker.peak, worker.limit)}"]
         if worker.paused_seconds:
@@ -99,9 +189,29 @@ def _rows(record: RunRecord) -> Iterator[tuple[str, str]]:
         if worker.restarts:
             causes = ", ".join(f"{count} {cause}" for cause, count in worker.causes.items())
             facts.append(f"{plural(worker.restarts, 'restart')} ({causes})")
-        yield f"worker {worker.name}", ", ".join(facts)
+        label = f"worker {worker.name}" if record.cluster else "memory"
+        yield label, ", ".join(facts)
     if record.peak is not None and record.tasks:
-        yield "memory", describe_size(record, list(hyperplane.pools().values()))
+        pools, currency = list(config.pools().values()), config.sizing_rules().currency
+        yield "advice", describe_size(record, pools, currency)
+
+
+def _computations(computations: list[ComputationUsage]) -> Table:
+    numbers = ("runs", "tasks", "input", "time", "CPU", "peak", "total", "on disk")
+    table = new_table(["computation"], numbers)
+    for each in computations:
+        table.add_row(
+            each.name,
+            str(each.count),
+            str(each.tasks),
+            format_bytes(each.input),
+            _duration(each.seconds),
+            _duration(each.cpu_seconds),
+            format_bytes(each.peak),
+            format_bytes(each.total),
+            format_bytes(each.spilled),
+        )
+    return table
 
 
 def _operations(tasks: tuple[TaskUsage, ...]) -> Table:

@@ -36,6 +36,7 @@ from hyperplane.jobs.execution.step_environment import (
 )
 from hyperplane.jobs.exporters import registry
 from hyperplane.jobs.exporters.base import Document
+from hyperplane.jobs.pipeline_sizes import size_pipeline
 from hyperplane.jobs.store.job_records import Job, WorkUnit
 
 
@@ -121,8 +122,14 @@ def _show_documents(documents: Sequence[Document]) -> None:
 
 def show_local(job: Job, as_json: bool) -> None:
     """Print the commands of a job's steps on this machine, and the names of their variables."""
+    sized = size_pipeline(job)
     steps = requirements.add_install_step(job.pipeline, sys.executable)
-    documents = [_step_document(job, step) for step in steps]
+    documents = [
+        _step_document(job, sized[step.name].step, sized[step.name].reasons)
+        if step.name in sized
+        else _step_document(job, step)
+        for step in steps
+    ]
     if as_json:
         write_json({
             "runner": "local", "name": job.name, "root": job.pipeline.root,
@@ -142,7 +149,7 @@ def show_local(job: Job, as_json: bool) -> None:
         write_rows(_rows(document))
 
 
-def _step_document(job: Job, step: Step) -> dict[str, Any]:
+def _step_document(job: Job, step: Step, sizes: Sequence[str] = ()) -> dict[str, Any]:
     chunks = step.chunk_count
     unit = WorkUnit(step.name, 0 if chunks else -1, chunks)
     python = requirements.select_interpreter(job.pipeline, sys.executable)
@@ -163,6 +170,8 @@ def _step_document(job: Job, step: Step) -> dict[str, Any]:
         "secrets": list(step.secrets),
         "secret_variables": sorted(secret_variables(dict.fromkeys(step.secrets, ""))),
     }
+    if sizes:
+        document["automatic"] = list(sizes)
     if step.kind == "notebook":
         document["output"] = str(notebook_output_path(job, step, unit))
     return document
@@ -188,6 +197,7 @@ def _rows(step: dict[str, Any]) -> list[tuple[str, str]]:
     if step["resources"]:
         needs = (f"{name} {value}" for name, value in step["resources"].items())
         rows.append(("needs", ", ".join(needs)))
+    rows += [("size", text) for text in step.get("automatic", ())]
     rows.append(("variables", ", ".join(step["variables"])))
     if step["secrets"]:
         rows.append(("secrets", ", ".join(step["secret_variables"])))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from hyperplane.forecasts.model import GraphInfo
 from hyperplane.forecasts.records import KeyColumns, SampleRequest, SampleTask
 from hyperplane.forecasts.sample_plan import SampleStep
 from hyperplane.forecasts.task_units import Key, UnitGraph, divide_graph
+from hyperplane.guard.graph_structure import find_paths
 
 #: Functions of Dask that write files or other stores, by their names, besides all whose names
 #: contain "write". They would write to the target while they are sampled;
@@ -168,7 +168,7 @@ def _weigh_sources(units: UnitGraph, graph: Mapping[Key, Any]) -> tuple[dict[int
         if not unit.dependencies:
             found: list[str] = []
             for key in unit.members:
-                found += _find_paths(graph[key], _DEPTH)
+                found += find_paths(graph[key])
             paths[number] = sorted(set(found))
     uses = Counter(path for found in paths.values() for path in found)
     for path in uses:
@@ -182,31 +182,6 @@ def _weigh_sources(units: UnitGraph, graph: Mapping[Key, Any]) -> tuple[dict[int
     }
     total = sum(size for size in sizes.values())
     return {number: weight for number, weight in weights.items() if weight}, total
-
-
-def _find_paths(value: Any, depth: int) -> Iterator[str]:
-    if isinstance(value, str):
-        if os.sep in value and len(value) < 4096 and "\n" not in value:
-            yield value.removeprefix("file://")
-        return
-    if isinstance(value, os.PathLike):
-        yield os.fsdecode(value)
-        return
-    if depth <= 0:
-        return
-    if isinstance(value, (list, tuple, set)):
-        for item in list(value)[:_ITEMS]:
-            yield from _find_paths(item, depth - 1)
-    elif isinstance(value, dict):
-        for item in list(value.values())[:_ITEMS]:
-            yield from _find_paths(item, depth - 1)
-    elif hasattr(value, "args") and hasattr(value, "dependencies"):
-        yield from _find_paths(getattr(value, "args", ()), depth)
-        yield from _find_paths(getattr(value, "kwargs", None) or {}, depth)
-    elif hasattr(value, "fragment"):  # a part of a Parquet data set
-        yield str(value.fragment.path)
-    elif type(value).__name__ in ("OpenFile", "FragmentWrapper", "LocalFileOpener"):
-        yield str(getattr(value, "path", ""))
 
 
 def make_request(

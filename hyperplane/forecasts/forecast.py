@@ -23,11 +23,13 @@ from hyperplane.forecasts.intervals import Interval, find_interval
 from hyperplane.forecasts.key_columns import find_key_columns
 from hyperplane.forecasts.layout import SHUFFLE_METHOD, Layout, find_layout
 from hyperplane.forecasts.model import GraphModel, build_model
+from hyperplane.forecasts.past_runs import forecast_from_runs
 from hyperplane.forecasts.probe import run_sample
 from hyperplane.forecasts.records import SampleResult
 from hyperplane.forecasts.result import Forecast
 from hyperplane.forecasts.sample_plan import SampleStep, plan_sample
 from hyperplane.forecasts.simulate import ProcessBaseline, Simulation, Timeline
+from hyperplane.history.program import find_program
 from hyperplane.spec.plan import ClusterPlan
 
 #: Simulations with different durations of tasks.
@@ -48,8 +50,9 @@ def forecast(
     *,
     budget: float = 0.05,
     confidence: float = 0.9,
+    history: bool = True,
 ) -> Forecast:
-    """Forecast the memory and the time that a job takes, from a sample of its tasks.
+    """Forecast the memory and the time that a job takes, from its earlier runs or a sample.
 
     Parameters
     ----------
@@ -63,6 +66,9 @@ def forecast(
         of the tasks that read data are run, at least three; the rest is for later tasks.
     confidence : float
         Nominal probability that the peak is in the interval, above 0.5 and at most 0.99.
+    history : bool
+        Whether the records of earlier runs of the job are used, if there are any. Nothing is
+        sampled then.
 
     Returns
     -------
@@ -90,13 +96,34 @@ def forecast(
     >>> found.refused, found.low < found.peak < found.high
     (False, True)
     """
-    layout = _check(collection, plan, budget, confidence)
+    return forecast_program(
+        collection, plan, find_program(), budget=budget, confidence=confidence, history=history
+    )
+
+
+def forecast_program(
+    collection: Any,
+    plan: ClusterPlan | None,
+    program: str,
+    *,
+    budget: float,
+    confidence: float,
+    history: bool,
+) -> Forecast:
+    """Forecast a job of a program, whose name is that of its records; see :func:`forecast`."""
+    layout = _check(collection, plan, budget, confidence, history)
     settings = {SHUFFLE_METHOD: _shuffle_method(layout), **layout.settings}
     try:
         graph = materialize(collection, settings)
     except Exception as error:  # noqa: BLE001 - any error while the user's collection is optimized
         text = f"the graph cannot be built: {type(error).__name__}: {error}"[:500]
         return _refuse(layout, confidence, [text])
+    unused = ""
+    if history:
+        past, unused = forecast_from_runs(graph, layout, confidence, program)
+        if past is not None:
+            spilling = _find_spilling(past.high, layout)
+            return replace(past, refused=bool(spilling), reasons=(*spilling, *past.reasons))
     found = reasons.find_graph_reasons(graph)
     if found:
         return _refuse(layout, confidence, found, graph)
@@ -113,11 +140,14 @@ def forecast(
     cost = _child_seconds() - before
     if result.error:
         return _refuse(layout, confidence, [f"the sample failed: {result.error}"], graph, cost)
-    return _evaluate(graph, steps, result, layout, confidence, cost)
+    evaluated = _evaluate(graph, steps, result, layout, confidence, cost)
+    return replace(evaluated, reasons=(*evaluated.reasons, *([unused] if unused else [])))
 
 
-def _check(collection: Any, plan: Any, budget: Any, confidence: Any) -> Layout:
+def _check(collection: Any, plan: Any, budget: Any, confidence: Any, history: Any) -> Layout:
     faults = []
+    if not isinstance(history, bool):
+        faults.append(Fault("history", describe_value(history), "True or False"))
     if not is_dask_collection(collection):
         allowed = "a Dask dataframe, array, bag or delayed object"
         advice = "pass the collection before compute()"
@@ -193,13 +223,7 @@ def _evaluate(
     refusals = reasons.find_refusals(graph, steps, result, model, typical)
     notes = reasons.find_notes(graph, result, model, typical)
     interval = _widen(interval, model, typical)
-    spill = layout.spill * layout.limit
-    if spill and interval.high > spill:
-        refusals.append(
-            f"up to {format_bytes(round(interval.high))} are needed without spilling, and from "
-            f"{format_bytes(round(spill))} on ({format_number(layout.spill)} of the limit) results "
-            "are written to disk, which changes memory and time; give each process more memory"
-        )
+    refusals += _find_spilling(interval.high, layout)
     return Forecast(
         peak=round(interval.value),
         low=round(interval.low),
@@ -220,6 +244,18 @@ def _evaluate(
         keys=result.keys,
         sampled=sum(len(graph.units.units[step.unit].members) for step in steps),
     )
+
+
+def _find_spilling(high: float, layout: Layout) -> list[str]:
+    """Return why a peak is not reliable that is above the spill threshold."""
+    spill = layout.spill * layout.limit
+    if not spill or high <= spill:
+        return []
+    return [
+        f"up to {format_bytes(round(high))} are needed without spilling, and from "
+        f"{format_bytes(round(spill))} on ({format_number(layout.spill)} of the limit) results "
+        "are written to disk, which changes memory and time; give each process more memory"
+    ]
 
 
 def simulate_layout(model: GraphModel, layout: Layout) -> list[Timeline]:

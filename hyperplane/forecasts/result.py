@@ -53,6 +53,8 @@ class Forecast:
         Number of the tasks of the job, and of those that the sample has run.
     keys : tuple of KeyStatistics
         Keys of joins, shuffles, sorts and group-bys of local files.
+    runs : tuple of str
+        Names of the records of earlier runs from which the figures are, without a sample.
     """
 
     peak: int
@@ -73,6 +75,7 @@ class Forecast:
     tasks: int = 0
     sampled: int = 0
     keys: tuple[KeyStatistics, ...] = ()
+    runs: tuple[str, ...] = ()
 
     @property
     def largest_term(self) -> str:
@@ -101,9 +104,13 @@ class Forecast:
         if data:
             found.append(("data", ", ".join(data)))
         found += [("key", describe_key(key)) for key in self.keys if is_notable(key)]
-        sample = f"{self.sampled} of {plural(self.tasks, 'task')}, {self.cost:.3g} CPU s"
         label = "refused" if self.refused else "note"
-        return [*found, ("sample", sample), *((label, reason) for reason in self.reasons)]
+        reasons = [(label, reason) for reason in self.reasons]
+        if self.runs:
+            text = f"{plural(len(self.runs), 'earlier run')}; nothing was sampled"
+            return [*found, ("history", text), *reasons]
+        sample = f"{self.sampled} of {plural(self.tasks, 'task')}, {self.cost:.3g} CPU s"
+        return [*found, ("sample", sample), *reasons]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the forecast as values that JSON can represent."""
@@ -124,6 +131,7 @@ class Forecast:
             "cost": self.cost,
             "refused": self.refused,
             "reasons": list(self.reasons),
+            "runs": list(self.runs),
             "terms": [{"name": name, "bytes": size} for name, size in self.terms],
             "keys": [asdict(key) for key in self.keys],
         }

@@ -17,6 +17,8 @@ from typing import Any
 
 from dask.utils import key_split
 
+from hyperplane.guard.graph_structure import group_of
+
 Key = Any
 #: Levels of a reduction that are separate classes; tasks beyond it, as those of a cumulative sum,
 #: of which each depends on the one before, are in the last one.
@@ -59,19 +61,6 @@ class UnitGraph:
     def members_of(self, kind: int) -> list[int]:
         """Return the numbers of the units of a class."""
         return [number for number, unit in enumerate(self.units) if unit.kind == kind]
-
-
-def layer_of(key: Key) -> str:
-    """Return the name of the layer of a task, without the number of its partition.
-
-    Examples
-    --------
-    >>> layer_of(("sum-1f", 0, 3)), layer_of("load-0123456789abcdef0123456789abcdef")
-    ('sum-1f', 'load')
-    """
-    if isinstance(key, tuple) and key and isinstance(key[0], str):
-        return key[0]
-    return str(key_split(key))
 
 
 def divide_graph(
@@ -138,7 +127,7 @@ def _find_spreading(depends: Mapping[Key, frozenset[Key]]) -> set[Key]:
     seen: set[tuple[Key, str]] = set()
     spreading: set[Key] = set()
     for key, needed in depends.items():
-        layer = layer_of(key)
+        layer = group_of(key)
         for other in needed:
             if (other, layer) in seen:
                 spreading.add(other)
@@ -172,7 +161,7 @@ def _classify(
     place = {old: new for new, old in enumerate(order)}
     units: list[Unit] = []
     for old in order:
-        of_layers = frozenset(Counter(map(layer_of, members[old])).items())
+        of_layers = frozenset(Counter(map(group_of, members[old])).items())
         needed = sorted({place[unit_of[key]] for key in inputs[old]})
         same = [levels[other] + 1 for other in needed if layers[other] == of_layers]
         level = min(max(same, default=0), MAX_LEVEL)

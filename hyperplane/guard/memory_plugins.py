@@ -14,17 +14,24 @@ from distributed import Client, Scheduler
 from hyperplane.core.by_value import find_own_imports, pickled_by_value
 from hyperplane.core.dask_internals import span_limit
 from hyperplane.core.dask_internals.span_limit import SpanCounterLimit, SpanLimit
-from hyperplane.guard import memory_explainer, memory_recorder, memory_reporter, worker_folders
+from hyperplane.guard import (
+    memory_explainer,
+    memory_recorder,
+    memory_reporter,
+    process_usage,
+    worker_folders,
+)
 from hyperplane.guard.memory_advice import WorkerLayout
 from hyperplane.guard.memory_explainer import MemoryExplainer
 from hyperplane.guard.memory_recorder import MemoryRecorder
 from hyperplane.guard.memory_reporter import MemoryReporter
+from hyperplane.guard.process_usage import ProcessUsage
 from hyperplane.guard.worker_folders import ShuffleFolders, WorkerFolders
 from hyperplane.guard.worker_out_of_memory import pickle_loader
 
 #: Modules whose classes are pickled by value.
 MODULES = find_own_imports(
-    memory_explainer, memory_recorder, memory_reporter, span_limit, worker_folders
+    memory_explainer, memory_recorder, memory_reporter, process_usage, span_limit, worker_folders
 )
 
 
@@ -54,6 +61,7 @@ async def install(scheduler: Scheduler, layout: WorkerLayout, by_value: bool) ->
         (MemoryReporter(), scheduler.register_nanny_plugin),
         (WorkerFolders(), scheduler.register_nanny_plugin),
         (MemoryRecorder(), scheduler.register_worker_plugin),
+        (ProcessUsage(), scheduler.register_worker_plugin),
         (ShuffleFolders(), scheduler.register_worker_plugin),
         (SpanCounterLimit(), scheduler.register_worker_plugin),
     ):
@@ -68,6 +76,7 @@ def register(client: Client, layout: WorkerLayout) -> None:
             MemoryReporter(),
             WorkerFolders(),
             MemoryRecorder(),
+            ProcessUsage(),
             ShuffleFolders(),
             SpanCounterLimit(),
             SpanLimit(),

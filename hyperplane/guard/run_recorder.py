@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import platform
 import sys
 import time
@@ -13,8 +12,9 @@ from typing import Any, Literal
 from hyperplane import config
 from hyperplane.core.errors import HyperplaneError
 from hyperplane.guard.run_summary import summarize_run
+from hyperplane.history.program import identify_program
 from hyperplane.history.run_record import PlanSummary, RunRecord, new_run_name
-from hyperplane.history.store import write_run
+from hyperplane.history.store import copy_run, write_run
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import MachineSettings
@@ -56,12 +56,13 @@ class RunRecorder:
         """
         try:
             record = self._record(usage or {}, reason)
-            summary = summarize_run(record, list(config.pools().values()))
+            pools, currency = list(config.pools().values()), config.sizing_rules().currency
+            summary = summarize_run(record, pools, currency)
         except (ValueError, HyperplaneError):
             logger.warning("the run of %s has no record", self.plan.name, exc_info=True)
             return ""
         try:
-            write_run(record)
+            copy_run(write_run(record))
         except (OSError, RuntimeError, HyperplaneError) as error:
             # Such as a full disk, or no home directory: a reason to know, not to disturb.
             logger.info("the record of %s was not written: %s", self.plan.name, error)
@@ -80,7 +81,8 @@ class RunRecorder:
                 "versions": loaded_versions(),
                 "workers": usage.get("workers", ()),
                 "tasks": usage.get("tasks", ()),
-                "job": os.environ.get("HYPERPLANE_JOB_ID", ""),
+                "computations": usage.get("computations", ()),
+                **identify_program(),
             }
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hyperplane.core.errors import DoesNotFit
-from hyperplane.core.units import gb_to_bytes, plural
+from hyperplane.core.units import format_number, gb_to_bytes, plural
 from hyperplane.guard.usage_texts import describe_memory, propose_ram, round_gb
 from hyperplane.history.run_record import RunRecord
 from hyperplane.sizing import fit
@@ -19,7 +19,7 @@ NOTABLE_PAUSE, NOTABLE_SPILL = 5.0, 0.1
 LITTLE = 0.5
 
 
-def summarize_run(record: RunRecord, pools: Sequence[PoolSpec]) -> str:
+def summarize_run(record: RunRecord, pools: Sequence[PoolSpec], currency: str = "") -> str:
     """Return one line about a run, or an empty text if there is nothing to say.
 
     There is something to say if workers ran out of memory, were paused or spilled much, or if a
@@ -33,7 +33,8 @@ def summarize_run(record: RunRecord, pools: Sequence[PoolSpec]) -> str:
     pressed = killed or record.paused_seconds >= NOTABLE_PAUSE or spilled >= NOTABLE_SPILL
     if not pressed and not (share < LITTLE and record.seconds >= LONG_RUN):
         return ""
-    facts = [f"peak {describe_memory(peak.peak, peak.limit)} per process"]
+    percent = "" if pressed else f", {share:.0%} of it".replace("%", " %")
+    facts = [f"peak {describe_memory(peak.peak, peak.limit)} per process{percent}"]
     if record.paused_seconds >= 1:
         facts.append(f"paused {record.paused_seconds:.0f} s in all")
     if record.spilled:
@@ -41,18 +42,22 @@ def summarize_run(record: RunRecord, pools: Sequence[PoolSpec]) -> str:
         facts.append(f"up to {round_gb(record.spilled)} GB on disk, for {spilling:.0f} s")
     if killed:
         facts.append(f"{plural(killed, 'restart')} for lack of memory")
-    return f"{', '.join(facts)}: {describe_size(record, pools)}"
+    return f"{', '.join(facts)}: {describe_size(record, pools, currency)}"
 
 
-def describe_size(record: RunRecord, pools: Sequence[PoolSpec]) -> str:
-    """Return the memory of a process that would do for such a run, and the pool for it."""
+def describe_size(record: RunRecord, pools: Sequence[PoolSpec], currency: str = "") -> str:
+    """Return the memory of a process that would do for such a run, and the pool for it.
+
+    For a smaller pool it has what the run would have saved: money if both pools have a price in
+    ``currency``, otherwise core-hours.
+    """
     demand = max(worker.demand for worker in record.workers)
     killed = any(worker.causes.get("out of memory") for worker in record.workers)
     if killed:
         # The process was ended before it had all the memory that it asked for.
         demand = max(demand, record.plan.ram_per_proc)
     proposed = propose_ram(demand)
-    pool = _smallest_pool(record, proposed, pools)
+    pool = _smallest_pool(record, proposed, pools, currency)
     in_pool = f" ({pool})" if pool else ""
     if killed:
         # Errors of tasks also count what the task would have allocated.
@@ -61,7 +66,9 @@ def describe_size(record: RunRecord, pools: Sequence[PoolSpec]) -> str:
     return f"ram_gb_per_proc={proposed:g} would do{in_pool}"
 
 
-def _smallest_pool(record: RunRecord, ram_gb: float, pools: Sequence[PoolSpec]) -> str:
+def _smallest_pool(
+    record: RunRecord, ram_gb: float, pools: Sequence[PoolSpec], currency: str
+) -> str:
     """Return what pool a node with this memory per process needs; empty if that is the present."""
     plan = record.plan
     if not plan.pool or not plan.nprocs:
@@ -71,4 +78,25 @@ def _smallest_pool(record: RunRecord, ram_gb: float, pools: Sequence[PoolSpec]) 
         pool = fit.smallest_pool(pools, plan.nprocs * plan.nthreads, ram)
     except DoesNotFit:
         return "fewer processes on each node: no pool has so much memory"
-    return f"pool {pool.name}" if pool.name != plan.pool else ""
+    if pool.name == plan.pool:
+        return ""
+    present = next((each for each in pools if each.name == plan.pool), None)
+    saving = "" if present is None else describe_saving(record, present, pool, currency)
+    return f"pool {pool.name}{saving}"
+
+
+def describe_saving(record: RunRecord, present: PoolSpec, other: PoolSpec, currency: str) -> str:
+    """Return what a run would have saved in another pool; empty if it would not.
+
+    The nodes of an adaptive cluster are those that it started with.
+    """
+    node_hours = record.plan.nodes * record.seconds / 3600
+    if present.price_per_hour is not None and other.price_per_hour is not None and currency:
+        amount = (present.price_per_hour - other.price_per_hour) * node_hours
+        unit = currency
+    else:
+        amount = (present.cores - other.cores) * node_hours
+        unit = "core-hours"
+    least = "at least " if record.plan.max_nodes > record.plan.nodes else ""
+    number = format_number(round(amount, 2 if amount < 10 else 0))
+    return f", saves {least}{number} {unit}" if amount >= 0.01 else ""

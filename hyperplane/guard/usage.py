@@ -1,36 +1,43 @@
 """What a running cluster takes: memory, time, spilled bytes and restarts, from its scheduler.
 
-Schedulers without this package receive this module by value, so it imports no other module of the
-package than :mod:`hyperplane.guard.usage_texts`, which they receive, too.
+Schedulers without this package receive this module by value, and those that it imports.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import pickle
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import PeriodicCallback
 
+from hyperplane.guard.computation_usage import ENDS, Computations, process_metrics
+from hyperplane.guard.process_usage import ProcessUsage
 from hyperplane.guard.usage_texts import describe_pressure
+from hyperplane.history.figures import TaskUsage, WorkerUsage, add_usage, count_cause
 
 if TYPE_CHECKING:
     from distributed import Scheduler
     from distributed.scheduler import WorkerState
 
-#: Scheduler handler that returns :meth:`UsageMonitor.report`.
-USAGE_HANDLER = "hyperplane_usage"
+#: Scheduler handlers that return :meth:`UsageMonitor.report`, and the same after asking workers.
+USAGE_HANDLER, FINAL_USAGE_HANDLER = "hyperplane_usage", "hyperplane_final_usage"
 #: Name of the plugin BudgetGuard, and why a cluster ends whose budget is used up.
 _BUDGET, BUDGET_USED = "hyperplane-budget-guard", "its budget is used up"
 #: Topic of the events about worker processes that ended for lack of memory (memory_report.TOPIC).
 MEMORY_TOPIC = "hyperplane-memory"
 #: Seconds between two measurements.
 INTERVAL = 2.0
+#: Seconds that workers may take to tell what they have taken; seconds between two such requests
+#: while the cluster runs, and most workers that are asked then. Heartbeats tell it, too.
+_ASK_SECONDS, _ASK_INTERVAL, _ASK_WORKERS = 2.0, 1.0, 64
 #: Seconds that a worker must be paused, or above its spill threshold, until there is a warning. A
 #: worker whose results are spilled in time is above it for a few seconds only.
 PAUSED_SECONDS, SPILL_SECONDS = 6.0, 20.0
@@ -45,48 +52,6 @@ OTHER_OPERATIONS = "(other operations)"
 #: adaptive cluster have new names. The first ones that have left count together.
 MAX_WORKERS = 1000
 OTHER_WORKERS = "(other workers)"
-
-
-@dataclass
-class WorkerFigures:
-    """Figures of one worker, with the fields of ``history.WorkerUsage``.
-
-    They are not that class, because a scheduler may have no pydantic.
-    """
-
-    name: str
-    nthreads: int = 0
-    limit: int = 0
-    peak: int = 0
-    demand: int = 0
-    spilled: int = 0
-    paused_seconds: float = 0.0
-    spilling_seconds: float = 0.0
-    restarts: int = 0
-    causes: Counter[str] = field(default_factory=Counter)
-
-    def add(self, other: WorkerFigures) -> None:
-        """Add the figures of a worker that has left: sums, and the largest memory."""
-        for name in ("nthreads", "limit", "peak", "demand", "spilled"):
-            setattr(self, name, max(getattr(self, name), getattr(other, name)))
-        for name in ("paused_seconds", "spilling_seconds", "restarts", "causes"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-
-@dataclass(slots=True)
-class TaskFigures:
-    """Figures of one operation, with the fields of ``history.TaskUsage``."""
-
-    name: str
-    count: int = 0
-    failed: int = 0
-    seconds: float = 0.0
-    longest: float = 0.0
-    output: int = 0
-    largest_output: int = 0
-    input: int = 0
-    largest_input: int = 0
-    memory: int = 0
 
 
 class UsageMonitor(SchedulerPlugin):
@@ -105,8 +70,12 @@ class UsageMonitor(SchedulerPlugin):
     def __init__(self, spill: float | bool, warn: Callable[[str], None] | None = None) -> None:
         self.spill = spill
         self.warn = warn
-        self._workers: dict[str, WorkerFigures] = {}
-        self._tasks: dict[str, TaskFigures] = {}
+        self._workers: dict[str, WorkerUsage] = {}
+        self._tasks: dict[str, TaskUsage] = {}
+        self._computations = Computations()
+        #: What processes have told of themselves before, by the addresses of their workers.
+        self._told: dict[str, dict[str, float]] = {}
+        self._asked = 0.0
         #: Names of workers whose next start has a known cause, and times of unexplained restarts.
         self._expected: dict[str, str] = {}
         self._unexplained: dict[str, float] = {}
@@ -118,6 +87,7 @@ class UsageMonitor(SchedulerPlugin):
         """Start to measure."""
         self.scheduler = scheduler
         scheduler.handlers[USAGE_HANDLER] = self.report
+        scheduler.handlers[FINAL_USAGE_HANDLER] = self.report_final
         for worker in scheduler.workers.values():
             self._figures_of(worker)
         self._measured = time.monotonic()
@@ -129,11 +99,14 @@ class UsageMonitor(SchedulerPlugin):
         self._watch.stop()
 
     def usage(self) -> dict[str, Any]:
-        """Return all figures, as the fields ``workers`` and ``tasks`` of ``history.RunRecord``."""
+        """Return all figures, as fields of ``history.RunRecord``."""
         self.measure()
         tasks = sorted(self._tasks.values(), key=lambda task: -task.seconds)
-        workers = [{**asdict(worker), "causes": dict(worker.causes)} for worker in self._all()]
-        return {"workers": workers, "tasks": [asdict(task) for task in tasks]}
+        return {
+            "workers": [asdict(worker) for worker in self._workers.values()],
+            "tasks": [asdict(task) for task in tasks],
+            "computations": [asdict(each) for each in self._computations.list_done()],
+        }
 
     def report(self) -> dict[str, Any]:
         """Return all figures, and as ``ending`` why the cluster is about to end, if known."""
@@ -141,8 +114,27 @@ class UsageMonitor(SchedulerPlugin):
         ending = BUDGET_USED if budget is not None and budget.noticed else ""
         return {**self.usage(), "ending": ending}
 
-    def _all(self) -> list[WorkerFigures]:
-        return list(self._workers.values())
+    async def report_final(self) -> dict[str, Any]:
+        """Return the same after all workers have told what they have taken."""
+        await self.ask_workers()
+        return self.report()
+
+    async def ask_workers(self) -> None:
+        """Ask all workers what they have taken, which heartbeats tell up to a second later."""
+        self._asked = time.monotonic()
+        workers = list(self.scheduler.workers.values())
+        # Not Scheduler.broadcast, which logs an error for each worker that has just ended.
+        asked = [self._ask(worker) for worker in workers]
+        with suppress(TimeoutError):  # the figures of the last heartbeats remain
+            await asyncio.wait_for(asyncio.gather(*asked), _ASK_SECONDS)
+        self.measure()
+
+    async def _ask(self, worker: WorkerState) -> None:
+        with suppress(Exception):
+            connection = self.scheduler.rpc(worker.address)
+            told = await getattr(connection, ProcessUsage.metric)()
+            if isinstance(told, dict):
+                worker.metrics = {**worker.metrics, ProcessUsage.metric: told}
 
     def measure(self) -> None:
         """Measure the memory of all workers; what they report with their heartbeats."""
@@ -157,6 +149,7 @@ class UsageMonitor(SchedulerPlugin):
             figures = self._figures_of(worker)
             figures.peak = max(figures.peak, process)
             figures.demand = max(figures.demand, process + spilled)
+            self._add_told(worker, figures, process)
             if spilled:
                 figures.spilled = max(figures.spilled, spilled)
                 figures.spilling_seconds += passed
@@ -164,11 +157,27 @@ class UsageMonitor(SchedulerPlugin):
                 running = self._operation(task.prefix.name)
                 running.memory = max(running.memory, process)
             self._check_pressure(worker, figures, process, spilled, now, passed)
+        self._computations.measure(self.scheduler.workers.values())
+        self._computations.finish_ended(self.scheduler.workers.values())
+
+    def _add_told(self, worker: WorkerState, figures: WorkerUsage, process: int) -> None:
+        """Add what the process of a worker has told of itself since the last measurement."""
+        if not figures.empty:
+            figures.empty = process
+            if not self._tasks:  # later processes have had work before they were measured
+                self._computations.empty = max(self._computations.empty, process)
+        told = process_metrics(worker)
+        before = self._told.get(worker.address, {})
+        self._told[worker.address] = told
+        figures.peak = max(figures.peak, int(told.get("peak", 0)))
+        figures.demand = max(figures.demand, figures.peak)
+        figures.cpu_seconds += max(0.0, told.get("cpu", 0.0) - before.get("cpu", 0.0))
+        figures.read += max(0, int(told.get("read", 0) - before.get("read", 0)))
 
     def _check_pressure(
         self,
         worker: WorkerState,
-        figures: WorkerFigures,
+        figures: WorkerUsage,
         process: int,
         spilled: int,
         now: float,
@@ -229,6 +238,7 @@ class UsageMonitor(SchedulerPlugin):
         name = str(state.name)
         is_restart = name in self._workers
         self._figures_of(state)
+        self._computations.disturb()
         if not is_restart:
             return
         cause = self._expected.pop(name, "")
@@ -238,9 +248,20 @@ class UsageMonitor(SchedulerPlugin):
                 self._unexplained[name] = time.monotonic()
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **kwargs: Any) -> None:
-        """Forget since when a worker lacked memory."""
+        """Forget since when a worker lacked memory, and what its process has told."""
         del scheduler, kwargs
         self._pressed.pop(worker, None)
+        self._told.pop(worker, None)
+        self._computations.disturb()
+
+    def update_graph(
+        self, scheduler: Scheduler, *, keys: Iterable[Any], tasks: Iterable[Any], **kwargs: Any
+    ) -> None:
+        """Begin to measure a computation."""
+        del kwargs
+        if not self._computations.empty:
+            self.measure()
+        self._computations.begin(scheduler, keys, tasks)
 
     def restart(self, scheduler: Scheduler) -> None:
         """Remember that a client restarts all workers."""
@@ -261,9 +282,8 @@ class UsageMonitor(SchedulerPlugin):
             running.memory = max(running.memory, peak)
         since = self._unexplained.pop(name, None)
         if since is not None and time.monotonic() - since < _LATE_REPORT:
-            figures.causes[OTHER] -= 1  # it has restarted before this report came
-            figures.causes += Counter()  # drops a count of zero
-            figures.causes[OUT_OF_MEMORY] += 1
+            count_cause(figures, OTHER, -1)  # it has restarted before this report came
+            count_cause(figures, OUT_OF_MEMORY)
         else:
             self._expected[name] = OUT_OF_MEMORY
             self._count_restart(name, OUT_OF_MEMORY)
@@ -271,11 +291,13 @@ class UsageMonitor(SchedulerPlugin):
     def _count_restart(self, name: str, cause: str) -> None:
         figures = self._workers[name]
         figures.restarts += 1
-        figures.causes[cause] += 1
+        count_cause(figures, cause)
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """Add the figures of a task that has ended."""
         del args
+        if finish in ENDS and key in self._computations.wanted:
+            self._end_result(key, finish)
         if start != "processing" or finish not in ("memory", "erred"):
             return
         task = self.scheduler.tasks.get(key)
@@ -302,25 +324,34 @@ class UsageMonitor(SchedulerPlugin):
             if size > figures.largest_input:
                 figures.largest_input = size
 
-    def _operation(self, name: str) -> TaskFigures:
+    def _end_result(self, key: Any, finish: str) -> None:
+        """Note that a result that a client wants is there; ask the workers if it was the last."""
+        if not self._computations.end_key(key, finish):
+            return
+        is_small = len(self.scheduler.workers) <= _ASK_WORKERS
+        if is_small and time.monotonic() - self._asked > _ASK_INTERVAL:
+            self._asked = time.monotonic()
+            self.scheduler.loop.add_callback(self.ask_workers)
+
+    def _operation(self, name: str) -> TaskUsage:
         figures = self._tasks.get(name)
         if figures is None:
             # A program may give each task a name that is an operation for Dask.
             name = name if len(self._tasks) < MAX_OPERATIONS else OTHER_OPERATIONS
-            figures = self._tasks.setdefault(name, TaskFigures(name))
+            figures = self._tasks.setdefault(name, TaskUsage(name))
         return figures
 
-    def _figures_of(self, worker: WorkerState) -> WorkerFigures:
+    def _figures_of(self, worker: WorkerState) -> WorkerUsage:
         figures = self._figures_named(str(worker.name))
         figures.nthreads, figures.limit = worker.nthreads, worker.memory_limit or 0
         return figures
 
-    def _figures_named(self, name: str) -> WorkerFigures:
+    def _figures_named(self, name: str) -> WorkerUsage:
         figures = self._workers.get(name)
         if figures is None:
             if len(self._workers) >= MAX_WORKERS:
                 self._merge_departed()
-            figures = self._workers[name] = WorkerFigures(name)
+            figures = self._workers[name] = WorkerUsage(name)
         return figures
 
     def _merge_departed(self) -> None:
@@ -329,6 +360,7 @@ class UsageMonitor(SchedulerPlugin):
         left = [name for name in self._workers if name not in {*connected, OTHER_WORKERS}]
         for name in left[: math.ceil(len(left) / 2)]:
             figures = self._workers.pop(name)
-            self._workers.setdefault(OTHER_WORKERS, WorkerFigures(OTHER_WORKERS)).add(figures)
+            others = self._workers.setdefault(OTHER_WORKERS, WorkerUsage(OTHER_WORKERS))
+            add_usage(others, figures)
             self._expected.pop(name, None)
             self._unexplained.pop(name, None)

@@ -4,10 +4,22 @@ When a cluster closes, its owner writes one record; ``hyperplane history`` and t
 module read them.
 """
 
-from hyperplane.history.run_record import PlanSummary, RunRecord, TaskUsage, WorkerUsage
+from hyperplane.history.comparison import RunComparison, compare_runs
+from hyperplane.history.figures import ComputationUsage, TaskUsage, WorkerUsage
+from hyperplane.history.run_record import PlanSummary, RunRecord
 from hyperplane.history.store import list_runs, read_run
 
-__all__ = ["PlanSummary", "RunRecord", "TaskUsage", "WorkerUsage", "list_runs", "read_run"]
+__all__ = [
+    "ComputationUsage",
+    "PlanSummary",
+    "RunComparison",
+    "RunRecord",
+    "TaskUsage",
+    "WorkerUsage",
+    "compare_runs",
+    "list_runs",
+    "read_run",
+]
 
 
 def __dir__() -> list[str]:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.pydantic_faults import CheckedModel
+from hyperplane.history.figures import ComputationUsage, TaskUsage, WorkerUsage
 
 #: Version of the schema that this package writes. A field that is added needs a default, so that
 #: records of earlier versions are read; one whose meaning changes needs a new name.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Bytes = Annotated[int, Field(ge=0)]
-Seconds = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -61,91 +62,15 @@ class PlanSummary(_Part):
     budget: str = ""
 
 
-class WorkerUsage(_Part):
-    """What one worker process took, with all its restarts.
-
-    Parameters
-    ----------
-    name : str
-        Name of the worker, which a restarted process keeps.
-    nthreads : int
-        Number of its threads.
-    limit : int
-        Limit of its memory in bytes; 0 if it had none.
-    peak : int
-        Largest measured memory of the process, in bytes. It is measured twice a second at most, so
-        that shorter peaks can be missed.
-    demand : int
-        Largest sum of its memory and of the results that it had on disk, in bytes.
-    spilled : int
-        Most bytes of results that were on disk at one time.
-    paused_seconds, spilling_seconds : float
-        How long it was paused, and how long it had results on disk.
-    restarts : int
-        How often the process was replaced.
-    causes : dict of str to int
-        Number of those restarts by cause: ``"out of memory"``, ``"client"`` (a call of
-        ``Client.restart``) or ``"other"``.
-    """
-
-    name: str
-    nthreads: Count = 0
-    limit: Bytes = 0
-    peak: Bytes = 0
-    demand: Bytes = 0
-    spilled: Bytes = 0
-    paused_seconds: Seconds = 0.0
-    spilling_seconds: Seconds = 0.0
-    restarts: Count = 0
-    causes: dict[str, int] = Field(default_factory=dict)
-
-
-class TaskUsage(_Part):
-    """What all tasks of one operation took.
-
-    An operation is a task prefix of Dask. The names of task groups have a hash: the next run has
-    other ones, so that no forecast could find them, and a long session has tens of thousands. An
-    operation has the same name in each run. If its calls differ, as merges of small and large
-    tables do, the largest figures are those of the call that decides about memory.
-
-    Parameters
-    ----------
-    name : str
-        Name of the operation, the prefix of its tasks, such as ``read-parquet``.
-    count, failed : int
-        Number of tasks that ended, and of those that failed.
-    seconds, longest : float
-        Time of all tasks and of the longest.
-    output, largest_output : int
-        Size of the results of all tasks and of the largest, in bytes, as Dask estimates it.
-    input, largest_input : int
-        Size of the inputs of all tasks, and the largest size of the inputs of one task, in bytes.
-    memory : int
-        Largest measured memory of a worker process while such a task ran, in bytes. It includes
-        everything else in the process.
-    """
-
-    name: str
-    count: Count = 0
-    failed: Count = 0
-    seconds: Seconds = 0.0
-    longest: Seconds = 0.0
-    output: Bytes = 0
-    largest_output: Bytes = 0
-    input: Bytes = 0
-    largest_input: Bytes = 0
-    memory: Bytes = 0
-
-
 class RunRecord(_Part):
-    """What the run of one cluster took, from its start to its end.
+    """What the run of one cluster, or of one step of a job, took, from its start to its end.
 
     Parameters
     ----------
     name : str
         Unique name of the record: the time of the start and the name of the cluster.
     cluster : str
-        Name of the cluster.
+        Name of the cluster; empty for the record of a step.
     started, ended : float
         Times of the start and the end, in seconds since 1970.
     exit_reason : str
@@ -160,6 +85,13 @@ class RunRecord(_Part):
         Each operation, the one with the most time first; at most 1,000, and a last one for others.
     job : str
         The pipeline job whose step started the cluster; empty otherwise.
+    program : str
+        File name of the script or notebook that started the cluster, without its folder; the module
+        of ``python -m``; empty if unknown.
+    pipeline, step : str
+        Names of the pipeline and of the step that started the cluster; empty otherwise.
+    computations : tuple of ComputationUsage
+        Each computation, in the order of their ends; at most 200 of different structure.
     schema_version : int
         Version of the schema with which the record was written.
 
@@ -180,7 +112,20 @@ class RunRecord(_Part):
     workers: tuple[WorkerUsage, ...] = ()
     tasks: tuple[TaskUsage, ...] = ()
     job: str = ""
+    program: str = ""
+    pipeline: str = ""
+    step: str = ""
+    computations: tuple[ComputationUsage, ...] = ()
     schema_version: int = SCHEMA_VERSION
+
+    @field_validator("workers", "tasks", "computations")
+    @classmethod
+    def _check_figures(cls, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+        for part in parts:
+            for name, value in _list_figures(part):
+                if isinstance(value, int | float) and not 0 <= value < float("inf"):
+                    raise ValueError(f"{name} is {value}, and must be a number of at least 0")
+        return parts
 
     @classmethod
     @check_call
@@ -244,18 +189,51 @@ class RunRecord(_Part):
         """How often worker processes were replaced."""
         return sum(worker.restarts for worker in self.workers)
 
+    @property
+    def killed(self) -> int:
+        """How often worker processes were replaced for lack of memory."""
+        return sum(worker.causes.get("out of memory", 0) for worker in self.workers)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time of all worker processes, in seconds."""
+        return sum(worker.cpu_seconds for worker in self.workers)
+
+    @property
+    def read(self) -> int:
+        """Bytes that all worker processes have read from files."""
+        return sum(worker.read for worker in self.workers)
+
+    @property
+    def label(self) -> str:
+        """What was run: pipeline and step, else the program, else the cluster."""
+        return f"{self.pipeline}/{self.step}" if self.step else self.program or self.cluster
+
+
+def _list_figures(part: Any) -> Iterator[tuple[str, Any]]:
+    """Yield names and values of a part, and of the dictionaries in it."""
+    for each in fields(part):
+        value = getattr(part, each.name)
+        yield from value.items() if isinstance(value, dict) else ((each.name, value),)
+
 
 #: Parts of a record by the fields that have them.
-_PARTS: dict[str, type[_Part]] = {"plan": PlanSummary, "workers": WorkerUsage, "tasks": TaskUsage}
+_PARTS: dict[str, type[Any]] = {
+    "plan": PlanSummary,
+    "workers": WorkerUsage,
+    "tasks": TaskUsage,
+    "computations": ComputationUsage,
+}
 
 
-def _select_known(document: Any, model: type[_Part]) -> Any:
+def _select_known(document: Any, model: type[Any]) -> Any:
     """Return a document without the fields that this version does not know."""
     if isinstance(document, list):
         return [_select_known(each, model) for each in document]
     if not isinstance(document, Mapping):
         return document
-    known = {name: value for name, value in document.items() if name in model.model_fields}
+    names = {each.name for each in fields(model)} if is_dataclass(model) else model.model_fields
+    known = {name: value for name, value in document.items() if name in names}
     if model is not RunRecord:
         return known
     return {

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import difflib
 import os
 import re
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hyperplane import config
 from hyperplane.core.errors import Fault, ReadError, check
 from hyperplane.core.folder_entries import find_in
-from hyperplane.core.public_calls import check_call
-from hyperplane.history.run_record import TIME_LENGTH, RunRecord
+from hyperplane.core.public_calls import check_call, warn_caller
+from hyperplane.history.run_record import TIME_LENGTH, RunRecord, new_run_name
+from hyperplane.history.selection import RunSelection
 
 #: Seconds after which the draft of a record counts as abandoned; it is written in milliseconds.
 _ABANDONED = 3600.0
+#: Most clusters of one name that start in one second.
+_MOST_OF_ONE_NAME = 100
+#: Variable of the steps of jobs with the folder for the records of their clusters.
+RECORDS_FOLDER = "HYPERPLANE_JOB_RECORDS"
+#: Name of the newest run.
+LATEST = "latest"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -27,8 +36,11 @@ def history_folder() -> Path:
     return base / "hyperplane" / "history"
 
 
-def write_run(record: RunRecord) -> None:
-    """Write a record atomically, in place of an earlier one of its name, and remove the oldest.
+def write_run(record: RunRecord) -> RunRecord:
+    """Write a record, and remove the oldest; return it as written.
+
+    A record of the same run is replaced. One of another run has the same name only if both
+    clusters have one name and started in the same second: this one then gets a later time.
 
     Raises
     ------
@@ -39,7 +51,7 @@ def write_run(record: RunRecord) -> None:
     """
     keep = config.history().keep
     if not keep:
-        return
+        return record
     folder = history_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()
@@ -48,16 +60,56 @@ def write_run(record: RunRecord) -> None:
         raise PermissionError(f"{folder} belongs to another user")
     if status.st_mode & 0o077:
         folder.chmod(0o700)
+    for later in range(_MOST_OF_ONE_NAME):
+        if later:
+            name = new_run_name(record.cluster, record.started + later)
+            record = record.model_copy(update={"name": name})
+        if _write_new(folder, record):
+            break
+    _remove_oldest(folder, keep)
+    return record
+
+
+def copy_run(record: RunRecord) -> None:
+    """Leave a copy of a record for the supervisor of the job whose step this process runs.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    folder = os.environ.get(RECORDS_FOLDER)
+    if folder:
+        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_new(Path(folder), record)
+
+
+def _write_new(folder: Path, record: RunRecord) -> bool:
+    """Write a record atomically; return False if its name is that of another run."""
     draft = folder / f"{record.name}.{os.getpid()}"
+    target = folder / f"{record.name}.json"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
             opened.write(record.to_json())
-        draft.replace(folder / f"{record.name}.json")
-    except BaseException:
+        try:
+            target.hardlink_to(draft)  # unlike a rename, it never replaces a file
+        except FileExistsError:
+            if _is_of_another_run(target, record):
+                return False
+            draft.replace(target)
+        except OSError:  # a file system without such links
+            draft.replace(target)
+    finally:
         draft.unlink(missing_ok=True)
-        raise
-    _remove_oldest(folder, keep)
+    return True
+
+
+def _is_of_another_run(file: Path, record: RunRecord) -> bool:
+    try:
+        return RunRecord.from_json(file.read_bytes()).started != record.started
+    except (OSError, ValueError):  # removed meanwhile, or damaged
+        return False
 
 
 def _remove_oldest(folder: Path, keep: int) -> None:
@@ -76,14 +128,39 @@ def _files(folder: Path) -> list[Path]:
 
 
 @check_call
-def list_runs() -> list[RunRecord]:
+def list_runs(
+    name: str | None = None,
+    *,
+    text: str | None = None,
+    since: dt.datetime | str | None = None,
+    until: dt.datetime | str | None = None,
+    limit: int | None = None,
+) -> list[RunRecord]:
     """Return the records of the clusters that this user has started on this machine.
+
+    Parameters
+    ----------
+    name : str, optional
+        Only runs of this cluster, program, pipeline or ``pipeline/step``.
+    text : str, optional
+        Only runs with this text in a name, that of an operation included, in the pool, the engine
+        or the exit reason; in upper or lower case.
+    since, until : datetime or str, optional
+        Only runs that started since or until this time: a date and time in the format of ISO 8601,
+        or a duration before now, such as ``"7 days"``.
+    limit : int, optional
+        Maximum number of records.
 
     Returns
     -------
     list of RunRecord
-        Newest first. Files that are no records are left out. ``hyperplane.history.keep`` in the
-        configuration is how many are kept.
+        Newest first. Files that are no records are left out, with a warning.
+        ``hyperplane.history.keep`` in the configuration is how many are kept.
+
+    Raises
+    ------
+    RequestError
+        With every fault of the call.
 
     Examples
     --------
@@ -96,15 +173,33 @@ def list_runs() -> list[RunRecord]:
     >>> client.submit(sum, [1, 2, 3]).result()
     6
     >>> client.close(); cluster.close()
-    >>> run = list_runs()[0]
+    >>> run = list_runs("flights", since="1 hour")[0]
     >>> run.cluster, run.exit_reason, run.plan.ram_per_proc, [task.name for task in run.tasks]
     ('flights', 'closed', 500000000, ['sum'])
     """
-    records = []
-    for file in _files(history_folder()):
-        with contextlib.suppress(OSError, ValueError):  # removed meanwhile, or damaged
-            records.append(RunRecord.from_json(file.read_bytes()))
+    selection = RunSelection.parse(name, text, since, until, limit)
+    records: list[RunRecord] = []
+    for record in iterate_runs(_warn_of_damaged):
+        if selection.contains(record):
+            records.append(record)
+        if len(records) == selection.limit:
+            break
     return records
+
+
+def iterate_runs(report_damaged: Callable[[Path], None]) -> Iterator[RunRecord]:
+    """Yield all records, newest first; call a function with each file that is no record."""
+    for file in _files(history_folder()):
+        try:
+            yield RunRecord.from_json(file.read_bytes())
+        except FileNotFoundError:  # removed meanwhile
+            continue
+        except (OSError, ValueError):
+            report_damaged(file)
+
+
+def _warn_of_damaged(file: Path) -> None:
+    warn_caller(f"{file} is no record of a run and is left out; delete the file", UserWarning)
 
 
 @check_call
@@ -115,7 +210,7 @@ def read_run(name: str) -> RunRecord:
     ----------
     name : str
         Name of the record, the time that it begins with, or the name of a cluster for its newest
-        record.
+        record; ``"latest"`` for the newest one of all.
 
     Returns
     -------
@@ -140,6 +235,8 @@ def read_run(name: str) -> RunRecord:
     files = {file.stem: file for file in _files(history_folder())}
     parts = {each: (each[:TIME_LENGTH], each[TIME_LENGTH + 1 :]) for each in files}
     found = files.get(name) or next((files[each] for each in files if name in parts[each]), None)
+    if found is None and name == LATEST:
+        found = next(iter(files.values()), None)
     if found is None:
         names = [*files, *dict.fromkeys(part for both in parts.values() for part in both)]
         near = difflib.get_close_matches(name, names, n=2)

@@ -8,5 +8,6 @@ from .job_control import Submitted as Submitted
 from .job_control import cancel as cancel
 from .job_control import resume as resume
 from .job_list import list_jobs as list_jobs
+from .step_runs import list_step_runs as list_step_runs
 from .store.job_records import Attempt as Attempt
 from .store.job_records import Job as Job

@@ -7,9 +7,16 @@ from pathlib import Path
 import pytest
 from terminal import Run
 
-from hyperplane.history import PlanSummary, RunRecord, TaskUsage, WorkerUsage
+from hyperplane.history import (
+    ComputationUsage,
+    PlanSummary,
+    RunRecord,
+    TaskUsage,
+    WorkerUsage,
+)
 from hyperplane.history.run_record import new_run_name
 from hyperplane.history.store import write_run
+from hyperplane.jobs import Pipeline, Step, submit
 
 GB = 10**9
 LONG_NAME = "dask-cluster-9f8b7a66-0000-4000-8000-000000000000"
@@ -103,3 +110,69 @@ def test_without_runs_the_list_says_so(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "empty"))
     assert run("history", "list").out == "no run is recorded on this machine\n"
     assert run("history", "list", "--json").json == []
+
+
+def test_runs_are_selected(run: Run, records: list[RunRecord]) -> None:
+    newest, oldest = records
+    by_text = run("history", "list", "--text", "STEP-3", "--json").json
+    assert [each["name"] for each in by_text] == [newest.name]
+    by_time = run("history", "list", "--until", "2023-11-14T22:13:20+00:00", "--json").json
+    assert [each["name"] for each in by_time] == [oldest.name]
+    assert len(run("history", "list", "--name", LONG_NAME, "--limit", "1", "--json").json) == 1
+    assert run("history", "list", "--name", "weather").out == "no such run is recorded\n"
+    wrong = run("history", "list", "--since", "yesterday", "--limit", "0", "--json")
+    assert wrong.code == 2
+    assert [fault["where"] for fault in wrong.json["faults"]] == ["since", "limit"]
+
+
+def test_a_damaged_file_is_named(run: Run, tmp_path: Path) -> None:
+    damaged = tmp_path / "hyperplane" / "history" / "20990101-000000-weather.json"
+    damaged.write_text("{")
+    answer = run("history", "list")
+    assert answer.code == 0
+    assert f"{damaged} is no record of a run" in " ".join(answer.err.split())
+    assert len(run("history", "list", "--json").json) == 2
+
+
+def test_two_runs_are_compared(run: Run, records: list[RunRecord]) -> None:
+    newest, oldest = records
+    answer = run("history", "compare", oldest.name, "latest")
+    assert answer.code == 0
+    lines = [line.split() for line in answer.out.splitlines()]
+    assert lines[0] == [oldest.name[:15], newest.name[:15]]
+    (time,) = (line for line in lines if line[:1] == ["time"])
+    assert time[1:3] == ["0", "s"]
+    assert ["dask", "2026.8.0"] not in lines  # both have the same version
+    document = run("history", "compare", oldest.name, newest.name, "--json").json
+    assert (document["first"], document["second"]) == (oldest.name, newest.name)
+    assert run("history", "compare", "weather").code == 2
+
+
+def test_computations_are_shown(run: Run) -> None:
+    usage = ComputationUsage("total", tasks=70, input=3 * GB, seconds=5, peak=GB, count=4)
+    record = RunRecord(
+        name=new_run_name("flights", 1_800_000_000),
+        cluster="flights",
+        started=1_800_000_000,
+        ended=1_800_000_060,
+        program="etl.py",
+        computations=(usage,),
+    )
+    write_run(record)
+    words = run("history", "show", "latest").out.split()
+    for shown in ("etl.py", "total", "70", "4"):
+        assert shown in words
+    assert run("history", "list", "--name", "etl.py").out.splitlines()[-1].split()[1] == "etl.py"
+
+
+@pytest.mark.process
+def test_the_steps_of_jobs_are_listed(run: Run) -> None:
+    step = Step(name="hello", kind="command", argv=("true",))
+    job = submit(Pipeline.from_steps("of-history", [step]))
+    assert job.wait(170) == "done"
+    (listed,) = run("history", "list", "--name", "of-history/hello", "--json").json
+    assert (listed["cluster"], listed["job"]) == ("", job.id)
+    shown = run("history", "show", "of-history/hello")
+    assert shown.code == 0
+    assert job.id in shown.out
+    assert "runner" in shown.out

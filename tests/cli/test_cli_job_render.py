@@ -11,8 +11,9 @@ import pytest
 import yaml
 from terminal import Run
 
+from hyperplane.history import RunRecord, WorkerUsage
 from hyperplane.jobs.runners.registry import RUNNERS
-from hyperplane.jobs.store.jobs_home import open_store
+from hyperplane.jobs.store.jobs_home import open_store, this_machine
 
 PIPELINE = """
 pipeline:
@@ -165,3 +166,38 @@ def test_a_file_of_the_user_is_not_overwritten(run: Run, folder: Path) -> None:
     assert answer.code == 2
     assert "out/submit.sh: expected a name without a file" in answer.err
     assert own.read_text() == "echo mine\n"
+
+
+AUTOMATIC = """
+pipeline:
+  name: nightly
+  tasks:
+  - name: fit
+    type: bash script
+    bash_script_path: "a b.sh"
+    resources: {pool: auto}
+    cluster: {pool: auto, nprocs: 2, ram_gb_per_proc: 1}
+"""
+
+
+@pytest.mark.usefixtures("published_pools")
+@pytest.mark.parametrize("command", [["render"], ["submit", "--dry-run"]])
+def test_the_pools_that_earlier_runs_choose_are_shown_with_the_reason(
+    run: Run, command: list[str], folder: Path
+) -> None:
+    del folder
+    name = f"nightly-{command[0]}"  # the store of jobs is that of all tests
+    Path("auto.yaml").write_text(AUTOMATIC.replace("nightly", name))
+    text = " ".join(run("job", *command, "auto.yaml").out.split())
+    assert "resources.pool: auto is 16_16: no run of this step is recorded" in text
+    assert "cluster.pool: auto is 4_32, ram_gb_per_proc 1: no run of its clusters" in text
+    usage = WorkerUsage("8_64", limit=58 * 10**9, peak=40 * 10**9, busy_cores=3.0)
+    record = RunRecord(
+        name="r", cluster="", started=1, ended=2, exit_reason="done", workers=(usage,), job="j",
+        pipeline=name, step="fit",
+    )  # fmt: skip
+    open_store().save_run(record, this_machine())
+    shown = run("job", *command, "auto.yaml", "--json").json
+    (step,) = shown["steps"]
+    assert step["resources"] == {"pool": "8_64"}
+    assert step["automatic"][0] == "resources.pool: auto is 8_64: 40 GB at most in 1 earlier run"

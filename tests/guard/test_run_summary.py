@@ -5,6 +5,7 @@ import pytest
 from hyperplane import config
 from hyperplane.guard.run_summary import describe_size, summarize_run
 from hyperplane.history import PlanSummary, RunRecord, TaskUsage, WorkerUsage
+from hyperplane.spec.pool import PoolSpec
 
 GB = 10**9
 PLAN = PlanSummary(nprocs=5, nthreads=3, ram_per_proc=2 * GB, nodes=1)
@@ -43,7 +44,7 @@ def test_there_is_nothing_to_say(record):
 
 
 def test_the_summary_of_a_long_run_has_the_memory_that_would_do():
-    expected = "peak 0.4 of 2 GB per process: ram_gb_per_proc=0.7 would do"
+    expected = "peak 0.4 of 2 GB per process, 20 % of it: ram_gb_per_proc=0.7 would do"
     assert summarize_run(run(minutes=11, peak=int(0.4 * GB)), []) == expected
 
 
@@ -81,3 +82,36 @@ def test_the_pool_that_would_do(demand, expected):
     plan = PLAN.model_copy(update={"pool": "16_32"})
     record = run(plan=plan, peak=GB, demand=int(demand * GB))
     assert describe_size(record, list(config.pools().values())) == expected
+
+
+def pool(name: str, price: float | None = None) -> PoolSpec:
+    cores, ram = map(int, name.split("_"))
+    return PoolSpec(
+        name=name,
+        cores=cores,
+        ram_gb=ram,
+        allocatable_cores=cores - 1.0,
+        allocatable_ram_gb=ram - 2.0,
+        price_per_hour=price,
+    )
+
+
+def long_run(**plan):
+    present = PlanSummary(nprocs=5, nthreads=1, ram_per_proc=2 * GB, nodes=3, pool="32_64", **plan)
+    return run(minutes=120, peak=int(0.4 * GB), plan=present)
+
+
+def test_a_smaller_pool_saves_core_hours_or_money():
+    pools = [pool("8_8"), pool("32_64")]
+    assert summarize_run(long_run(), pools, "EUR").endswith("(pool 8_8, saves 144 core-hours)")
+    priced = [pool("8_8", 0.25), pool("32_64", 1.5)]
+    assert summarize_run(long_run(), priced, "EUR").endswith("(pool 8_8, saves 7.5 EUR)")
+    adaptive = long_run(max_nodes=9)
+    assert describe_size(adaptive, priced, "EUR").endswith("saves at least 7.5 EUR)")
+
+
+def test_a_larger_pool_saves_nothing():
+    present = PlanSummary(nprocs=5, nthreads=1, ram_per_proc=GB, nodes=1, pool="8_8")
+    record = run(peak=GB, demand=4 * GB, plan=present)
+    pools = [pool("8_8", 0.25), pool("32_64", 1.5)]
+    assert describe_size(record, pools, "EUR") == "ram_gb_per_proc=6.7 would do (pool 32_64)"

@@ -6,6 +6,7 @@ import pytest
 
 from hyperplane.errors import RequestError
 from hyperplane.history import PlanSummary, RunRecord, TaskUsage, WorkerUsage
+from hyperplane.history.figures import add_usage, count_cause
 from hyperplane.history.run_record import SCHEMA_VERSION, TIME_LENGTH, new_run_name
 
 FULL = RunRecord(
@@ -60,3 +61,61 @@ def test_names_are_in_the_order_of_the_starts():
     names = [new_run_name("flights", 1_700_000_000 + step) for step in range(100)]
     assert sorted(names) == names
     assert {name[TIME_LENGTH:] for name in names} == {"-flights"}
+
+
+#: A record as version 1 of the schema wrote it.
+VERSION_1 = {
+    "name": "20261127-160314-flights",
+    "cluster": "flights",
+    "started": 1795795394.0,
+    "ended": 1795795484.0,
+    "exit_reason": "closed",
+    "plan": {
+        "engine": "local", "framework": "dask", "pool": "", "nodes": 1, "max_nodes": 1, "nprocs": 1,
+        "nthreads": 2, "ram_per_proc": 2000000000, "tuning": "fast", "budget": "",
+    },
+    "versions": {"python": "3.11.9", "dask": "2026.7.0"},
+    "workers": [{
+        "name": "0", "nthreads": 2, "limit": 2000000000, "peak": 900000000, "demand": 900000000,
+        "spilled": 0, "paused_seconds": 0.0, "spilling_seconds": 0.0, "restarts": 1,
+        "causes": {"out of memory": 1},
+    }],
+    "tasks": [{
+        "name": "sum", "count": 3, "failed": 0, "seconds": 1.5, "longest": 1.0, "output": 10,
+        "largest_output": 5, "input": 0, "largest_input": 0, "memory": 900000000,
+    }],
+    "job": "",
+    "schema_version": 1,
+}  # fmt: skip
+
+
+def test_records_of_version_1_are_read():
+    read = RunRecord.from_json(json.dumps(VERSION_1))
+    assert (read.schema_version, read.peak_share, read.killed) == (1, 0.45, 1)
+    assert (read.program, read.computations, read.cpu_seconds) == ("", (), 0)
+    assert (read.workers[0].empty, read.label) == (0, "flights")
+
+
+@pytest.mark.parametrize(
+    ("part", "figures"),
+    [
+        ("workers", {"name": "0", "peak": -1}),
+        ("workers", {"name": "0", "cpu_seconds": float("nan")}),
+        ("workers", {"name": "0", "causes": {"other": -2}}),
+        ("tasks", {"name": "sum", "count": "many"}),
+        ("computations", {"name": "sum", "seconds": float("inf")}),
+    ],
+)
+def test_figures_that_are_no_amounts_are_refused(part, figures):
+    with pytest.raises(RequestError, match=part):
+        RunRecord(name="r", cluster="c", started=0, ended=1, **{part: [figures]})
+
+
+def test_figures_of_workers_that_have_left_are_added():
+    first = WorkerUsage("0", peak=5, cpu_seconds=1, read=3, causes={"other": 1}, restarts=1)
+    second = WorkerUsage("1", peak=9, cpu_seconds=2, read=4, causes={"client": 1, "other": 1})
+    add_usage(first, second)
+    assert (first.peak, first.cpu_seconds, first.read) == (9, 3, 7)
+    assert first.causes == {"other": 2, "client": 1}
+    count_cause(first, "other", -2)
+    assert first.causes == {"client": 1}

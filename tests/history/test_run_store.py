@@ -1,16 +1,19 @@
 """The files of the records of runs."""
 
+import datetime as dt
 import os
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import dask
 import pytest
 
 from hyperplane.errors import ConfigError, ReadError, RequestError
-from hyperplane.history import RunRecord, list_runs, read_run, store
+from hyperplane.history import RunRecord, TaskUsage, list_runs, read_run, store
 from hyperplane.history.run_record import new_run_name
-from hyperplane.history.store import write_run
+from hyperplane.history.store import RECORDS_FOLDER, copy_run, write_run
 
 
 @pytest.fixture(autouse=True)
@@ -103,16 +106,15 @@ def test_damaged_files_are_left_out_and_named(folder):
     write_run(new_record())
     damaged = folder / f"{new_run_name('weather', 1)}.json"
     damaged.write_text("{")
-    assert [record.cluster for record in list_runs()] == ["flights"]
+    with pytest.warns(UserWarning, match="weather.json is no record of a run and is left out"):
+        assert [record.cluster for record in list_runs()] == ["flights"]
     with pytest.raises(ReadError, match="delete the file") as caught:
         read_run("weather")
     assert caught.value.url == str(damaged)
 
 
 def test_an_error_leaves_no_draft(folder, monkeypatch):
-    monkeypatch.setattr(
-        Path, "replace", lambda self, target: (_ for _ in ()).throw(OSError("full"))
-    )
+    monkeypatch.setattr(RunRecord, "to_json", lambda self: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
         write_run(new_record())
     assert list(folder.iterdir()) == []
@@ -135,3 +137,89 @@ def test_a_folder_of_another_user_is_not_used(folder, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     with pytest.raises(PermissionError, match="another user"):
         write_run(new_record(started=1))
+
+
+def test_two_clusters_of_one_name_and_second_have_two_records():
+    first, second = new_record(), new_record().model_copy(update={"started": 0.25})
+    written = [write_run(first), write_run(second)]
+    assert [record.name for record in written] == [
+        "19700101-000000-flights",
+        "19700101-000001-flights",
+    ]
+    assert sorted(record.started for record in list_runs()) == [0, 0.25]
+
+
+def _write_many(number):
+    for count in range(10):
+        started = 1000.0 + count + number / 1000
+        write_run(new_record(started=started))
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("links", [True, False])
+def test_several_processes_write_at_once(links, monkeypatch):
+    if not links:  # as on some network file systems
+        monkeypatch.setattr(
+            Path, "hardlink_to", lambda self, target: (_ for _ in ()).throw(OSError("no links"))
+        )
+    with ProcessPoolExecutor(4, get_context("fork")) as executor:
+        list(executor.map(_write_many, range(4)))
+    records = list_runs()
+    # Without links, a record can replace one of the same name and second; none is damaged.
+    assert len(records) == 40 if links else len(records) >= 10
+    assert len({record.name for record in records}) == len(records)
+
+
+@pytest.mark.process
+def test_retention_holds_with_several_processes():
+    with (
+        dask.config.set({"hyperplane.history.keep": 5}),
+        ProcessPoolExecutor(4, get_context("fork")) as executor,
+    ):
+        list(executor.map(_write_many, range(4)))
+        write_run(new_record(started=5000))
+    assert len(list_runs()) == 5
+
+
+def test_runs_are_selected_by_name_text_and_time():
+    now = time.time()
+    old = new_record(started=now - 9 * 86400)
+    new = new_record("weather", started=now - 60).model_copy(
+        update={
+            "program": "etl.py",
+            "pipeline": "nightly",
+            "step": "clean",
+            "tasks": (TaskUsage("read-parquet"),),
+        }
+    )
+    for record in (old, new):
+        write_run(record)
+    for name in ("weather", "etl.py", "nightly", "nightly/clean", new.name):
+        assert list_runs(name) == [new]
+    assert list_runs(text="READ-PAR") == [new]
+    assert list_runs(since="2 days") == [new]
+    assert list_runs(until="2 days") == [old]
+    day = dt.datetime.fromtimestamp(now - 5 * 86400)
+    assert list_runs(since=day) == [new]
+    assert list_runs(until=day.isoformat()) == [old]
+    assert list_runs(limit=1) == [new]
+    assert list_runs("flights", since="1 day") == []
+    assert read_run("latest") == new
+
+
+def test_all_faults_of_a_selection_are_reported():
+    with pytest.raises(RequestError) as caught:
+        list_runs(3, text=b"x", since="yesterday", until=7, limit=0)
+    assert [fault.where for fault in caught.value.faults] == [
+        "name", "text", "since", "until", "limit",
+    ]  # fmt: skip
+
+
+def test_a_copy_is_left_for_the_supervisor_of_a_job(folder, tmp_path, monkeypatch):
+    copy_run(new_record())
+    assert not folder.exists()
+    monkeypatch.setenv(RECORDS_FOLDER, str(tmp_path / "attempt-1.runs"))
+    copy_run(new_record())
+    (file,) = (tmp_path / "attempt-1.runs").iterdir()
+    assert RunRecord.from_json(file.read_bytes()) == new_record()
+    assert file.stat().st_mode & 0o777 == 0o600

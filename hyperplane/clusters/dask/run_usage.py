@@ -79,7 +79,7 @@ async def finish_record(
         What to record if the scheduler has ended.
     """
     try:
-        usage = await _ask_usage(connection, scheduler)
+        usage = await _ask_usage(connection, scheduler, final=True)
     except Exception as error:  # noqa: BLE001 - the record has the plan then
         logger.info("the scheduler did not return what the cluster took: %r", error)
         usage = None
@@ -95,13 +95,20 @@ async def finish_record(
         logger.warning("the run of %s may have no record", recorder.plan.name, exc_info=True)
 
 
-async def _ask_usage(connection: Any, scheduler: Scheduler | None) -> dict[str, Any] | None:
+async def _ask_usage(
+    connection: Any, scheduler: Scheduler | None, final: bool = False
+) -> dict[str, Any] | None:
+    """Return what a cluster has taken; if ``final``, after asking its workers."""
     if scheduler is not None:
         monitor = scheduler.plugins.get(UsageMonitor.name)
-        return monitor.usage() if isinstance(monitor, UsageMonitor) else None
+        if not isinstance(monitor, UsageMonitor):
+            return None
+        await monitor.ask_workers()
+        return monitor.usage()
     if connection is None:
         return None
-    return dict(await asyncio.wait_for(connection.hyperplane_usage(), USAGE_TIMEOUT))
+    ask = connection.hyperplane_final_usage if final else connection.hyperplane_usage
+    return dict(await asyncio.wait_for(ask(), USAGE_TIMEOUT))
 
 
 def _call_in_thread(function: Callable[[], str]) -> Future[str]:

@@ -18,7 +18,7 @@ from hyperplane.spec.request import ClusterRequest
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _RESOURCES = {
-    "pool": "Name of a pool.",
+    "pool": "Name of a pool; auto for one that earlier runs of the step choose.",
     "cores": "Cores.",
     "ram_gb": "Memory in GB (10**9 bytes).",
     "gpus": "GPUs.",

@@ -77,5 +77,13 @@ def working_folder(pipeline: Pipeline, step: Step) -> str:
     return str(Path(pipeline.root, step.working_dir or pipeline.working_dir or "."))
 
 
+def list_units(step: Step) -> list[WorkUnit]:
+    """Return the work of a step: one unit, or one for each chunk."""
+    chunks = step.chunk_count
+    if not chunks:
+        return [WorkUnit(step.name)]
+    return [WorkUnit(step.name, chunk, chunks) for chunk in range(chunks)]
+
+
 def _slug(name: str) -> str:
     return re.sub("[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "step"

@@ -37,6 +37,7 @@ def step_variables(job: Job, step: Step, unit: WorkUnit, pieces: int) -> dict[st
         "HYPERPLANE_JOB_ID": job.id,
         "HYPERPLANE_JOB_RUN_ID": job.run_id,
         "HYPERPLANE_JOB_NAME": job.name,
+        "HYPERPLANE_JOB_PIPELINE": job.pipeline.name,
         "HYPERPLANE_JOB_STEP": step.name,
         "HYPERPLANE_JOB_FOLDER": job.folder,
         # Unbuffered, so that the log is up to date.

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hyperplane.clusters import gang_plan
 from hyperplane.core.units import parse_seconds
+from hyperplane.history.store import RECORDS_FOLDER
 from hyperplane.jobs import step_wrapper
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution import redaction, requirements, saved_shards
@@ -25,9 +26,11 @@ from hyperplane.jobs.execution.failure_kinds import (
     describe_failure,
 )
 from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
+from hyperplane.jobs.execution.run_recording import records_folder
 from hyperplane.jobs.execution.step_command import (
     attempt_prefix,
     build_arguments,
+    list_units,
     notebook_output_path,
     working_folder,
 )
@@ -40,6 +43,7 @@ from hyperplane.jobs.execution.step_environment import (
     without_other_secrets,
 )
 from hyperplane.jobs.execution.step_log import read_tail
+from hyperplane.jobs.execution.step_sizes import StepSizes
 from hyperplane.jobs.runners.base import SharedFilesystemMixin, StepProcess
 from hyperplane.jobs.runners.registry import create_runner
 from hyperplane.jobs.store.backoff import Backoff, is_disk_full
@@ -89,11 +93,9 @@ class StepExecutor:
         snapshot: SubmissionSnapshot,
     ) -> None:
         self.store, self.job, self.capacity, self.submission = store, job, capacity, submission
+        self._sizes = StepSizes(store, job, snapshot)
         self.steps = tuple(
-            map(
-                snapshot.with_pool_resources,
-                requirements.add_install_step(job.pipeline, job.python),
-            )
+            map(self._sizes.add, requirements.add_install_step(job.pipeline, job.python))
         )
         #: Steps whose remaining chunks are not run, because all would fail for the same reason.
         self.skipped_steps: set[str] = set()
@@ -102,7 +104,6 @@ class StepExecutor:
         self.runner = create_runner(job.runner, submission.environment, snapshot.runner)
         #: The job with paths that are valid where its steps run, such as in a pod.
         self._runtime_job = self.runner.with_runtime_paths(job)
-        self._pools = {step.name: step.resources.pool or "" for step in job.pipeline.steps}
         self._settings, self._notes = snapshot.settings, snapshot.notes
         self._shards_lock = asyncio.Lock()
         self._saved_shards: dict[str, saved_shards.SavedShards] = {}
@@ -116,7 +117,7 @@ class StepExecutor:
 
     def pending_units(self, step: Step) -> list[WorkUnit]:
         """Return the units of a step that are not done."""
-        return [unit for unit in _work_units(step) if not self.is_done(unit)]
+        return [unit for unit in list_units(step) if not self.is_done(unit)]
 
     def is_done(self, unit: WorkUnit) -> bool:
         """Whether an attempt at a unit succeeded."""
@@ -144,7 +145,7 @@ class StepExecutor:
                 raise result
 
     async def _end_attempt(self, unit: WorkUnit) -> None:
-        chunks = {step.name: len(_work_units(step)) for step in self.steps}
+        chunks = {step.name: len(list_units(step)) for step in self.steps}
         unit_with_count = WorkUnit(
             unit.step, unit.chunk, 0 if unit.chunk < 0 else chunks[unit.step]
         )
@@ -186,6 +187,7 @@ class StepExecutor:
                 return self._store(
                     self._new_attempt(unit, DONE, reason="its shard was already saved")
                 )
+        step = self._sizes.resize(step)
         memory_faults = sum(attempt.fault == MEMORY for attempt in before)
         memory_factor = (step.more_memory or 1.0) ** memory_faults
         async with self.capacity.reserve(self.runner.demand(self.capacity, step, memory_factor)):
@@ -239,10 +241,11 @@ class StepExecutor:
         return await self._wait_and_record(step, self._attempts[unit][-1], process)
 
     def _preface(self, attempt: Attempt) -> str:
-        """Return the warnings that the log of the job's first attempt begins with."""
+        """Return the lines that a log begins with: warnings, and the pool that was chosen."""
         first = self.job.pipeline.steps[0].name == attempt.step and attempt.chunk <= 0
         notes = self._notes if first and attempt.number == 1 else ()
-        return "".join(f"warning: {note}\n" for note in notes)
+        sizes = self._sizes.reasons(attempt.step)
+        return "".join(f"{line}\n" for line in (*(f"warning: {note}" for note in notes), *sizes))
 
     async def _start_process(
         self, command: AttemptCommand, step: Step, memory_factor: float
@@ -263,13 +266,11 @@ class StepExecutor:
     def _command(
         self, step: Step, unit: WorkUnit, number: int, memory_faults: int, values: dict[str, str]
     ) -> AttemptCommand:
-        python = requirements.select_interpreter(self.job.pipeline, self._runtime_job.python)
-        files = attempt_prefix(self.job, unit, number)
         runtime_job = self._runtime_job
-        runtime_step = next(
-            (candidate for candidate in runtime_job.pipeline.steps if candidate.name == step.name),
-            step,
-        )
+        python = requirements.select_interpreter(self.job.pipeline, runtime_job.python)
+        files = attempt_prefix(self.job, unit, number)
+        named = (each for each in runtime_job.pipeline.steps if each.name == step.name)
+        runtime_step = next(named, step)
         variables = {
             **step_variables(runtime_job, step, unit, (step.split or 1) ** memory_faults),
             **cluster_variable(step, memory_faults),
@@ -281,6 +282,7 @@ class StepExecutor:
             **variables,
             **secret_values,
             PROGRESS: str(files.with_name(f"{files.name}.progress")),
+            RECORDS_FOLDER: records_folder(files),
             step_wrapper.LOG_LIMIT_VARIABLE: str(self._settings.log_bytes),
         }
         return AttemptCommand(
@@ -291,13 +293,17 @@ class StepExecutor:
             variables,
             secret_values,
             Path(self.job.pipeline.root, step.path) if step.path else None,
-            self._pools.get(step.name, ""),
+            self._sizes.pool_of(step),
             notebook_output_path(self.job, step, unit) if step.kind == "notebook" else None,
             python,
         )
 
     async def _wait_and_record(self, step: Step, attempt: Attempt, process: StepProcess) -> Attempt:
-        """Wait for the end of an attempt and store it."""
+        """Wait for the end of an attempt, store it, and record what it took."""
+        ended = await self._wait_and_store(step, attempt, process)
+        return self._sizes.record(step, ended, process.command)
+
+    async def _wait_and_store(self, step: Step, attempt: Attempt, process: StepProcess) -> Attempt:
         timed_out = False
         attempt = _with_end_time(attempt, process)
         try:
@@ -391,10 +397,3 @@ def _with_end_time(attempt: Attempt, process: StepProcess) -> Attempt:
 
 def _is_running(attempt: Attempt) -> bool:
     return attempt.status == IN_PROGRESS
-
-
-def _work_units(step: Step) -> list[WorkUnit]:
-    chunks = step.chunk_count
-    if not chunks:
-        return [WorkUnit(step.name)]
-    return [WorkUnit(step.name, chunk, chunks) for chunk in range(chunks)]

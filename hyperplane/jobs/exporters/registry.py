@@ -83,6 +83,9 @@ def render(name: str, job: Job, **options: Any) -> list[Document]:
     True
     """
     from hyperplane.jobs.exporters.exported_step import find_encoding_faults
+    from hyperplane.jobs.pipeline_sizes import with_sizes
+
+    job = with_sizes(job)
 
     exporter = create_exporter(name, **options)
     check([*exporter.find_unsupported(job.pipeline), *find_encoding_faults(job)])

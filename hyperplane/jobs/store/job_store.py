@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -18,10 +19,12 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, SQLAlchemyError
 
 from hyperplane.core.errors import Fault, JobError, RequestError
+from hyperplane.history import RunRecord
 from hyperplane.jobs.store.job_records import OPEN, PENDING, TIMED_OUT, Attempt, Job, timeout_reason
 from hyperplane.jobs.store.store_errors import first_line, is_file_error, store_error
 from hyperplane.platforms.local.file_systems import is_on_network
 
+_log = logging.getLogger(__name__)
 _TABLES = sql.MetaData()
 _JOBS = sql.Table(
     "hyperplane_jobs",
@@ -60,6 +63,20 @@ _ATTEMPTS = sql.Table(
     sql.Column("fault", sql.String(16), nullable=False),
     sql.Column("log", sql.Text, nullable=False),
 )
+#: Records of runs of steps, and of the clusters that they start.
+_RUNS = sql.Table(
+    "hyperplane_runs",
+    _TABLES,
+    sql.Column("job_id", sql.String(64), primary_key=True),
+    sql.Column("name", sql.String(256), primary_key=True),
+    sql.Column("machine", sql.String(256), nullable=False, index=True),
+    sql.Column("pipeline", sql.String(256), nullable=False, index=True),
+    sql.Column("step", sql.String(256), nullable=False),
+    sql.Column("started", sql.Double, nullable=False),
+    sql.Column("document", sql.Text, nullable=False),
+)
+#: Most records of one step of a pipeline that are kept, the newest.
+_MOST_RUNS = 50
 
 
 class JobStore:
@@ -199,6 +216,50 @@ class JobStore:
             rows = connection.execute(query).mappings().all()
             return [Attempt(**row) for row in rows]
 
+    def save_run(self, record: RunRecord, machine: str) -> None:
+        """Insert or replace the record of a run of a step, and remove the oldest of the step."""
+        key = {"job_id": record.job, "name": record.name}
+        values = {
+            **key, "machine": machine, "pipeline": record.pipeline, "step": record.step,
+            "started": record.started, "document": record.to_json(),
+        }  # fmt: skip
+        columns = _RUNS.c
+        same_step = [columns[name] == values[name] for name in ("machine", "pipeline", "step")]
+        newest = sql.select(columns.started).where(*same_step).order_by(columns.started.desc())
+        with self._connect(write=True) as connection:
+            connection.execute(
+                sql.delete(_RUNS).where(*(columns[each] == key[each] for each in key))
+            )
+            connection.execute(sql.insert(_RUNS).values(values))
+            oldest = connection.execute(newest.offset(_MOST_RUNS - 1).limit(1)).scalar()
+            if oldest is not None:
+                connection.execute(sql.delete(_RUNS).where(*same_step, columns.started < oldest))
+
+    def runs(
+        self,
+        machine: str,
+        *,
+        pipeline: str | None = None,
+        step: str | None = None,
+        limit: int | None = None,
+    ) -> list[RunRecord]:
+        """Return records of a machine's runs, newest first; damaged ones are left out."""
+        columns = _RUNS.c
+        query = sql.select(columns.name, columns.document).where(columns.machine == machine)
+        for column, value in ((columns.pipeline, pipeline), (columns.step, step)):
+            if value is not None:
+                query = query.where(column == value)
+        query = query.order_by(columns.started.desc(), columns.name).limit(limit)
+        with self._connect() as connection:
+            rows = connection.execute(query).all()
+        records = []
+        for name, document in rows:
+            try:
+                records.append(RunRecord.from_json(document))
+            except RequestError as error:
+                _log.warning("the record %s of the job store is left out: %s", name, error)
+        return records
+
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""
         self._engine.dispose()
@@ -234,7 +295,7 @@ def _make_tables(engine: sql.Engine) -> None:
 
 
 def _check_tables(engine: sql.Engine) -> None:
-    for table in (_JOBS, _ATTEMPTS):
+    for table in (_JOBS, _ATTEMPTS, _RUNS):
         existing = {column["name"] for column in sql.inspect(engine).get_columns(table.name)}
         if not set(table.columns.keys()) <= existing:
             advice = "move it away, or set hyperplane.jobs.store to another one"

@@ -13,6 +13,7 @@ from hyperplane.core.units import in_seconds
 from hyperplane.jobs.definition.field_types import MAX_RETRIES
 from hyperplane.jobs.definition.message_formatting import suggest_names
 from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.execution.automatic_pool import AUTO, uses_auto
 from hyperplane.jobs.runners.registry import create_runner, resolve_options
 from hyperplane.jobs.submission.step_clusters import find_step_cluster_faults
 
@@ -110,12 +111,19 @@ def runner_faults(
 def pool_faults(pipeline: Pipeline) -> list[Fault]:
     """Return faults for unknown pools that steps name, for themselves or their cluster."""
     faults = []
+    if any(map(uses_auto, pipeline.steps)):
+        default = config.jobs().default_pool
+        if AUTO not in config.pools() and (fault := _pool_fault(default)) is not None:
+            where = "hyperplane.jobs.default_pool"
+            faults.append(Fault(where, fault.asked, fault.allowed, fault.advice))
     for step in pipeline.steps:
         named = {
             "resources.pool": step.resources.pool,
             "cluster.pool": (step.cluster or {}).get("pool"),
         }
         for field, name in named.items():
+            if name == AUTO:
+                continue  # earlier runs choose it
             if isinstance(name, str) and (fault := _pool_fault(name)) is not None:
                 where = f"step {step.name!r}: {field}"
                 faults.append(Fault(where, fault.asked, fault.allowed, fault.advice))

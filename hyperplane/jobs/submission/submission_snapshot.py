@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from hyperplane import config
 from hyperplane.core.errors import JobError, UnknownPool
 from hyperplane.jobs.definition import credential_detection
 from hyperplane.jobs.definition.step import Resources, Step
+from hyperplane.jobs.execution.automatic_pool import uses_auto
 from hyperplane.jobs.execution.step_environment import without_other_secrets
 from hyperplane.platforms.local.process_identity import running_system
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _FILE_NAME = "submission.json"
 #: Settings that are stored with a job; the others are settings of the machine.
 JOB_SETTINGS = ("retry_wait", "retry_wait_most", "grace", "chunks_at_once", "secrets", "notify",
-            "log_limit")  # fmt: skip
+            "log_limit", "default_pool")  # fmt: skip
 #: Variables that select programs, packages, locale and thread counts. They hold no secrets, and
 #: without them a step would behave differently.
 _PLAIN_VARIABLES = re.compile(
@@ -187,14 +188,24 @@ def load_snapshot(job: Job) -> SubmissionSnapshot:
         return SubmissionSnapshot(settings)
 
 
-def _pool_resources(job: Job) -> dict[str, dict[str, float]]:
-    """Return the sizes of the pools that steps name, without pools that do not exist."""
+def _pool_resources(job: Job) -> dict[str, dict[str, Any]]:
+    """Return the sizes of the pools that steps name; those of all pools if one is chosen."""
+    steps = job.pipeline.steps
+    names = {step.resources.pool for step in steps if step.resources.pool}
+    sizes = measure_pools(None if any(map(uses_auto, steps)) else names)
+    return {
+        name: pool.model_dump(include={"cores", "ram_gb", "gpus"}) for name, pool in sizes.items()
+    }
+
+
+def measure_pools(names: Iterable[str] | None) -> dict[str, Resources]:
+    """Return what a step can use on a node of pools that exist; of all pools without names."""
     sizes = {}
-    for name in {step.resources.pool for step in job.pipeline.steps if step.resources.pool}:
+    for name in config.pools() if names is None else names:
         with suppress(UnknownPool):
             pool = config.get_pool(name)
             cores, ram_gb = pool.allocatable_cores, pool.allocatable_ram_gb
-            sizes[name] = {"cores": cores, "ram_gb": ram_gb, "gpus": pool.gpus}
+            sizes[name] = Resources(cores=cores, ram_gb=ram_gb, gpus=pool.gpus)
     return sizes
 
 

@@ -46,6 +46,7 @@ class JobSettings(BaseModel):
     timeout: Limit = 86_400
     active_timeout: Limit = 86_400
     max_retries: Annotated[int, Field(ge=0, le=10)] = 2
+    default_pool: str = "16_16"
     notify: tuple[str, ...] = ()
 
     @property

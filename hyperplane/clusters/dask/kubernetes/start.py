@@ -17,9 +17,9 @@ from hyperplane.clusters.dask.scheduler_silence import stall_seconds, watch_sche
 from hyperplane.clusters.dask.settings import apply_client_settings
 from hyperplane.clusters.dask.wait_for_workers import connect_client
 from hyperplane.clusters.engine import StartedCluster
-from hyperplane.core.by_value import pickled_by_value
+from hyperplane.core.by_value import find_own_imports, pickled_by_value
 from hyperplane.core.optional import need
-from hyperplane.guard import usage, usage_texts
+from hyperplane.guard import usage
 from hyperplane.guard.run_recorder import RunRecorder
 from hyperplane.guard.scheduler_unreachable import SchedulerUnreachable
 from hyperplane.guard.usage import UsageMonitor
@@ -76,7 +76,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
 def _measure_usage(client: Client, spill: float | Literal[False]) -> None:
     """Let the scheduler, which may be without this package, measure what the cluster takes."""
     try:
-        with pickled_by_value(usage, usage_texts):
+        with pickled_by_value(*find_own_imports(usage)):
             client.register_plugin(UsageMonitor(spill))
     except SchedulerUnreachable:
         raise

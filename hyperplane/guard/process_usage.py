@@ -1,0 +1,63 @@
+"""Worker plugin that tells the scheduler what the process of a worker has taken.
+
+Processes without this package receive this module by value, so it imports no other module of it.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from distributed.diagnostics.plugin import WorkerPlugin
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
+_STATUS, _IO = Path("/proc/self/status"), Path("/proc/self/io")
+
+
+def read_process_usage() -> dict[str, float]:
+    """Return what this process has taken since its start.
+
+    ``peak`` is its largest memory in bytes, as the kernel has recorded it, ``cpu`` its CPU seconds,
+    and ``read`` the bytes that it has read from files. What this system does not record is missing.
+    """
+    usage: dict[str, float] = {"cpu": time.process_time()}
+    with suppress(OSError, ValueError):
+        usage["peak"] = _find_number(_STATUS, b"VmHWM:") * 1024
+    with suppress(OSError, ValueError):
+        usage["read"] = _find_number(_IO, b"rchar:")
+    return usage
+
+
+def _find_number(file: Path, label: bytes) -> int:
+    """Return the number after a label.
+
+    Raises
+    ------
+    ValueError
+        If the file does not have it.
+    """
+    content = file.read_bytes()
+    start = content.index(label) + len(label)
+    return int(content[start:].split(None, 1)[0])
+
+
+class ProcessUsage(WorkerPlugin):
+    """Worker plugin that adds the usage of the process to heartbeats, and returns it on request."""
+
+    name = "hyperplane-process-usage"
+    #: Name of the metric in heartbeats, and of the handler of workers that returns it at once.
+    metric = "hyperplane_process"
+
+    def setup(self, worker: Worker) -> None:
+        """Add the metric and the handler."""
+        worker.metrics[self.metric] = lambda worker: read_process_usage()
+        worker.handlers[self.metric] = read_process_usage
+
+    def teardown(self, worker: Worker) -> None:
+        """Remove both."""
+        worker.metrics.pop(self.metric, None)
+        worker.handlers.pop(self.metric, None)

@@ -1,0 +1,180 @@
+"""Records of the runs of a job's steps: memory and CPU of each pool that a step had."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from hyperplane.core.errors import JobStoreError
+from hyperplane.core.units import gb_to_bytes
+from hyperplane.history.figures import WorkerUsage, add_usage, count_cause
+from hyperplane.history.run_record import PlanSummary, RunRecord, new_run_name
+from hyperplane.jobs.definition.step import Step
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.failure_kinds import MEMORY
+from hyperplane.jobs.step_wrapper import USAGE_SUFFIX
+from hyperplane.jobs.store.job_records import Attempt, Job
+from hyperplane.jobs.store.job_store import JobStore
+
+_log = logging.getLogger(__name__)
+#: Suffix of the folder in which a step's clusters leave their records.
+RECORDS_SUFFIX = ".runs"
+#: Most records of clusters that are taken from one attempt.
+_MOST_CLUSTERS = 20
+#: Name in records of the memory of a step without a pool.
+NO_POOL = "no pool"
+#: Cause of a lack of memory, as records have it.
+OUT_OF_MEMORY = "out of memory"
+#: Growth of the peak from which on the record of a step in many chunks is written again.
+_NOTABLE = 1.02
+#: Chunks up to which the record is written after each of them.
+_FEW_CHUNKS = 100
+
+
+class StepUsage(NamedTuple):
+    """What the program of an attempt took; zeros where that is unknown."""
+
+    peak: int = 0
+    cpu_seconds: float = 0.0
+    busy_cores: float = 0.0
+
+
+def read_usage(command: AttemptCommand) -> StepUsage:
+    """Read what the wrapper of a step has measured."""
+    with suppress(OSError, ValueError):
+        peak, cpu, cores = command.file(USAGE_SUFFIX).read_text().split()
+        return StepUsage(int(peak), float(cpu), float(cores))
+    return StepUsage()
+
+
+def _usage_of_rank(step: Step, runner: str, usage: StepUsage) -> StepUsage:
+    """Return what one process of a gang took, whose resources are those of the step."""
+    ranks = max(1, step.gang_size)
+    if ranks > 1 and runner != "local":
+        return StepUsage()  # its processes are on other nodes, where they are not measured
+    return StepUsage(usage.peak // ranks, usage.cpu_seconds, usage.busy_cores / ranks)
+
+
+class StepRunRecorder:
+    """Writer of the records of one job's steps.
+
+    Parameters
+    ----------
+    store : JobStore
+        Store of the records.
+    job : Job
+        The job.
+    """
+
+    def __init__(self, store: JobStore, job: Job) -> None:
+        self._store, self._job = store, job
+        self._records: dict[str, RunRecord] = {}
+        self._written: dict[str, int] = {}
+
+    def record(self, step: Step, attempt: Attempt, command: AttemptCommand, pool: str) -> None:
+        """Add an attempt that has ended, and the clusters that it has started.
+
+        ``step`` has the sizes of the pool of this name in place of it.
+        """
+        clusters = self._take_clusters(step, attempt, command)
+        usage = _usage_of_rank(step, self._job.runner, read_usage(command))
+        record = self._add_attempt(step, attempt, usage, pool)
+        self._records[step.name] = record
+        if self._is_worth_writing(step, record):
+            self._written[step.name] = max(worker.peak for worker in record.workers)
+            self._save(record)
+        for cluster in clusters:
+            self._save(cluster)
+
+    def _save(self, record: RunRecord) -> None:
+        try:
+            self._store.save_run(record, self._job.machine)
+        except JobStoreError as error:  # the job goes on; the next run is sized by older records
+            _log.warning("the record of %s was not stored: %s", record.label, error)
+
+    def _is_worth_writing(self, step: Step, record: RunRecord) -> bool:
+        if step.chunk_count <= _FEW_CHUNKS or step.name not in self._written:
+            return True
+        peak = max(worker.peak for worker in record.workers)
+        return peak > _NOTABLE * self._written[step.name] or record.exit_reason == OUT_OF_MEMORY
+
+    def _add_attempt(self, step: Step, attempt: Attempt, usage: StepUsage, pool: str) -> RunRecord:
+        """Return the record of a step with one more attempt."""
+        ram_gb = step.resources.ram_gb
+        new = WorkerUsage(
+            name=pool or NO_POOL,
+            limit=0 if ram_gb is None else gb_to_bytes(ram_gb),
+            peak=usage.peak,
+            demand=usage.peak,
+            cpu_seconds=usage.cpu_seconds,
+            busy_cores=usage.busy_cores,
+        )
+        if attempt.fault == MEMORY:
+            count_cause(new, OUT_OF_MEMORY)
+            new.restarts = 1
+        known = self._records.get(step.name)
+        workers = {worker.name: replace(worker) for worker in (known.workers if known else ())}
+        if new.name in workers:
+            add_usage(new, workers.pop(new.name))
+        started = known.started if known else attempt.started
+        return RunRecord(
+            name=known.name if known else new_run_name(self._label(step), started),
+            cluster="",
+            started=started,
+            ended=max(attempt.ended, known.ended if known else 0.0),
+            exit_reason=OUT_OF_MEMORY if attempt.fault == MEMORY else attempt.status,
+            plan=PlanSummary(engine=self._job.runner, pool=pool, nodes=1),
+            workers=(*workers.values(), new),
+            job=self._job.id,
+            pipeline=self._job.pipeline.name,
+            step=step.name,
+        )
+
+    def _label(self, step: Step) -> str:
+        words = f"{self._job.pipeline.name}-{step.name}"
+        return "".join(each if each.isalnum() else "-" for each in words)[:100]
+
+    def _take_clusters(
+        self, step: Step, attempt: Attempt, command: AttemptCommand
+    ) -> list[RunRecord]:
+        """Return the records of the clusters of an attempt, and remove their files."""
+        folder = command.file(RECORDS_SUFFIX)
+        names = {"job": self._job.id, "pipeline": self._job.pipeline.name, "step": step.name}
+        found = []
+        for file in sorted(folder.glob("*.json"))[:_MOST_CLUSTERS]:
+            with suppress(OSError, ValueError):  # a step can write anything there
+                record = RunRecord.from_json(file.read_bytes())
+                found.append(record.model_copy(update=names))
+        shutil.rmtree(folder, ignore_errors=True)
+        ram_gb = (step.cluster or {}).get("ram_gb_per_proc")
+        is_known = any(record.killed for record in found)
+        if attempt.fault == MEMORY and isinstance(ram_gb, int | float) and not is_known:
+            found.append(self._describe_killed(step, attempt, gb_to_bytes(float(ram_gb)), names))
+        return found[::-1]
+
+    def _describe_killed(
+        self, step: Step, attempt: Attempt, ram: int, names: dict[str, str]
+    ) -> RunRecord:
+        """Return the record of a cluster that has ended for memory and has left none."""
+        worker = WorkerUsage(name="0", limit=ram, peak=ram, demand=ram, restarts=1)
+        count_cause(worker, OUT_OF_MEMORY)
+        cluster = f"{self._label(step)}-cluster"  # another name than that of the step's record
+        return RunRecord(
+            name=new_run_name(cluster, attempt.started),
+            cluster=cluster,
+            started=attempt.started,
+            ended=attempt.ended,
+            exit_reason=OUT_OF_MEMORY,
+            plan=PlanSummary(ram_per_proc=ram, pool=str((step.cluster or {}).get("pool") or "")),
+            workers=(worker,),
+            **names,
+        )
+
+
+def records_folder(prefix: Path) -> str:
+    """Return the folder in which the clusters of an attempt leave their records."""
+    return str(prefix.with_name(prefix.name + RECORDS_SUFFIX))
