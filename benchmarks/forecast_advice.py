@@ -3,9 +3,9 @@
     python -m benchmarks.forecast_advice [--json FILE] [WORKLOAD ...]
 
 Each job of ``benchmarks.forecast`` is forecast once. It is run on a cluster of the advised layout
-and on one with the memory of each process divided by 1.5. A run has spilled if results were written to
-disk for lack of memory, paused if a worker started no tasks for some time for lack of it, and died
-if a worker process ended or the job failed.
+and on one with the memory of each process divided by 1.5. A run has spilled if results were written
+to disk for lack of memory, paused if a worker started no tasks for some time for lack of it, and
+died if a worker process ended or the job failed.
 """
 
 from __future__ import annotations

@@ -91,11 +91,9 @@ def test_only_the_pool_that_is_asked_for_is_considered(plan):
 
 
 def test_prices_are_compared_if_all_pools_have_one(plan):
-    cheap = {name: {"price_per_hour": 10} for name in dask.config.get("hyperplane.pools", {})}
-    pools = hyperplane.pools()
-    prices = {f"pool_{name}": {"price_per_hour": 10.0} for name in pools}
-    prices["pool_8_16"] = {"price_per_hour": 0.01}
-    with dask.config.set({"hyperplane.pools": {**cheap, **prices}}):
+    key = "hyperplane.pools.pool_{}.price_per_hour"
+    prices = {key.format(name): 10.0 for name in hyperplane.pools()}
+    with dask.config.set({**prices, key.format("8_16"): 0.01}):
         advice = advise_layout(make_job(plan), (), None, False)
     assert (advice.pool.name, advice.unit) == ("8_16", "USD")
     assert advice.option.price == pytest.approx(0.01 * advice.option.seconds / 3600)
@@ -113,7 +111,7 @@ def test_layouts_of_this_machine_have_the_memory_that_they_need(plan, monkeypatc
     # 540 MB and 0.65 of the growth over an empty process, divided by 0.7.
     assert advice.worker.ram_per_proc == pytest.approx((540 + 0.65 * 440) / 0.7 * MB, abs=10 * MB)
     assert advice.as_arguments()["engine"] == "local"
-    planned = hyperplane.plan_cluster(advice)
+    planned = hyperplane.plan_cluster(advice, local_fit="exact")
     assert (planned.engine, planned.dask_workers) == ("local", 2)
     assert planned.worker.ram_per_proc == advice.worker.ram_per_proc
 
