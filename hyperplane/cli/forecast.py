@@ -89,11 +89,9 @@ def forecast(
 
 
 def _show_advice(advice: MeasuredAdvice) -> None:
-    from hyperplane.forecasts.measured_advice import TITLES  # it imports Dask
-
     typer.echo("\nRecommended:\n")
     write_rows(advice.summary_rows())
-    table = new_table(TITLES[:1], TITLES[1:])
+    table = new_table((), advice.titles)
     for cells in advice.table():
         table.add_row(*cells)
     typer.echo("\nLayouts on which the job fits:\n")

@@ -14,9 +14,6 @@ from hyperplane.forecasts.evaluate import SampledJob
 from hyperplane.forecasts.layout_search import MeasuredOption, find_front
 from hyperplane.forecasts.pareto_picture import draw_options
 
-#: Columns of the table of options.
-TITLES = ("pool", "nodes", "layout of a node", "process", "time", "core-hours", "cost", "")
-
 
 @dataclass(frozen=True, repr=False)
 class MeasuredAdvice(ClusterAdvice):
@@ -136,24 +133,27 @@ class MeasuredAdvice(ClusterAdvice):
             *(("left out", f"{name}: {reason}") for name, reason in self.left_out),
         ]
 
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """Titles of the columns of :meth:`table`; a layout is processes x threads x memory."""
+        return "pool", "nodes", "layout", "up to", "time", self.unit, ""
+
     def table(self) -> list[tuple[str, ...]]:
-        """Return the cells of each option in the order of ``TITLES``, the recommended one first."""
+        """Return a row of cells for each option, the recommended one first."""
         rows = []
         for each in (self.chosen, *self.alternatives):
-            marks = [
-                *(["recommended"] if each is self.chosen else []),
-                *(["front"] if each in self.front else []),
-            ]
+            mark = "recommended" if each is self.chosen else "front" if each in self.front else ""
+            worker = each.worker
             rows.append(
                 (
                     "this machine" if each.is_local else each.pool.name,
                     str(each.nodes),
-                    str(each.worker),
-                    f"{round_bytes(each.peak)} (to {round_bytes(each.high)})",
+                    f"{worker.nprocs} x {worker.nthreads} x "
+                    f"{format_number(worker.ram_gb_per_proc)} GB",
+                    round_bytes(each.high),
                     _format_seconds(each.seconds),
-                    f"{each.core_hours:.3g}",
-                    "" if each.price is None else f"{each.price:.3g}",
-                    ", ".join(marks),
+                    f"{each.cost:.3g}",
+                    mark,
                 )
             )
         return rows
@@ -184,7 +184,7 @@ class MeasuredAdvice(ClusterAdvice):
         return {**option.to_dict(), "on_front": option in self.front}
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(title)}</th>" for title in TITLES)
+        head = "".join(f"<th>{html.escape(title)}</th>" for title in self.titles)
         body = "".join(
             "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
             for cells in self.table()
@@ -212,4 +212,4 @@ def _describe_nodes(option: MeasuredOption) -> str:
 def _format_seconds(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.3g} s"
-    return f"{seconds / 60:.3g} minutes" if seconds < 7200 else f"{seconds / 3600:.3g} hours"
+    return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"

@@ -50,7 +50,10 @@ def test_advice_has_the_layouts_on_which_the_job_fits(
     answer = run("forecast", f"{program}:total", *LAYOUT, *options)
     assert answer.code == 0, answer.err
     assert "Recommended:" in answer.out
-    assert "16_32" in answer.out
+    row = next(line for line in answer.out.splitlines() if line.split()[:1] == ["16_32"])
+    assert " GB" in row
+    assert max(map(len, answer.out.splitlines())) <= 80
+    assert "…" not in answer.out
     assert picture.read_text().startswith("<svg")
     document = run("forecast", f"{program}:total", *LAYOUT, "--advise", "--json").json
     assert document["advice"]["is_local"]
