@@ -34,6 +34,7 @@ from .errors import StartFailed as StartFailed
 from .errors import StartTimeout as StartTimeout
 from .errors import UnknownPool as UnknownPool
 from .forecasts.forecast import forecast as forecast
+from .forecasts.measured_advice import MeasuredAdvice as MeasuredAdvice
 from .forecasts.result import Forecast as Forecast
 from .jobs.decorator import job as job
 from .shards.current_shard import Shard as Shard

@@ -56,6 +56,10 @@ def advice() -> hyperplane.SizingAdvice:
     return hyperplane.size_cluster("1GB")
 
 
+def refused_forecast() -> hyperplane.Forecast:
+    return hyperplane.Forecast(0, 0, 0, 0, 0.0, 0.0, True, ("it writes",), 0.0, 0.9)
+
+
 def written_run() -> str:
     """Name of the record of a run."""
     record = hyperplane.history.RunRecord(name="run", cluster="c", started=0, ended=1)
@@ -166,6 +170,10 @@ CLUSTERS: dict[str, Call] = {
         # It is refused before a sample is run, because it writes.
         {"collection": FreshArgument(lambda: da.ones(4).store(np.ones(4), compute=False)),
          "plan": PLAN},
+    ),
+    "Forecast.advise": Call(
+        lambda **options: refused_forecast().advise(**options), {}, (), ("self",),
+        hyperplane.Forecast.advise,
     ),
     "SizingAdvice.start": Call(
         lambda **options: advice().start(**options), {}, REQUEST, ("self",),

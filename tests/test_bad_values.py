@@ -41,6 +41,7 @@ EXPECTED_ERRORS = {
     ),
     **dict.fromkeys(("get_cluster", "get_dask_cluster"), (EngineError, "no cluster 'x'")),
     "get_ray_cluster": (EngineError, "no Ray cluster is running"),
+    "Forecast.advise": (RequestError, "a forecast that is not refused"),
     "JobHandle.result": (JobFailed, "failed: test"),
     "read_search": (RequestError, "tune has started"),
     **dict.fromkeys(
@@ -101,7 +102,7 @@ WITHOUT_ARGUMENTS = (
 #: Objects that the package creates and callers only read.
 CREATED_BY_PACKAGE = (
     "hyperplane.ClusterPlan", "hyperplane.Fault", "hyperplane.Forecast", "hyperplane.Shard",
-    "hyperplane.SizingAdvice",
+    "hyperplane.MeasuredAdvice", "hyperplane.SizingAdvice",
     "hyperplane.errors.UnknownKey",
     "hyperplane.errors.UnknownName",
     "hyperplane.asl.commands.Command", "hyperplane.asl.events.Event",

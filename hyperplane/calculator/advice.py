@@ -5,23 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hyperplane.calculator.cluster_advice import ClusterAdvice
 from hyperplane.calculator.measure import DataSize
 from hyperplane.core.public_calls import check_call
-from hyperplane.core.text_tables import as_html, as_text
 from hyperplane.core.units import bytes_to_gb, format_bytes, format_number, plural
 from hyperplane.sizing.recommend import PoolOption, SizingAnswer, SizingQuestion
-from hyperplane.spec.pool import PoolSpec
-from hyperplane.spec.worker import WorkerSpec
 
 if TYPE_CHECKING:
-    from distributed import Client
-    from distributed.deploy.cluster import Cluster
     from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, repr=False)
-class SizingAdvice:
-    """Recommended size of a cluster, with reasons.
+class SizingAdvice(ClusterAdvice):
+    """Size of a cluster by the published rules, with reasons.
 
     Nodes and memory are those of one cluster. If the data is split into pieces (``pieces > 1``),
     that is the cluster for one piece, and each piece is a separate job.
@@ -51,24 +47,9 @@ class SizingAdvice:
         return bytes_to_gb(self.found.memory)
 
     @property
-    def given_gb(self) -> float:
-        """Memory that the workers of one cluster have, in GB."""
-        return bytes_to_gb(self.found.option.total_ram)
-
-    @property
-    def pool(self) -> PoolSpec:
-        """Type of node to use."""
-        return self.found.option.pool
-
-    @property
-    def nodes(self) -> int:
-        """Number of nodes that one cluster needs."""
-        return self.found.option.nodes
-
-    @property
-    def worker(self) -> WorkerSpec:
-        """Layout of worker processes on each node."""
-        return self.found.option.worker
+    def option(self) -> PoolOption:
+        """The recommended pool, number of nodes and layout."""
+        return self.found.option
 
     @property
     def pieces(self) -> int:
@@ -95,34 +76,11 @@ class SizingAdvice:
         """The same cluster with other pools: nodes and totals."""
         return self.found.alternatives
 
-    @property
-    def cost_per_hour(self) -> float | None:
-        """Price of one cluster for an hour; None if the pool has no price."""
-        return self.found.option.cost_per_hour
-
     def as_arguments(self) -> dict[str, Any]:
         """Return the advice as arguments of ``initialize_cluster``."""
         # A PoolSpec of the caller may be missing in the configuration, so pass the object.
         pool = self.question.pool or self.pool.name
         return {"num_workers": self.nodes, "pool": pool, **self.worker.to_dict()}
-
-    @check_call(outcome="nothing was started")
-    def start(self, **options: Any) -> tuple[Client, Cluster]:
-        """Start the cluster for one piece.
-
-        Parameters
-        ----------
-        **options
-            Arguments of ``initialize_cluster``, which override the recommended ones.
-
-        Returns
-        -------
-        client : distributed.Client
-        cluster : distributed.deploy.cluster.Cluster
-        """
-        from hyperplane.cluster import initialize_cluster
-
-        return initialize_cluster(self, **options)
 
     @check_call
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -144,11 +102,11 @@ class SizingAdvice:
         """
         from hyperplane.calculator.plot import draw
 
-        return draw([self.found.option, *self.alternatives], self.memory_gb, ax)
+        return draw([self.option, *self.alternatives], self.memory_gb, ax)
 
     def rows(self) -> list[tuple[str, str]]:
         """Return labels and texts: the cluster, reasons, warnings and other pools."""
-        option, worker, cost = self.found.option, self.worker, self.cost_per_hour
+        option, worker, cost = self.option, self.worker, self.cost_per_hour
         processes = plural(self.nodes * worker.nprocs, "worker process")
         needed, provided = format_bytes(self.found.memory), format_bytes(option.total_ram)
         cores = format_number(worker.cores_per_worker)
@@ -196,11 +154,3 @@ class SizingAdvice:
             "warnings": list(self.warnings),
             "alternatives": [other.to_dict() for other in self.alternatives],
         }
-
-    def __str__(self) -> str:
-        return as_text(self.rows())
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return as_html(self.rows())

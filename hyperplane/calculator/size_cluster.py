@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hyperplane import config
 from hyperplane.calculator.advice import SizingAdvice
 from hyperplane.calculator.measure import DataSize, measure
+from hyperplane.calculator.measured_rules import advise_measured, choose_rules
 from hyperplane.clusters.registry import ENGINES
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
@@ -17,6 +19,9 @@ from hyperplane.sizing.recommend import Basis, SizingQuestion, Tasks, apply_rule
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec
 
+if TYPE_CHECKING:
+    from hyperplane.forecasts.measured_advice import MeasuredAdvice
+
 #: Largest accepted number of cores, GB, GPUs or pieces.
 _MAXIMUM = 10**12
 
@@ -24,27 +29,35 @@ _MAXIMUM = 10**12
 @check_call
 def size_cluster(
     data: Any,
-    operation: str = "medium",
+    operation: str | None = None,
     tasks: Tasks = "light",
     *,
+    rules: Literal["measured", "classic"] | None = None,
     basis: Basis = "allocatable",
     pool: str | PoolSpec | None = None,
     moves_data: bool = True,
     pieces: int | None = None,
-) -> SizingAdvice:
+) -> SizingAdvice | MeasuredAdvice:
     """Recommend the size of a cluster for a job.
 
     Parameters
     ----------
-    data : str, number, tuple, path or collection
+    data : str, number, tuple, path, collection or Forecast
         Size of the uncompressed data: ``"100GB"``; a number of GB; ``(number, "MB")``; a path, glob
         or fsspec URL, or a list of these, which are measured; or a Dask, pandas, NumPy or xarray
-        collection.
-    operation : str
-        ``"light"``, ``"medium"`` or ``"heavy"``, or an operation: ``"filter"``, ``"groupby"``,
-        ``"join"``, ``"set_index"`` and others in ``config/sizing.yaml``.
+        collection. For ``rules="measured"`` a Dask collection is the job itself, as it is before
+        ``compute()``; or a forecast of one.
+    operation : str, optional
+        What is done with the data: ``"light"``, ``"medium"`` (the default) or ``"heavy"``, or an
+        operation: ``"filter"``, ``"groupby"``, ``"join"``, ``"set_index"`` and others in
+        ``config/sizing.yaml``.
     tasks : {"light", "heavy"}
         ``"heavy"`` for a job of many tasks, which needs cores.
+    rules : {"measured", "classic"}, optional
+        ``"measured"`` runs a sample of the tasks of a Dask collection and simulates all layouts
+        (:func:`forecast`); ``"classic"`` applies the published rules to the size of the data. By
+        default measured for a forecast, and for a Dask collection without any of the arguments that
+        describe the operation; otherwise classic.
     basis : {"allocatable", "nominal"}
         Whether to divide by the allocatable memory of a node, or by its nominal memory as the
         published rule of thumb does.
@@ -57,8 +70,9 @@ def size_cluster(
 
     Returns
     -------
-    SizingAdvice
-        Memory, pool, nodes, worker layout, reasons, warnings and alternatives.
+    SizingAdvice or MeasuredAdvice
+        Memory, pool, nodes, worker layout, reasons, warnings and alternatives. If a collection
+        cannot be measured, it is the advice of the published rules, and a warning says why.
 
     Raises
     ------
@@ -67,10 +81,10 @@ def size_cluster(
 
     Notes
     -----
-    The memory is the size of the data x 4 (light), x 8 (medium) or x 48 (heavy), and the number of
-    nodes is that memory / memory of a node, as the platform's documentation publishes. Its
-    figures mix two bases: 25 nodes of 32_32 for 800 GB divides by the nominal 32 GB, 8 nodes of
-    16_128 by the allocatable 110 GB. See ``docs/explanation/sizing.md``.
+    By the published rules the memory is the size of the data x 4 (light), x 8 (medium) or x 48
+    (heavy), and the number of nodes is that memory / memory of a node, as the platform's
+    documentation publishes. Its figures mix two bases: 25 nodes of 32_32 for 800 GB divides by the
+    nominal 32 GB, 8 nodes of 16_128 by the allocatable 110 GB. See ``docs/explanation/sizing.md``.
 
     Examples
     --------
@@ -80,12 +94,17 @@ def size_cluster(
     >>> size_cluster("100GB", "groupby", tasks="heavy", basis="nominal").nodes
     25
     """
+    described = {
+        "operation": operation, "tasks": tasks, "basis": basis, "moves_data": moves_data,
+        "pieces": pieces,
+    }  # fmt: skip
     faults = [
         Fault(name, repr(value)[:80], " or ".join(repr(choice) for choice in allowed))
         for name, value, allowed in (
             ("tasks", tasks, ("light", "heavy")),
             ("basis", basis, ("allocatable", "nominal")),
             ("moves_data", moves_data, (True, False)),
+            *([] if rules is None else [("rules", rules, ("measured", "classic"))]),
         )
         # Arrays and pandas objects cannot be compared: `in` would raise.
         if not isinstance(value, str | bool) or value not in allowed
@@ -98,16 +117,23 @@ def size_cluster(
             )
         )
     config.check_sections(ENGINES)
-    rules = config.sizing_rules()
+    sizing_rules = config.sizing_rules()
+    operation = "medium" if operation is None else operation
     chosen, measured = None, DataSize(1, "")
     try:
-        rules.weight(operation)
+        sizing_rules.weight(operation)
     except RequestError as error:
         faults += error.faults
     try:
         chosen = config.get_pool(pool) if pool is not None else None
     except RequestError as error:
         faults += error.faults
+    reasons: tuple[str, ...] = ()
+    if not faults and choose_rules(data, rules, described) == "measured":
+        found = advise_measured(data, chosen)
+        if not isinstance(found, tuple):
+            return found
+        reasons = found
     try:
         measured = measure(data)
     except RequestError as error:
@@ -115,7 +141,9 @@ def size_cluster(
     if faults:
         raise RequestError(faults)
     question = SizingQuestion(measured.size, operation, tasks, basis, chosen, moves_data, count)
-    return SizingAdvice(question, apply_rules(question, rules, config.pools()), measured)
+    answer = apply_rules(question, sizing_rules, config.pools())
+    answer = replace(answer, warnings=(*reasons, *answer.warnings))
+    return SizingAdvice(question, answer, measured)
 
 
 @check_call

@@ -27,11 +27,12 @@ def size(
         ),
     ],
     operation: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="light, medium or heavy, or the name of an operation such as groupby or join."
+            help="light, medium or heavy, or the name of an operation such as groupby or join. "
+            "Default: medium."
         ),
-    ] = "medium",
+    ] = None,
     tasks: Annotated[
         str, typer.Option(metavar="light|heavy", help="Use heavy for a job with many tasks.")
     ] = "light",
@@ -63,14 +64,17 @@ def size(
     as_json: JsonOption = False,
 ) -> None:
     """Compute the size of the cluster that a job needs, with the reasons."""
-    advice = hyperplane.size_cluster(
-        data,
-        operation,
-        cast("Tasks", tasks),  # size_cluster validates both
-        basis=cast("Basis", basis),
-        pool=pool,
-        moves_data=moves_data,
-        pieces=pieces,
+    advice = cast(
+        "SizingAdvice",  # the other kind is for collections
+        hyperplane.size_cluster(
+            data,
+            operation,
+            cast("Tasks", tasks),  # size_cluster validates both
+            basis=cast("Basis", basis),
+            pool=pool,
+            moves_data=moves_data,
+            pieces=pieces,
+        ),
     )
     if plot is not None:
         _save_plot(advice, plot)

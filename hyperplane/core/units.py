@@ -108,6 +108,18 @@ def format_bytes(size: int) -> str:
     return f"{size / 1000:.4g} kB" if abs(size) >= 1000 else f"{size} B"
 
 
+def round_bytes(size: int) -> str:
+    """Format bytes with three digits.
+
+    Examples
+    --------
+    >>> round_bytes(1_234_567_890)
+    '1.23 GB'
+    """
+    digits = len(str(size)) - 3
+    return format_bytes(round(size, -digits) if digits > 0 else size)
+
+
 def format_number(value: float) -> str:
     """Format a number without trailing zeros.
 

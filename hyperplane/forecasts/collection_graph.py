@@ -12,6 +12,7 @@ from typing import Any
 import dask
 from dask.core import flatten
 from dask.order import order
+from dask.utils import key_split
 
 from hyperplane.core.dask_internals.tasks import (
     FinalizeCompute,
@@ -34,6 +35,8 @@ _WRITERS = {
     "load_store_chunk", "_to_sql_chunk", "_extra_deps", "_pd_to_hdf", "to_orc", "to_avro",
     "store_block",
 }  # fmt: skip
+#: Parts of the names of tasks of shuffles that are not peer-to-peer ones.
+_ROW_SHUFFLES = ("taskshuffle", "diskshuffle", "simpleshuffle")
 #: Depth to which arguments of a task are searched for paths.
 _DEPTH = 10
 #: Most items of one argument that are searched.
@@ -83,6 +86,14 @@ def materialize(collection: Any, settings: Mapping[str, Any]) -> CollectionGraph
     specs = {name: graph[key].spec for key, name in barriers.items()}
     inputs = {name: len(graph[key].dependencies) for key, name in barriers.items()}
     return CollectionGraph(graph, units, info, specs, inputs, read_bytes)
+
+
+def has_row_shuffles(graph: CollectionGraph) -> bool:
+    """Return whether rows are shuffled, so that the graph depends on the method of shuffles."""
+    # Those of chunks have another setting.
+    peer_to_peer = any(not hasattr(spec, "new") for spec in graph.shuffles.values())
+    names = {str(key_split(key)) for key in graph.tasks}
+    return peer_to_peer or any(method in name for name in names for method in _ROW_SHUFFLES)
 
 
 def _find_barriers(graph: Mapping[Key, Any]) -> dict[Key, str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import resource
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from numbers import Real
-from statistics import median
 from typing import Any
 
 import dask
@@ -18,29 +17,33 @@ from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import format_bytes, format_number
 from hyperplane.forecasts import reasons
-from hyperplane.forecasts.collection_graph import CollectionGraph, make_request, materialize
-from hyperplane.forecasts.intervals import Interval, find_interval
+from hyperplane.forecasts.collection_graph import (
+    CollectionGraph,
+    has_row_shuffles,
+    make_request,
+    materialize,
+)
+from hyperplane.forecasts.evaluate import (
+    SampledJob,
+    evaluate_timelines,
+    name_terms,
+    simulate_layout,
+)
 from hyperplane.forecasts.key_columns import find_key_columns
-from hyperplane.forecasts.layout import SHUFFLE_METHOD, Layout, find_layout
-from hyperplane.forecasts.model import GraphModel, build_model
+from hyperplane.forecasts.layout import (
+    SHUFFLE_METHOD,
+    Layout,
+    find_layout,
+    find_shuffle_method,
+)
+from hyperplane.forecasts.model import build_model
 from hyperplane.forecasts.past_runs import forecast_from_runs
 from hyperplane.forecasts.probe import run_sample
 from hyperplane.forecasts.records import SampleResult
 from hyperplane.forecasts.result import Forecast
 from hyperplane.forecasts.sample_plan import SampleStep, plan_sample
-from hyperplane.forecasts.simulate import ProcessBaseline, Simulation, Timeline
 from hyperplane.history.program import find_program
 from hyperplane.spec.plan import ClusterPlan
-
-#: Simulations with different durations of tasks.
-_SEEDS = 5
-#: Units times processes from which on a single simulation takes seconds, and is the only one.
-_LARGE = 10**6
-#: What the allocators of a thread keep after many tasks, which a short sample does not show, in
-#: bytes and as a share of what the largest task needs: medians of measured runs.
-_KEPT, _KEPT_SHARE = 20 * 10**6, 0.35
-#: What a process keeps after many tasks relative to the sample, without imported modules.
-_DRIFT = 1.5
 
 
 @check_call(outcome="nothing was sampled")
@@ -112,7 +115,7 @@ def forecast_program(
 ) -> Forecast:
     """Forecast a job of a program, whose name is that of its records; see :func:`forecast`."""
     layout = _check(collection, plan, budget, confidence, history)
-    settings = {SHUFFLE_METHOD: _shuffle_method(layout), **layout.settings}
+    settings = {SHUFFLE_METHOD: find_shuffle_method(layout), **layout.settings}
     try:
         graph = materialize(collection, settings)
     except Exception as error:  # noqa: BLE001 - any error while the user's collection is optimized
@@ -123,7 +126,12 @@ def forecast_program(
         past, unused = forecast_from_runs(graph, layout, confidence, program)
         if past is not None:
             spilling = _find_spilling(past.high, layout)
-            return replace(past, refused=bool(spilling), reasons=(*spilling, *past.reasons))
+            resample = partial(
+                forecast_program, collection, plan, program,
+                budget=budget, confidence=confidence, history=False,
+            )  # fmt: skip
+            texts = (*spilling, *past.reasons)
+            return replace(past, refused=bool(spilling), reasons=texts, resample=resample)
     found = reasons.find_graph_reasons(graph)
     if found:
         return _refuse(layout, confidence, found, graph)
@@ -140,7 +148,7 @@ def forecast_program(
     cost = _child_seconds() - before
     if result.error:
         return _refuse(layout, confidence, [f"the sample failed: {result.error}"], graph, cost)
-    evaluated = _evaluate(graph, steps, result, layout, confidence, cost)
+    evaluated = _evaluate(graph, steps, result, layout, plan, confidence, cost)
     return replace(evaluated, reasons=(*evaluated.reasons, *([unused] if unused else [])))
 
 
@@ -168,13 +176,6 @@ def _check(collection: Any, plan: Any, budget: Any, confidence: Any, history: An
     if faults or layout is None:
         raise RequestError(faults)
     return layout
-
-
-def _shuffle_method(layout: Layout) -> str:
-    """Return the method of shuffles that a client of the cluster would choose."""
-    return str(
-        layout.settings.get(SHUFFLE_METHOD) or dask.config.get(SHUFFLE_METHOD, None) or "p2p"
-    )
 
 
 def _worker_config() -> dict[str, Any]:
@@ -210,39 +211,50 @@ def _evaluate(
     steps: list[SampleStep],
     result: SampleResult,
     layout: Layout,
+    plan: ClusterPlan | None,
     confidence: float,
     cost: float,
 ) -> Forecast:
     model = build_model(graph.units, graph.info, steps, result)
-    timelines = simulate_layout(model, layout)
-    peaks = [max(timeline.peaks) for timeline in timelines]
-    has_shuffles = bool(graph.shuffles)
-    interval = find_interval(peaks, model.empty, confidence, has_shuffles, result.exact)
-    typical = min(timelines, key=lambda each: abs(max(each.peaks) - interval.value))
-    terms = name_terms(typical.terms, graph.units.kinds)
-    refusals = reasons.find_refusals(graph, steps, result, model, typical)
-    notes = reasons.find_notes(graph, result, model, typical)
-    interval = _widen(interval, model, typical)
+    job = SampledJob(
+        model=model,
+        kinds=graph.units.kinds,
+        layout=layout,
+        plan=plan,
+        confidence=confidence,
+        has_shuffles=bool(graph.shuffles),
+        depends_on_method=has_row_shuffles(graph),
+        exact=result.exact,
+        refusals=tuple(reasons.find_sample_refusals(graph, steps, result)),
+        tasks=len(graph.tasks),
+        read=graph.read_bytes,
+    )
+    found = evaluate_timelines(job, simulate_layout(model, layout))
+    interval = found.interval
+    notes = reasons.find_notes(graph, result, model, found.typical)
+    job = replace(job, notes=tuple(notes))
+    refusals = [*reasons.find_unequal(job.kinds, model, found.typical), *job.refusals]
     refusals += _find_spilling(interval.high, layout)
     return Forecast(
         peak=round(interval.value),
         low=round(interval.low),
         high=round(interval.high),
-        total=round(median(timeline.total for timeline in timelines)),
+        total=round(found.total),
         cpu_s=model.cpu,
-        wall_s=median(timeline.seconds for timeline in timelines),
+        wall_s=found.seconds,
         refused=bool(refusals),
         reasons=tuple(refusals or notes),
         cost=cost,
         confidence=confidence,
-        terms=tuple(terms),
+        terms=tuple(name_terms(found.typical.terms, job.kinds)),
         layout=str(layout),
         limit=layout.limit,
-        read=graph.read_bytes,
+        read=job.read,
         shuffled=round(model.shuffled),
-        tasks=len(graph.tasks),
+        tasks=job.tasks,
         keys=result.keys,
         sampled=sum(len(graph.units.units[step.unit].members) for step in steps),
+        job=job,
     )
 
 
@@ -256,40 +268,3 @@ def _find_spilling(high: float, layout: Layout) -> list[str]:
         f"{format_bytes(round(spill))} on ({format_number(layout.spill)} of the limit) results "
         "are written to disk, which changes memory and time; give each process more memory"
     ]
-
-
-def simulate_layout(model: GraphModel, layout: Layout) -> list[Timeline]:
-    """Simulate a job on a layout several times, with different durations of its tasks."""
-    largest = max(unit.transient for unit in model.units)
-    kept = layout.threads * min(_KEPT, _KEPT_SHARE * largest)
-    drift = _DRIFT * max(0.0, model.retained - model.imported)
-    memory = ProcessBaseline(model.empty, model.imported + drift + kept, layout.shuffle_buffer)
-    return [
-        Simulation(model.units, model.targets, memory, layout.processes, layout.threads, seed).run()
-        for seed in range(_SEEDS if len(model.units) * layout.processes < _LARGE else 1)
-    ]
-
-
-def name_terms(
-    terms: Mapping[tuple[str, int | str], float], kinds: tuple[str, ...]
-) -> list[tuple[str, int]]:
-    """Return the parts of a peak with names, the largest first."""
-    named: Counter[str] = Counter()
-    for (what, which), size in terms.items():
-        if what == "process":
-            named[str(which)] += round(size)
-        else:
-            kind = kinds[int(which)]
-            label = f"running {kind}" if what == "run" else f"results of {kind}"
-            named[label] += round(size)
-    return [(name, size) for name, size in named.most_common() if size > 0]
-
-
-def _widen(interval: Interval, model: GraphModel, timeline: Timeline) -> Interval:
-    """Return an interval down to a peak at which results do not grow beyond those of the sample."""
-    low = interval.low
-    for kind, ratio in model.extrapolated.items():
-        growth = max(model.classes[kind].output.exponent, model.classes[kind].transient.exponent)
-        of_kind = timeline.terms.get(("run", kind), 0.0) + timeline.terms.get(("result", kind), 0.0)
-        low = min(low, interval.low - of_kind * (1 - ratio**-growth))
-    return replace(interval, low=max(low, model.empty))

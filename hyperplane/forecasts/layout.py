@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import dask
+
+from hyperplane.clusters import registry
 from hyperplane.core.active_cluster import get_active_client
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.units import plural
@@ -13,6 +16,7 @@ from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.engine_names import DASK
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import LocalSettings
+from hyperplane.spec.worker import WorkerSpec
 
 #: Dask's limit of rows that wait in a worker until others have received them.
 _SHUFFLE_BUFFER = 2**30
@@ -98,10 +102,50 @@ def find_layout(plan: ClusterPlan | None) -> Layout:
     )
 
 
+def find_shuffle_method(layout: Layout) -> str:
+    """Return the method of shuffles that a client of the cluster would choose."""
+    return str(
+        layout.settings.get(SHUFFLE_METHOD) or dask.config.get(SHUFFLE_METHOD, None) or "p2p"
+    )
+
+
+class LayoutTemplate:
+    """Makes layouts with other numbers of processes and threads, and other limits.
+
+    Parameters
+    ----------
+    plan : ClusterPlan or None
+        Plan whose settings they have; None for those of a running cluster.
+    layout : Layout
+        Layout of the plan or of the running cluster.
+    """
+
+    def __init__(self, plan: ClusterPlan | None, layout: Layout) -> None:
+        self._plan, self._layout = plan, layout
+        self._draft = None
+        policy = dask.config.get("distributed.worker.memory", {})
+        if plan is not None:
+            self._draft = registry.FRAMEWORKS.load(DASK)().draft_options(plan.request)
+            policy = DaskOptions.of(plan.options).memory.to_dict()
+        fractions = [policy.get(name) for name in ("spill", "pause", "terminate")]
+        #: Fraction of the limit of a process from which on it writes results to disk; if it does
+        #: not, that from which on it starts no tasks.
+        self.usable = next((float(each) for each in fractions if each), 1.0)
+
+    def make_layout(self, worker: WorkerSpec, nodes: int) -> Layout:
+        """Return the layout of nodes with these worker processes."""
+        if self._plan is None or self._draft is None:
+            processes = nodes * worker.nprocs
+            return replace(
+                self._layout, processes=processes, threads=worker.nthreads,
+                limit=worker.ram_per_proc,
+            )  # fmt: skip
+        options = self._draft.for_layout(worker, nodes)
+        return find_layout(replace(self._plan, worker=worker, nodes=nodes, options=options))
+
+
 def _read_cluster(client: Any) -> Layout | None:
     """Return the layout of a client's cluster; None if it has no workers."""
-    import dask
-
     workers = list(client.scheduler_info(n_workers=-1)["workers"].values())
     if not workers:
         return None

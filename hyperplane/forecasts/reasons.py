@@ -63,19 +63,11 @@ def find_graph_reasons(graph: CollectionGraph) -> list[str]:
     return found
 
 
-def find_refusals(
-    graph: CollectionGraph,
-    steps: Sequence[SampleStep],
-    result: SampleResult,
-    model: GraphModel,
-    timeline: Timeline,
+def find_sample_refusals(
+    graph: CollectionGraph, steps: Sequence[SampleStep], result: SampleResult
 ) -> list[str]:
-    """Return what makes the figures unreliable."""
-    return [
-        *_find_repeated(result),
-        *_find_unequal(graph, model, timeline),
-        *_find_larger_sources(graph, steps),
-    ]
+    """Return what makes the figures unreliable on any layout."""
+    return [*_find_repeated(result), *_find_larger_sources(graph, steps)]
 
 
 def _find_repeated(result: SampleResult) -> list[str]:
@@ -94,16 +86,17 @@ def _find_repeated(result: SampleResult) -> list[str]:
     ]
 
 
-def _find_unequal(graph: CollectionGraph, model: GraphModel, timeline: Timeline) -> list[str]:
+def find_unequal(kinds: Sequence[str], model: GraphModel, timeline: Timeline) -> list[str]:
+    """Return which classes of units decide about a peak although their memory varies."""
     found = []
+    peak = sum(timeline.terms.values())
     for kind, fitted in enumerate(model.classes):
         need = timeline.terms.get(("run", kind), 0.0)
-        peak = sum(timeline.terms.values())
         if fitted.spread > UNEQUAL and need > max(DECISIVE * peak, _NOISE):
             found.append(
-                f"sampled tasks {graph.units.kinds[kind]!r} of the same size needed memory that "
-                f"differs by a factor of {fitted.spread:.1f}: it depends on values, and tasks that "
-                "were not sampled may need more"
+                f"sampled tasks {kinds[kind]!r} of the same size needed memory that differs by a "
+                f"factor of {fitted.spread:.1f}: it depends on values, and tasks that were not "
+                "sampled may need more"
             )
     return found
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
+from hyperplane.core.public_calls import check_call
 from hyperplane.core.text_tables import as_html, as_text
-from hyperplane.core.units import format_bytes, plural
+from hyperplane.core.units import format_bytes, plural, round_bytes
+from hyperplane.forecasts.advise import advise_layout
+from hyperplane.forecasts.evaluate import SampledJob
+from hyperplane.forecasts.measured_advice import MeasuredAdvice
 from hyperplane.forecasts.records import KeyStatistics
+from hyperplane.spec.pool import PoolSpec
 
 #: Share of a table's rows from which on its most frequent key is reported.
 NOTABLE_SHARE = 0.05
@@ -55,6 +62,10 @@ class Forecast:
         Keys of joins, shuffles, sorts and group-bys of local files.
     runs : tuple of str
         Names of the records of earlier runs from which the figures are, without a sample.
+    job : SampledJob or None
+        What simulations of other layouts need; None if no sample has run.
+    resample : callable or None
+        Returns a forecast from a sample, in place of this one from earlier runs.
     """
 
     peak: int
@@ -76,30 +87,84 @@ class Forecast:
     sampled: int = 0
     keys: tuple[KeyStatistics, ...] = ()
     runs: tuple[str, ...] = ()
+    job: SampledJob | None = field(default=None, compare=False)
+    resample: Callable[[], Forecast] | None = field(default=None, compare=False)
 
     @property
     def largest_term(self) -> str:
         """Name of the largest part of the peak; empty if nothing is known."""
         return self.terms[0][0] if self.terms else ""
 
+    def as_arguments(self) -> dict[str, Any]:
+        """Return the advice of :meth:`advise` as arguments of ``initialize_cluster``."""
+        return self._advice.as_arguments()
+
+    @cached_property
+    def _advice(self) -> MeasuredAdvice:
+        """Advice for a cluster that is planned from this forecast, which asks several times."""
+        return self.advise()
+
+    @check_call(outcome="nothing was advised")
+    def advise(
+        self, pool: str | PoolSpec | None = None, *, local: bool | None = None
+    ) -> MeasuredAdvice:
+        """Simulate the job on all layouts, and recommend the cheapest one on which it fits.
+
+        No more tasks are run, except that a forecast from earlier runs of the job has no sample: it
+        is taken now.
+
+        Parameters
+        ----------
+        pool : str or PoolSpec, optional
+            The only pool to consider; by default all without GPUs.
+        local : bool, optional
+            Whether layouts of this machine are considered, or those of pools. By default it depends
+            on the engine of the plan.
+
+        Returns
+        -------
+        MeasuredAdvice
+            Prints as a table, and can be passed to ``initialize_cluster``.
+
+        Raises
+        ------
+        RequestError
+            If the forecast is refused for a reason that all layouts share.
+        DoesNotFit
+            If the job fits on no layout.
+
+        Examples
+        --------
+        >>> import dask.array as da
+        >>> import hyperplane
+        >>> plan = hyperplane.plan_cluster(num_workers=1, nprocs=2, nthreads=1, ram_gb_per_proc=2)
+        >>> numbers = da.random.random((4000, 4000), chunks=(500, 4000))
+        >>> advice = hyperplane.forecast(numbers.sum(), plan).advise(local=False)
+        >>> advice.nodes
+        1
+        """
+        if self.resample is not None:
+            return self.resample().advise(pool, local=local)
+        return advise_layout(self.job, self.reasons, pool, local)
+
     def rows(self) -> list[tuple[str, str]]:
         """Return the rows of the printed forecast: labels and texts."""
         found: list[tuple[str, str]] = []
         if self.peak:
-            interval = f"{_round(self.low)} to {_round(self.high)}"
+            interval = f"{round_bytes(self.low)} to {round_bytes(self.high)}"
             percent = f"{self.confidence:.0%}".replace("%", " %")
-            text = f"{_round(self.peak)} in the largest worker process"
+            text = f"{round_bytes(self.peak)} in the largest worker process"
             found = [
                 ("peak", f"{text} ({interval} with {percent} confidence)"),
-                *(("mostly", f"{name}, {_round(size)}") for name, size in self.terms[:1]),
-                ("total", f"{_round(self.total)} in {self.layout}"),
+                *(("mostly", f"{name}, {round_bytes(size)}") for name, size in self.terms[:1]),
+                ("total", f"{round_bytes(self.total)} in {self.layout}"),
                 ("time", f"{self.cpu_s:.3g} CPU s, {self.wall_s:.3g} s"),
             ]
         if self.limit:
             found.append(("limit", f"{format_bytes(self.limit)} for each worker process"))
         data = [
-            *([f"{_round(self.read)} of files"] if self.read else []),
-            *([f"{_round(self.shuffled)} shuffled"] if self.shuffled else []),
+            *([f"{round_bytes(self.read)} of files"] if self.read else []),
+            *([f"{round_bytes(self.shuffled)} shuffled"] if self.shuffled else []),
         ]
         if data:
             found.append(("data", ", ".join(data)))
@@ -165,9 +230,3 @@ def describe_key(key: KeyStatistics) -> str:
     if key.share >= NOTABLE_SHARE:
         parts.append(f"{key.share:.0%} of the rows have {key.frequent}".replace("%", " %"))
     return f"{names} of the {key.operation}: {'; '.join(parts)}"
-
-
-def _round(size: int) -> str:
-    """Format bytes with three digits."""
-    digits = len(str(size)) - 3
-    return format_bytes(round(size, -digits) if digits > 0 else size)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +22,8 @@ from dataclasses import dataclass, field
 SHUFFLE_SHARE = 0.85
 #: Buffer of a worker for rows that it writes to disk (distributed.p2p.storage.buffer).
 DISK_BUFFER = 100 * 2**20
+#: Bytes below which a term of memory is nothing.
+_LEAST_TERM = 1e-3
 #: Names of the terms of memory that belong to no unit.
 WORKER, ALLOCATOR, SHUFFLE = "an empty worker", "memory kept by allocators", "shuffle buffers"
 
@@ -97,7 +98,11 @@ class Timeline:
 
 
 class Simulation:
-    """Simulation of one graph on ``processes`` processes of ``threads`` threads."""
+    """Simulation of one graph on ``processes`` processes of ``threads`` threads.
+
+    Most events change one process. The rows in shuffles change all, but only grow until a barrier:
+    the memory of a process is recorded before it changes and before rows are released.
+    """
 
     def __init__(
         self,
@@ -122,16 +127,20 @@ class Simulation:
             self._users[number] += 1  # the caller needs the result
         self._roots: list[tuple[int, int]] = []
         self._ready: list[list[tuple[int, int]]] = [[] for _ in range(processes)]
-        self._running: list[set[int]] = [set() for _ in range(processes)]
+        self._running = [0] * processes
+        #: Running units and numbers of processes, also outdated ones.
+        self._free = [(0, process) for process in range(processes)]
         self._holders: list[set[int]] = [set() for _ in units]
-        self._results = [0.0] * processes
-        self._transient = [0.0] * processes
-        self._held: list[Counter[int]] = [Counter() for _ in range(processes)]
-        self._shuffled: dict[str, float] = {}
-        self._peaks = [memory.empty] * processes
-        self._total = memory.empty * processes
-        self._terms: Mapping[tuple[str, int | str], float] = {}
+        #: Bytes of each process without shuffled rows, and those of its units by their class.
+        self._own = [memory.empty] * processes
+        self._terms_of: list[dict[tuple[str, int | str], float]] = [{} for _ in range(processes)]
         self._has_run = [False] * processes
+        self._shuffled: dict[str, float] = {}
+        self._shuffle = 0.0  # shuffled rows in each process
+        self._peaks = [memory.empty] * processes
+        self._largest = memory.empty
+        self._sum = self._total = memory.empty * processes
+        self._terms: Mapping[tuple[str, int | str], float] = {}
         self._waiting = 0  # units that could start
 
     def run(self) -> Timeline:
@@ -143,26 +152,30 @@ class Simulation:
         events: list[tuple[float, int, int]] = []
         now = 0.0
         while True:
-            for process in self._find_free():
-                while self._waiting and len(self._running[process]) < self.threads:
+            while self._waiting and (process := self._find_free()) is not None:
+                while self._waiting and self._running[process] < self.threads:
                     chosen = self._choose(process)
                     self._waiting -= 1
                     self._start(process, chosen)
                     factor = 1 + self._random.uniform(-self._jitter, self._jitter)
                     end = now + self.units[chosen].seconds * factor
                     heapq.heappush(events, (end, chosen, process))
+                heapq.heappush(self._free, (self._running[process], process))
             if not events:
                 break
             now, number, process = heapq.heappop(events)
             self._end(process, number)
+        self._record_all()
         return Timeline(tuple(self._peaks), self._total, now, self._terms)
 
-    def _find_free(self) -> list[int]:
-        """Return the processes that can start a unit now, those with the fewest units first."""
-        if not self._waiting:
-            return []
-        free = [each for each in range(self.processes) if len(self._running[each]) < self.threads]
-        return sorted(free, key=lambda each: len(self._running[each]))
+    def _find_free(self) -> int | None:
+        """Return the process that starts units next: that with the fewest running ones."""
+        while self._free:
+            running, process = self._free[0]
+            if running == self._running[process] < self.threads:
+                return process
+            heapq.heappop(self._free)
+        return None
 
     def _choose(self, process: int) -> int:
         """Return the next unit of a process: its own, one of the queue, or one of another."""
@@ -174,89 +187,107 @@ class Simulation:
 
     def _start(self, process: int, number: int) -> None:
         unit = self.units[number]
+        self._record(process)
+        if not self._has_run[process]:
+            self._has_run[process] = True
+            self._add(process, self.memory.retained)
         for other in unit.dependencies:
             self._hold(process, other)
-        self._running[process].add(number)
-        self._transient[process] += unit.transient
-        self._has_run[process] = True
-        self._record()
+        self._running[process] += 1
+        self._add(process, unit.transient, ("run", unit.kind))
+        self._total = max(self._total, self._sum + self.processes * self._shuffle)
 
     def _end(self, process: int, number: int) -> None:
         unit = self.units[number]
-        self._running[process].discard(number)
-        self._transient[process] -= unit.transient
-        for shuffle, size in unit.adds.items():
-            self._shuffled[shuffle] = self._shuffled.get(shuffle, 0.0) + size
-        for shuffle in unit.ends:
-            self._shuffled.pop(shuffle, None)
+        if unit.ends:
+            self._record_all()
+        else:
+            self._record(process)
+        self._running[process] -= 1
+        heapq.heappush(self._free, (self._running[process], process))
+        self._add(process, -unit.transient, ("run", unit.kind))
         if self._users[number]:
             self._hold(process, number)
         for other in unit.dependencies:
             self._users[other] -= 1
             if not self._users[other]:
-                self._release(other)
+                self._release(other, process)
         for other in self._dependents[number]:
             self._missing[other] -= 1
             if not self._missing[other]:
                 where = self._find_process(other)
                 heapq.heappush(self._ready[where], (self.units[other].priority, other))
                 self._waiting += 1
-        self._record()
+        if unit.adds or unit.ends:
+            self._change_shuffles(unit)
+        self._total = max(self._total, self._sum + self.processes * self._shuffle)
+
+    def _change_shuffles(self, unit: UnitCost) -> None:
+        for shuffle, size in unit.adds.items():
+            self._shuffled[shuffle] = self._shuffled.get(shuffle, 0.0) + size
+        for shuffle in unit.ends:
+            self._shuffled.pop(shuffle, None)
+        share = SHUFFLE_SHARE * sum(self._shuffled.values()) / self.processes
+        self._shuffle = min(share, self.memory.shuffle_buffer + DISK_BUFFER)
 
     def _find_process(self, number: int) -> int:
         """Return the process of a unit: that of its shuffled partition, or of most input bytes."""
         unit = self.units[number]
         if unit.takes:
             return min(int(unit.takes[0][1] * self.processes), self.processes - 1)
-        local = [0.0] * self.processes
+        local: dict[int, float] = {}
         for other in unit.dependencies:
-            for process in self._holders[other]:
-                local[process] += self.units[other].output
-        waiting = [
-            len(ready) + len(running)
-            for ready, running in zip(self._ready, self._running, strict=True)
-        ]
-        return max(range(self.processes), key=lambda each: (local[each], -waiting[each]))
+            size = self.units[other].output
+            if size:
+                for process in self._holders[other]:
+                    local[process] = local.get(process, 0.0) + size
+        if not local:
+            return min(range(self.processes), key=self._count_units)
+        return min(local, key=lambda each: (-local[each], self._count_units(each), each))
+
+    def _count_units(self, process: int) -> int:
+        return len(self._ready[process]) + self._running[process]
 
     def _hold(self, process: int, number: int) -> None:
         if process not in self._holders[number]:
             self._holders[number].add(process)
-            self._results[process] += self.units[number].output
-            self._held[process][number] = 1
+            unit = self.units[number]
+            self._add(process, unit.output, ("result", unit.kind))
 
-    def _release(self, number: int) -> None:
+    def _release(self, number: int, recorded: int) -> None:
+        unit = self.units[number]
         for process in self._holders[number]:
-            self._results[process] -= self.units[number].output
-            del self._held[process][number]
+            if process != recorded:
+                self._record(process)
+            self._add(process, -unit.output, ("result", unit.kind))
         self._holders[number].clear()
 
-    def _record(self) -> None:
-        share = SHUFFLE_SHARE * sum(self._shuffled.values()) / self.processes
-        shuffle = min(share, self.memory.shuffle_buffer + DISK_BUFFER)
-        total = 0.0
-        for process in range(self.processes):
-            retained = self.memory.retained if self._has_run[process] else 0.0
-            size = self.memory.empty + retained + shuffle
-            size += self._results[process] + self._transient[process]
-            total += size
-            if size > self._peaks[process]:
-                if size > max(self._peaks):
-                    self._terms = self._list_terms(process, retained, shuffle)
-                self._peaks[process] = size
-        self._total = max(self._total, total)
+    def _add(self, process: int, size: float, term: tuple[str, int | str] | None = None) -> None:
+        self._own[process] += size
+        self._sum += size
+        if term is not None:
+            terms = self._terms_of[process]
+            terms[term] = terms.get(term, 0.0) + size
 
-    def _list_terms(
-        self, process: int, retained: float, shuffle: float
-    ) -> dict[tuple[str, int | str], float]:
+    def _record_all(self) -> None:
+        for process in range(self.processes):
+            self._record(process)
+
+    def _record(self, process: int) -> None:
+        """Record the memory of a process before it changes."""
+        size = self._own[process] + self._shuffle
+        if size > self._peaks[process]:
+            self._peaks[process] = size
+            if size > self._largest:
+                self._largest = size
+                self._terms = self._list_terms(process)
+
+    def _list_terms(self, process: int) -> dict[tuple[str, int | str], float]:
         terms: dict[tuple[str, int | str], float] = {
             ("process", WORKER): self.memory.empty,
-            ("process", ALLOCATOR): retained,
-            ("process", SHUFFLE): shuffle,
+            ("process", ALLOCATOR): self.memory.retained if self._has_run[process] else 0.0,
+            ("process", SHUFFLE): self._shuffle,
+            **self._terms_of[process],
         }
-        for number in self._running[process]:
-            key = ("run", self.units[number].kind)
-            terms[key] = terms.get(key, 0.0) + self.units[number].transient
-        for number in self._held[process]:
-            key = ("result", self.units[number].kind)
-            terms[key] = terms.get(key, 0.0) + self.units[number].output
-        return {key: size for key, size in terms.items() if size}
+        # Differences of sums of floats are not exactly zero.
+        return {key: size for key, size in terms.items() if abs(size) >= _LEAST_TERM}

@@ -42,6 +42,30 @@ def test_a_job_that_cannot_be_forecast_ends_with_1(program: Path, run: Run) -> N
     assert "would write to their target" in answer.text
 
 
+def test_advice_has_the_layouts_on_which_the_job_fits(
+    program: Path, run: Run, tmp_path: Path
+) -> None:
+    picture = tmp_path / "options.svg"
+    options = ("--advise", "--pools", "--plot", str(picture))
+    answer = run("forecast", f"{program}:total", *LAYOUT, *options)
+    assert answer.code == 0, answer.err
+    assert "Recommended:" in answer.out
+    row = next(line for line in answer.out.splitlines() if line.split()[:1] == ["16_32"])
+    assert " GB" in row
+    assert max(map(len, answer.out.splitlines())) <= 80
+    assert "…" not in answer.out
+    assert picture.read_text().startswith("<svg")
+    document = run("forecast", f"{program}:total", *LAYOUT, "--advise", "--json").json
+    assert document["advice"]["is_local"]
+    assert document["peak"]
+
+
+def test_a_job_that_cannot_be_forecast_has_no_advice(program: Path, run: Run) -> None:
+    answer = run("forecast", f"{program}:written", *LAYOUT, "--advise")
+    assert answer.code == 1
+    assert "Recommended:" not in answer.out
+
+
 def test_faults_end_with_2(program: Path, run: Run) -> None:
     answer = run("forecast", f"{program}:total", *LAYOUT, "--budget", "7", "--confidence", "2")
     assert answer.code == 2
