@@ -15,6 +15,10 @@ from services import is_empty
 
 from hyperplane.clusters import records
 
+#: Seconds for 20 cycles. They need 6 to 15 minutes of CPU time, of which a machine with two cores
+#: that also runs other programs gives them a third.
+CYCLES_TIMEOUT = 3600
+
 
 def check_cycles(
     count: int, run: Callable[[], AbstractContextManager[list[psutil.Process]]]
