@@ -178,6 +178,7 @@ def test_workers_are_found_and_added(cluster: Any, capsys: pytest.CaptureFixture
 
 @pytest.mark.ray
 @pytest.mark.cluster
+@pytest.mark.slow
 def test_plain_functions_of_ray_use_the_cluster(cluster: Any) -> None:
     import ray
 

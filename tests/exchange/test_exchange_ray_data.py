@@ -134,6 +134,7 @@ def test_an_empty_result_without_known_columns_is_refused(cluster: Any) -> None:
         from_ray_data(none)
 
 
+@pytest.mark.slow
 def test_any_folder_can_be_used(cluster: Any, tmp_path: Path) -> None:
     folder = tmp_path / "day=3" / "my ä, [1] #2 50%20"
     df = dd.from_pandas(pd.DataFrame({"x": [1, 2, 3], "a b.c": ["u", "v", "w"]}), npartitions=2)
