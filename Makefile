@@ -110,7 +110,8 @@ networks: $(NETWORKS)/installed
 	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: (torch|tensorflow)' --include '*.md' docs)
 
 # As networks, with Ray (10 s and 290 MB to install). SCALED=1, also of spark: only the tests that
-# depend on the scale, at full scale. QUICK=1: without tests that are marked `slow`.
+# depend on the scale, at full scale. QUICK=1, as in CI: without tests that are marked `slow`, one test
+# process for each core, because these tests wait half of the time.
 FULL_SCALE = $(if $(SCALED),HYPERPLANE_TEST_SCALE=full)
 # A test of many starts takes longer than the limit of pyproject.toml on a slow machine.
 LONG_TESTS = $(if $(SCALED),-o faulthandler_timeout=4000)
@@ -123,7 +124,9 @@ $(RAY)/installed: pyproject.toml $(STAMPS)/test
 	@$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[ray]'
 	@touch $@
 
-ray: TESTERS = $(shell expr $$(nproc) / 2)# a cluster has about ten processes
+# A cluster has about ten processes.
+CLUSTER_TESTERS = $(shell $(if $(QUICK),nproc,expr $$(nproc) / 2))
+ray: TESTERS = $(CLUSTER_TESTERS)
 ray: $(RAY)/installed
 	scripts/engines/install ssh slurm
 	$(FULL_SCALE) HYPERPLANE_REQUIRE_NETWORKS=ray HYPERPLANE_REQUIRE_SERVICES=1 PYTHONDONTWRITEBYTECODE= $(RAY)/bin/python $(PYTEST_OPTIONS) --quiet --timeout 900 $(LONG_TESTS) -m 'ray$(if $(SCALED), and scaled)$(if $(QUICK), and not slow)' $(if $(ONLY),-k '$(ONLY)') \
@@ -143,7 +146,7 @@ $(SPARK)/installed: pyproject.toml $(STAMPS)/test $(NETWORKS)/installed
 	@$(SPARK)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[raydp]'
 	@touch $@
 
-spark: TESTERS = $(shell expr $$(nproc) / 2)# a cluster has about ten processes
+spark: TESTERS = $(CLUSTER_TESTERS)
 # Tests without Spark, for pandas 2, in about ten minutes.
 PANDAS_2 := tests/spec tests/sizing tests/collections/frames $(wildcard tests/clusters/test_local*.py) \
   tests/clusters/test_default_clients.py

@@ -1,7 +1,8 @@
 """Skip tests and pages that need PyTorch, TensorFlow, Ray or Spark where these are not installed.
 
 A test has the mark ``torch``, ``tensorflow``, ``ray`` or ``spark``; a page has the comment
-``<!-- needs: torch -->`` on a line, which gives its examples the same mark.
+``<!-- needs: torch -->`` on a line, which gives its examples the same mark; ``<!-- slow -->`` gives
+them the mark ``slow``.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _IGNORED = {
     "spark": "ignore:.*unclosed.*(socket|multiprocessing pool):ResourceWarning",
 }
 _NEEDS = re.compile(r"^<!-- needs: ([a-z, ]+) -->$", re.MULTILINE)
+_SLOW = re.compile(r"^<!-- slow -->$", re.MULTILINE)
 
 
 def fail_if_missing() -> None:
@@ -48,11 +50,19 @@ def needs_of_page(page: Path) -> list[str]:
     return names
 
 
+@functools.cache
+def is_slow_page(page: Path) -> bool:
+    """Return whether the examples of a page are slow."""
+    return _SLOW.search(page.read_text(encoding="utf-8")) is not None
+
+
 def add_marks(item: pytest.Item) -> None:
     """Give an example of a page its marks; skip an item whose package is missing."""
     if item.path.suffix == ".md":
         for name in needs_of_page(item.path):
             item.add_marker(name)
+        if is_slow_page(item.path):
+            item.add_marker("slow")
     names = {mark.name for mark in item.iter_markers()}
     for name in MARKS:
         if name in names and not _is_installed(name):

@@ -68,6 +68,10 @@ def test_a_page_names_known_packages(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("# Title\n\n<!-- needs: torch, tensorflow -->\n")
     assert networks.needs_of_page(page) == ["torch", "tensorflow"]
+    assert not networks.is_slow_page(page)
+    slow = tmp_path / "slow.md"
+    slow.write_text("# Title\n\n<!-- slow -->\n")
+    assert networks.is_slow_page(slow)
     other = tmp_path / "other.md"
     other.write_text("<!-- needs: pytorch -->\n")
     with pytest.raises(ValueError, match="pytorch"):

@@ -17,11 +17,11 @@ FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 #: make networks and make spark run the notebooks that need more packages.
-MARKS = {"torch": pytest.mark.torch, "spark": pytest.mark.spark}
+MARKS = {"torch": [pytest.mark.torch], "spark": [pytest.mark.spark, pytest.mark.slow]}
 #: Notebooks that run; the full scale, as in CI, runs all. At small scale test_widgets.py runs a
 #: notebook with a cluster.
 EXECUTED = [
-    pytest.param(file, marks=[MARKS[NEEDS[file.stem]]] if file.stem in NEEDS else [], id=file.stem)
+    pytest.param(file, marks=MARKS[NEEDS[file.stem]] if file.stem in NEEDS else [], id=file.stem)
     for file in NOTEBOOKS
     if file.stem in scaled(NEEDS, [each.stem for each in NOTEBOOKS])
 ]

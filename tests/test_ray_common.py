@@ -15,7 +15,8 @@ from typing import Any
 
 import dask.config
 import pytest
-from services import is_empty, temporary_directory
+from fake_gpus import read_devices, two_gpus
+from services import is_empty, temporary_directory, until
 
 import hyperplane
 from hyperplane import ray_common as rc
@@ -177,6 +178,7 @@ def test_workers_are_found_and_added(cluster: Any, capsys: pytest.CaptureFixture
 
 @pytest.mark.ray
 @pytest.mark.cluster
+@pytest.mark.slow
 def test_plain_functions_of_ray_use_the_cluster(cluster: Any) -> None:
     import ray
 
@@ -191,11 +193,18 @@ def test_plain_functions_of_ray_use_the_cluster(cluster: Any) -> None:
 @pytest.mark.ray
 @pytest.mark.cluster
 def test_initializing_again_ends_the_old_workers(
-    cluster: Any, capsys: pytest.CaptureFixture[str]
+    cluster: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    import ray
+
     old = list(cluster.workers)
-    with dask.config.set({"hyperplane.engines.ray_local.dashboard": False}):
-        second = rc.initialize_ray_cluster(1, 1, 0.5)
+    with two_gpus(tmp_path):
+        with dask.config.set({"hyperplane.engines.ray_local.dashboard": False}):
+            second = rc.initialize_ray_cluster(1, 1, 0.5, 1)
+        ray.init(logging_level="ERROR", log_to_driver=False)
+        until(lambda: ray.cluster_resources().get("GPU") == 1)
+        assert read_devices(1) == [("0", ["0"])]
+        ray.shutdown()
     out = capsys.readouterr().out.splitlines()
     assert out[: len(old) + 1] == [*(f"deleting pod {name}" for name in old), SELECTING]
     assert (cluster.status, second.status) == (CLOSED, RUNNING)

@@ -245,7 +245,9 @@ def test_a_second_call_replaces_the_session_and_its_cluster(
     assert first.status == CLOSED
     [cluster] = OwnedSparkCluster.running.values()
     assert second.sparkContext.master == cluster.address != first.address
-    assert hyperplane.get_cluster(cluster.name).cluster is cluster
+    client, found = hyperplane.get_cluster(cluster.name)
+    assert found is cluster
+    assert client.spark.range(3).count() == 3
 
 
 @pytest.mark.spark
@@ -289,6 +291,7 @@ def test_an_idle_session_ends_with_its_cluster_but_not_during_a_job() -> None:
 
 @pytest.mark.spark
 @pytest.mark.cluster
+@pytest.mark.slow
 def test_a_session_of_another_cluster_is_refused() -> None:
     code = (
         "from pyspark.sql import SparkSession\nfrom hyperplane.spark import init_spark\n"

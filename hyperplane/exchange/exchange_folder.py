@@ -7,14 +7,16 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from hyperplane.collections.frames.read import read
 from hyperplane.core.active_cluster import get_active_client
 from hyperplane.core.argument_checks import describe_value
 from hyperplane.core.errors import Fault, RequestError
+from hyperplane.formats.schemas import is_unnamed_index
 from hyperplane.objectstore.listing import find_files, resolve_location
 from hyperplane.objectstore.locations import File
 from hyperplane.storage.saving import save
@@ -57,14 +59,40 @@ def find_folder_faults(
 
 
 def find_dataframe_faults(df: Any) -> list[Fault]:
-    """Return a fault if an argument is no Dask dataframe."""
+    """Return a fault if an argument is no Dask dataframe, or if its columns have other names."""
     import dask.dataframe as dd
 
     if isinstance(df, dd.DataFrame):
-        return []
+        return find_name_faults("df", list(df.columns))
     advice = "dask.dataframe.from_pandas makes one of a pandas DataFrame"
     given = f"an object of type {type(df).__name__}"
     return [Fault("df", given, "a Dask dataframe", advice)]
+
+
+def find_name_faults(argument: str, names: Sequence[Any]) -> list[Fault]:
+    """Return a fault if columns have no names that files of Parquet keep.
+
+    Columns named as an index without a name are read as one, and left out.
+    """
+    texts = all(isinstance(each, str) for each in names)
+    if not names or not texts or len({*names}) < len(names):
+        allowed = "columns with separate names, which are texts"
+        return [Fault(argument, f"columns {list(names)}", allowed, "rename them")]
+    return [
+        Fault(argument, f"the column {name!r}", "names other than those of an index", "rename it")
+        for name in names
+        if is_unnamed_index(name)
+    ]
+
+
+def make_partition_fault(name: str, kinds: Iterable[Any]) -> Fault:
+    """Return the fault of a column whose type differs among partitions."""
+    return Fault(
+        "df",
+        f"the column {name!r} of type {' and '.join(map(str, kinds))} in partitions",
+        "one type in all partitions",
+        f'convert it, such as df.astype({{{name!r}: "float64"}})',
+    )
 
 
 def create_temporary_folder() -> str:
@@ -99,3 +127,15 @@ def save_rows(
             [replace(each, where=names.get(each.where, each.where)) for each in error.faults]
         ) from error
     return find_files(target, storage_options)
+
+
+def read_rows(
+    url: str, names: Sequence[str], storage_options: Mapping[str, Any] | None = None
+) -> dd.DataFrame:
+    """Return the Parquet files of a folder as a Dask dataframe with these columns.
+
+    The names are given, because folders of the user such as ``day=3`` would be columns, too.
+    """
+    return read(
+        url, list(names), format="parquet", storage_options=storage_options, decimals="exact"
+    )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from hyperplane.collections.frames.read import read
 from hyperplane.core.errors import EngineError, Fault, check
 from hyperplane.core.optional import need
 from hyperplane.core.public_calls import check_call
@@ -16,15 +16,20 @@ from hyperplane.exchange.exchange_folder import (
     create_temporary_folder,
     find_dataframe_faults,
     find_folder_faults,
+    find_name_faults,
     list_dask_hosts,
+    make_partition_fault,
+    read_rows,
     save_rows,
 )
-from hyperplane.objectstore.listing import resolve_location
-from hyperplane.objectstore.locations import Location, Store
+from hyperplane.objectstore.listing import MAX_THREADS, resolve_location
+from hyperplane.objectstore.locations import File, Location, Store
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
 
+#: Largest integer up to which a float represents all.
+_EXACT = 2**53
 _START = "call hyperplane.ray_common.initialize_ray_cluster() or ray.init() first"
 
 
@@ -60,7 +65,8 @@ def to_ray_data(
     Raises
     ------
     RequestError
-        With every fault of the call, and for a type that Parquet cannot store, with its column.
+        With every fault of the call, and for a type that Parquet cannot store, or that differs
+        among partitions, with its column.
     EngineError
         If this process is not connected to a Ray cluster.
     MissingPackage
@@ -73,8 +79,11 @@ def to_ray_data(
     _connect(url)
     url = url or create_temporary_folder()
     files = save_rows(df, url, storage_options)
+    check(_find_partition_faults(files))
     paths = [file.path for file in files]
-    return ray_data.read_parquet(paths, filesystem=_open_filesystem(files[0].store))
+    filesystem = _open_filesystem(files[0].store)
+    # Folders of the user such as "day=3" are no columns.
+    return ray_data.read_parquet(paths, filesystem=filesystem, partitioning=None)
 
 
 @check_call(outcome="nothing was converted")
@@ -122,9 +131,9 @@ def from_ray_data(
     url = url or create_temporary_folder()
     location = resolve_location(url, storage_options)
     dataset.write_parquet(location.path, filesystem=_open_filesystem(location.store))
-    if not location.store.system.glob(f"{location.path}/*.parquet"):
+    if not location.store.system.find(location.path):
         _write_empty_file(location, schema)
-    return read(f"{url}/*.parquet", storage_options=storage_options, decimals="exact")
+    return read_rows(url, schema.names, storage_options)
 
 
 def _connect(url: str) -> None:
@@ -159,13 +168,65 @@ def _open_filesystem(store: Store) -> Any:
     return pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(store.system))
 
 
+def _find_partition_faults(files: Sequence[File]) -> list[Fault]:
+    """Return the columns whose types in partitions Ray cannot combine.
+
+    It widens numbers, but fails for integers that floats do not represent when rows are used.
+    """
+    kinds: dict[str, dict[Any, None]] = {}
+    large: set[str] = set()
+    with ThreadPoolExecutor(MAX_THREADS) as pool:
+        for metadata in pool.map(_read_metadata, files):
+            large.update(_list_large_integers(metadata))
+            for field in metadata.schema.to_arrow_schema() if metadata.num_rows else ():
+                kinds.setdefault(field.name, {})[field.type] = None
+    return [
+        make_partition_fault(name, found)
+        for name, found in kinds.items()
+        if _differ(list(found), name in large)
+    ]
+
+
+def _read_metadata(file: File) -> Any:
+    """Return the metadata of a Parquet file."""
+    import pyarrow.parquet as pq
+
+    with file.store.system.open(file.path, "rb") as opened:
+        return pq.read_metadata(opened)
+
+
+def _list_large_integers(metadata: Any) -> Iterator[str]:
+    """Yield the columns of a Parquet file with integers that floats may not represent."""
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            found = column.statistics
+            if column.physical_type != "INT64" or (found is not None and not found.has_min_max):
+                continue  # other types, and missing values only
+            if found is None or not -_EXACT <= found.min_raw <= found.max_raw <= _EXACT:
+                yield column.path_in_schema
+
+
+def _differ(kinds: list[Any], has_large_integers: bool) -> bool:
+    """Return whether the values of columns of these types cannot be combined exactly."""
+    import pyarrow as pa
+
+    if has_large_integers and any(map(pa.types.is_floating, kinds)):
+        return True
+    try:
+        schemas = [pa.schema([("column", kind)]) for kind in kinds]
+        pa.unify_schemas(schemas, promote_options="permissive")
+    except pa.ArrowException:
+        return True
+    return False
+
+
 def _find_type_faults(schema: Any) -> list[Fault]:
     import pyarrow as pa
 
     if schema is None:
         allowed = "at least one row, because Ray does not know the columns of an empty result"
         return [Fault("dataset", "no rows", allowed)]
-    return [
+    faults = [
         Fault(
             "dataset",
             f"the column {name!r} of type {kind}",
@@ -175,6 +236,7 @@ def _find_type_faults(schema: Any) -> list[Fault]:
         for name, kind in zip(schema.names, schema.types, strict=True)
         if not isinstance(kind, pa.DataType) or isinstance(kind, pa.BaseExtensionType)
     ]
+    return [*faults, *find_name_faults("dataset", schema.names)]
 
 
 def _write_empty_file(location: Location, schema: Any) -> None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hyperplane.clusters.spark import driver
-from hyperplane.collections.frames.read import read
 from hyperplane.core.errors import EngineError, Fault, check
 from hyperplane.core.optional import need
 from hyperplane.core.public_calls import check_call
@@ -23,7 +22,10 @@ from hyperplane.exchange.exchange_folder import (
     create_temporary_folder,
     find_dataframe_faults,
     find_folder_faults,
+    find_name_faults,
     list_dask_hosts,
+    make_partition_fault,
+    read_rows,
     save_rows,
 )
 from hyperplane.objectstore.listing import resolve_location
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 _START = "call hyperplane.spark.init_spark() or SparkSession.builder.getOrCreate() first"
 #: Maximum digits of Spark's decimals.
 _MAX_DIGITS = 38
+_ZONE_ADVICE = 'Spark keeps no time zones of columns: .dt.tz_convert("UTC")'
 #: Spark's defaults are times without their zone, and an error for dates before 1582.
 _WRITE_SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -139,7 +142,7 @@ def from_spark(df: DataFrame, folder: str | PathLike[str] | None = None) -> dd.D
     url = f"{url or create_temporary_folder()}/rows"
     with _change_settings(df.sparkSession, _WRITE_SETTINGS):
         df.write.parquet(_build_url(url))
-    return read(url, format="parquet", decimals="exact")
+    return read_rows(url, df.columns)
 
 
 def _build_url(path: str) -> str:
@@ -207,15 +210,21 @@ def _prepare_partition(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _find_meta_faults(meta: pd.DataFrame) -> list[Fault]:
     """Return the columns of a Dask dataframe whose types are known and that Spark does not have."""
+    import pandas as pd
     import pyarrow as pa
 
-    names = list(meta.columns)
-    if not names or len({*names}) < len(names) or not all(isinstance(each, str) for each in names):
-        allowed = "columns with separate names, which are texts"
-        return [Fault("df", f"columns {names}", allowed, "df.rename(columns=...)")]
-    schema = pa.Schema.from_pandas(_prepare_partition(meta), preserve_index=False)
-    known = [field for field in schema if not pa.types.is_null(field.type)]
-    return _find_arrow_faults(pa.schema(known)) + _find_name_faults(names)
+    faults: list[Fault] = []
+    for name, column in _prepare_partition(meta).items():
+        if isinstance(column.dtype, pd.SparseDtype):  # which files have as values
+            column = pd.Series(column.to_numpy(), name=name)
+        try:
+            schema = pa.Schema.from_pandas(column.to_frame(), preserve_index=False)
+        except (pa.ArrowException, TypeError, ValueError):
+            advice = "" if getattr(column.dtype, "tz", None) is None else _ZONE_ADVICE
+            faults.append(_make_type_fault(name, column.dtype, advice or "convert it with .astype"))
+            continue
+        faults += [] if pa.types.is_null(schema.field(0).type) else _find_arrow_faults(schema)
+    return faults + _find_case_faults(list(meta.columns))
 
 
 def _choose_files(paths: list[str]) -> list[str]:
@@ -234,14 +243,7 @@ def _choose_files(paths: list[str]) -> list[str]:
             position = schema.get_field_index(name)
             found["none" if position < 0 else str(schema.field(position).type)] = None
     differing = [
-        Fault(
-            "df",
-            f"the column {name!r} of type {' and '.join(found)} in partitions",
-            "one type in all partitions",
-            f'convert it, such as df.astype({{{name!r}: "float64"}})',
-        )
-        for name, found in kinds.items()
-        if len(found) > 1
+        make_partition_fault(name, found) for name, found in kinds.items() if len(found) > 1
     ]
     check(differing or _find_arrow_faults(schemas[0]))
     return chosen
@@ -250,11 +252,15 @@ def _choose_files(paths: list[str]) -> list[str]:
 def _find_arrow_faults(schema: pa.Schema) -> list[Fault]:
     """Return the columns that Spark cannot read, or would change."""
     faults = (
-        Fault("df", f"the column {field.name!r} of type {field.type}", "a type of Spark", advice)
+        _make_type_fault(field.name, field.type, advice)
         for field in schema
         if (advice := _find_advice(field.type))
     )
     return list(faults)
+
+
+def _make_type_fault(name: Any, kind: Any, advice: str) -> Fault:
+    return Fault("df", f"the column {name!r} of type {kind}", "a type of Spark", advice)
 
 
 def _find_advice(kind: pa.DataType) -> str:
@@ -264,7 +270,7 @@ def _find_advice(kind: pa.DataType) -> str:
     types = pa.types
     if types.is_timestamp(kind):
         if kind.tz not in {None, "UTC", "+00:00"}:
-            return 'Spark keeps no time zones of columns: .dt.tz_convert("UTC")'
+            return _ZONE_ADVICE
         return "" if kind.unit != "ns" else "convert its times to microseconds"
     if types.is_duration(kind):
         return "convert it to a number, such as .dt.total_seconds()"
@@ -277,12 +283,12 @@ def _find_advice(kind: pa.DataType) -> str:
     if isinstance(kind, pa.BaseExtensionType):
         return "convert it with .astype"
     children = [kind.field(number) for number in range(kind.num_fields)]
-    if types.is_struct(kind) and _find_name_faults([field.name for field in children]):
+    if types.is_struct(kind) and _find_case_faults([field.name for field in children]):
         return "rename its fields: Spark ignores the case of names"
     return next(filter(None, (_find_advice(field.type) for field in children)), "")
 
 
-def _find_name_faults(names: list[str]) -> list[Fault]:
+def _find_case_faults(names: list[str]) -> list[Fault]:
     """Return names that Spark takes for one, because it ignores case."""
     number = Counter(name.lower() for name in names)
     repeated = [name for name in names if number[name.lower()] > 1]
@@ -314,7 +320,7 @@ def _find_spark_faults(schema: Any) -> list[Fault]:
         for field in schema.fields
         if is_refused(field.dataType)
     ]
-    return [*faults, *_find_name_faults(schema.names)]
+    return [*faults, *(find_name_faults("df", schema.names) or _find_case_faults(schema.names))]
 
 
 @contextmanager

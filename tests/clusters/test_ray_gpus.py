@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_gpus import read_devices, two_gpus
 from services import until
 
 import hyperplane
@@ -123,28 +124,18 @@ def test_the_documented_argument_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.ray
 @pytest.mark.cluster
-class TestRealNodes:
-    @pytest.fixture
-    def two_gpus(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        pytest.importorskip("ray")
-        program = tmp_path / "nvidia-smi"
-        program.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA A'; echo 'GPU 1: NVIDIA B'\n")
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-        monkeypatch.setattr(local_gpus, "_import_nvml", lambda: None)
-
-    def test_tasks_see_the_gpus_of_their_worker_node(self, two_gpus: None) -> None:
-        import ray
-
+@pytest.mark.slow
+def test_tasks_see_the_gpus_of_their_worker_node(tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray")
+    with two_gpus(tmp_path):
         cluster = ray_common.initialize_ray_cluster(1, 1, 0.5, n_gpus=1)
         try:
             ray.init(logging_level="ERROR", log_to_driver=False)
             until(lambda: ray.cluster_resources().get("GPU") == 1)
-            assert _read_devices(1) == [("0", ["0"])]
+            assert read_devices(1) == [("0", ["0"])]
             ray_common.get_ray_cluster(extra_workers=1)
             until(lambda: ray.cluster_resources().get("GPU") == 2)
-            assert sorted(_read_devices(2)) == [("0", ["0"]), ("1", ["1"])]
+            assert sorted(read_devices(2)) == [("0", ["0"]), ("1", ["1"])]
             plan = hyperplane.plan_cluster(**NODE, engine="ray:local", num_workers=1, ngpus=1)
             with pytest.raises(StartFailed, match=r"needs 1 GPU; clusters of Ray .* leave 0"):
                 hyperplane.start(plan)
@@ -155,23 +146,7 @@ class TestRealNodes:
             until(lambda: cluster.worker_pids.get(name, pid) != pid)
             # Until Ray notices the end of the first one, it may place actors there.
             until(lambda: sum(node["Alive"] for node in ray.nodes()) == 3)
-            assert sorted(_read_devices(2)) == [("0", ["0"]), ("1", ["1"])]
+            assert sorted(read_devices(2)) == [("0", ["0"]), ("1", ["1"])]
             assert "CUDA_VISIBLE_DEVICES" not in os.environ
         finally:
             cluster.close()
-
-
-def _read_devices(count: int) -> list[Any]:
-    """Return CUDA_VISIBLE_DEVICES and Ray's GPU IDs in actors, each of which keeps one GPU."""
-    import ray
-
-    @ray.remote(num_gpus=1)
-    class Holder:
-        def read(self) -> tuple[str | None, list[str]]:
-            return os.environ.get("CUDA_VISIBLE_DEVICES"), ray.get_gpu_ids()
-
-    holders = [Holder.remote() for _ in range(count)]
-    read = ray.get([holder.read.remote() for holder in holders], timeout=120)
-    for holder in holders:
-        ray.kill(holder)
-    return read

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pandas as pd
 import psutil
 import pytest
 from contract import OwnedClusterContract
-from cycles import check_cycles
+from cycles import CYCLES_TIMEOUT, check_cycles
 from scale import FULL
 from services import is_empty, temporary_directory, until
 
@@ -45,8 +46,6 @@ class TestRay(OwnedClusterContract):
     at_full_scale = frozenset(
         {
             "test_closing_twice_and_in_any_order",
-            # test_objects_in_the_store_delay_the_idle_timeout has it.
-            "test_a_cluster_closes_after_its_idle_timeout",
             # test_cli_cluster_ray.py has it with the commands.
             "test_it_is_listed_until_another_process_stops_it_and_leaves_nothing",
             "test_a_call_replaces_its_earlier_cluster",
@@ -64,6 +63,12 @@ class TestRay(OwnedClusterContract):
         "print('workers', *ray.get([each.pid.remote() for each in both]), flush=True)\n"
     )
 
+    @pytest.mark.cluster
+    @pytest.mark.slow
+    def test_get_cluster_attaches_and_can_close_the_cluster(self) -> None:
+        # test_cli_cluster_ray.py attaches another process.
+        super().test_get_cluster_attaches_and_can_close_the_cluster()
+
     def call(self, client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
         return client.ray.get(client.ray.remote(lambda: function(*arguments)).remote())
 
@@ -79,23 +84,7 @@ def _raylets(cluster: Any) -> list[psutil.Process]:
     return sorted((p for p in children if p.name() == "raylet"), key=lambda p: p.create_time())
 
 
-def test_the_cluster_ends_with_its_head() -> None:
-    client, cluster = hyperplane.start(hyperplane.plan_cluster(engine=ENGINE, **SMALL))
-    assert os.environ["RAY_ADDRESS"] == cluster.address
-    ray = client.ray
-    every = _descendants(cluster)
-    _raylets(cluster)[0].send_signal(signal.SIGKILL)
-    until(lambda: cluster.status == CLOSED)
-    with pytest.raises(hyperplane.EngineError, match="has ended: the head node has ended"):
-        _ = client.ray
-    until(lambda: records.read_all(starting=True) == [])
-    until(lambda: not any(process.is_running() for process in every))
-    # Ray would end this process a minute later.
-    until(lambda: not ray.is_initialized())
-    assert "RAY_ADDRESS" not in os.environ
-    assert is_empty(Path(os.environ["TMPDIR"]))
-
-
+@pytest.mark.slow
 def test_nothing_is_left_after_the_program_with_the_nodes_is_killed() -> None:
     client, cluster = hyperplane.start(hyperplane.plan_cluster(engine=ENGINE, **SMALL))
     every = _descendants(cluster)
@@ -107,6 +96,7 @@ def test_nothing_is_left_after_the_program_with_the_nodes_is_killed() -> None:
     until(lambda: is_empty(Path(os.environ["TMPDIR"])))
 
 
+@pytest.mark.slow
 def test_objects_in_the_store_delay_the_idle_timeout() -> None:
     plan = hyperplane.plan_cluster(engine=ENGINE, idle_timeout=15, **SMALL)
     client, cluster = hyperplane.start(plan)
@@ -142,13 +132,14 @@ def run_cluster() -> Iterator[list[psutil.Process]]:
 
 
 @pytest.mark.skipif(not FULL, reason="other tests end a cluster and look: at full scale")
+@pytest.mark.timeout(CYCLES_TIMEOUT)
 def test_starts_and_ends_leave_no_process_port_or_file() -> None:
     check_cycles(20, run_cluster)
 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Any]:
-    """A client and its cluster for the tests below, which do not end it."""
+    """A client and its cluster for the tests below in their order; one of them ends it."""
     with temporary_directory():
         started = hyperplane.start(hyperplane.plan_cluster(engine=ENGINE, **SMALL))
         try:
@@ -188,11 +179,13 @@ def test_a_program_connects_without_an_address_and_only_with_the_token(running: 
         "ray.init(log_to_driver=False)\n"
         "print(ray.get_runtime_context().gcs_address, len(ray.nodes()))\n"
     )
-    done = _run(code)
-    assert done.stdout.split() == [cluster.address, "3"], done.stderr
     token = cluster.record.security["token"]
     assert token not in repr(cluster)
-    refused = _run(code, RAY_AUTH_TOKEN="f" * len(token))
+    with ThreadPoolExecutor() as pool:  # both wait most of the time
+        first = pool.submit(_run, code)
+        refused = pool.submit(_run, code, RAY_AUTH_TOKEN="f" * len(token)).result()
+        done = first.result()
+    assert done.stdout.split() == [cluster.address, "3"], done.stderr
     assert refused.returncode != 0
     assert "token" in refused.stderr.lower()
 
@@ -261,10 +254,28 @@ def _kill_new_raylets(cluster: Any, kept: set[int], is_over: Callable[[], object
         time.sleep(0.02)
 
 
-def test_a_worker_node_whose_replacement_fails_is_replaced_later_and_then_abandoned(
-    running: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_cluster_ends_with_its_head(running: Any) -> None:
     client, cluster = running
+    assert os.environ["RAY_ADDRESS"] == cluster.address
+    ray = client.ray
+    every = _descendants(cluster)
+    _raylets(cluster)[0].send_signal(signal.SIGKILL)
+    until(lambda: cluster.status == CLOSED)
+    with pytest.raises(hyperplane.EngineError, match="has ended: the head node has ended"):
+        _ = client.ray
+    until(lambda: records.read_all(starting=True) == [])
+    until(lambda: not any(process.is_running() for process in every))
+    # Ray would end this process a minute later.
+    until(lambda: not ray.is_initialized())
+    until(lambda: "RAY_ADDRESS" not in os.environ)
+    until(lambda: is_empty(Path(os.environ["TMPDIR"])))
+
+
+@pytest.mark.slow
+def test_a_worker_node_whose_replacement_fails_is_replaced_later_and_then_abandoned(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client, cluster = hyperplane.start(hyperplane.plan_cluster(engine=ENGINE, **SMALL))
     ray = client.ray
     every = _descendants(cluster)
     _, kept, first = [process.pid for process in _raylets(cluster)]

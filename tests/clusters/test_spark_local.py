@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 from contract import OwnedClusterContract
-from cycles import check_cycles, find_descendants
+from cycles import CYCLES_TIMEOUT, check_cycles, find_descendants
 from scale import FULL
 from services import is_empty, temporary_directory, until
 from spark_properties import PROPERTIES
@@ -69,6 +69,12 @@ class TestSpark(OwnedClusterContract):
         "print('workers', *found, flush=True)\n"
     )
 
+    @pytest.mark.cluster
+    @pytest.mark.slow
+    def test_get_cluster_attaches_and_can_close_the_cluster(self) -> None:
+        # test_spark.py attaches to a cluster.
+        super().test_get_cluster_attaches_and_can_close_the_cluster()
+
     def call(self, client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
         context = client.spark.sparkContext
         return context.parallelize([0], 1).map(lambda _: function(*arguments)).first()
@@ -89,23 +95,7 @@ def _gone(processes: list[psutil.Process]) -> bool:
     return not any(process.is_running() for process in processes)
 
 
-def test_the_cluster_ends_with_its_master() -> None:
-    client, cluster = hyperplane.start(hyperplane.plan_cluster(engine=ENGINE, **SMALL))
-    spark = client.spark
-    every = [*_descendants(cluster), *psutil.Process().children(recursive=True)]
-    _find_master(cluster).send_signal(signal.SIGKILL)
-    until(lambda: cluster.status == CLOSED)
-    assert "master" in cluster.end_reason
-    until(lambda: records.read_all(starting=True) == [])
-    # The driver of this process, too.
-    until(lambda: _gone(every))
-    assert spark.sparkContext._jsc is None
-    assert "SPARK_CONF_DIR" not in os.environ
-    assert is_empty(Path(os.environ["TMPDIR"]))
-    with pytest.raises(hyperplane.EngineError, match="has ended"):
-        _ = client.spark
-
-
+@pytest.mark.slow
 def test_nothing_is_left_after_the_program_with_the_processes_is_killed() -> None:
     _, cluster = hyperplane.start(hyperplane.plan_cluster(engine=ENGINE, **SMALL))
     every = _descendants(cluster)
@@ -129,14 +119,14 @@ def run_cluster() -> Iterator[list[psutil.Process]]:
 
 
 @pytest.mark.skipif(not FULL, reason="other tests end a cluster and look: at full scale")
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(CYCLES_TIMEOUT)
 def test_starts_and_ends_leave_no_process_port_or_file() -> None:
     check_cycles(20, run_cluster)
 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Any]:
-    """A client and its cluster for the tests below, which do not end it."""
+    """A client and its cluster for the tests below in their order; the last one ends it."""
     with temporary_directory():
         started = hyperplane.start(hyperplane.plan_cluster(engine=ENGINE, **SMALL))
         try:
@@ -262,3 +252,20 @@ def test_a_killed_worker_is_replaced_and_the_work_is_done(running: Any) -> None:
     assert found == [[number**2 for number in range(12)]]
     until(lambda: cluster.worker_pids.get(name, pid) != pid)
     until(lambda: records.read_all()[-1].workers == 2)
+
+
+def test_the_cluster_ends_with_its_master(running: Any) -> None:
+    client, cluster = running
+    spark = client.spark
+    every = find_descendants(cluster.program_pid, spark.sparkContext._gateway.proc.pid)
+    _find_master(cluster).send_signal(signal.SIGKILL)
+    until(lambda: cluster.status == CLOSED)
+    assert "master" in cluster.end_reason
+    until(lambda: records.read_all(starting=True) == [])
+    # The driver of this process, too.
+    until(lambda: _gone(every))
+    until(lambda: spark.sparkContext._jsc is None)
+    until(lambda: "SPARK_CONF_DIR" not in os.environ)
+    until(lambda: is_empty(Path(os.environ["TMPDIR"])))
+    with pytest.raises(hyperplane.EngineError, match="has ended"):
+        _ = client.spark

@@ -16,7 +16,7 @@ import dask.config
 import pandas as pd
 import psutil
 import pytest
-from cycles import check_cycles, find_descendants
+from cycles import CYCLES_TIMEOUT, check_cycles, find_descendants
 from scale import FULL
 from services import is_empty, temporary_directory, until
 
@@ -71,6 +71,10 @@ def test_a_published_program_runs_and_its_exit_leaves_nothing(tmp_path: Path) ->
         "from hyperplane.spark import init_spark\n"
         "from pyspark.sql.functions import pandas_udf\n"
         "ray_cluster = initialize_ray_cluster(1, 2, 3)\n"
+        "try:\n"
+        "    init_spark('example', 3, 1, '512m', ray_cluster=ray_cluster)\n"
+        "except Exception as error:\n"
+        "    print('refused', str(error).splitlines()[-1])\n"
         "spark = raydp.init_spark(\n"
         "    'example', num_executors=1, executor_cores=1, executor_memory='512M')\n"
         "@pandas_udf('long')\n"
@@ -91,6 +95,8 @@ def test_a_published_program_runs_and_its_exit_leaves_nothing(tmp_path: Path) ->
     )
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
+    refused = next(line for line in lines if line.startswith("refused"))
+    assert re.search(r"num_executors = 3: .* nodes of Ray: 2 cores and [0-9.]+ GB$", refused)
     assert "sums [Row(word='a', sum(n)=8), Row(word='b', sum(n)=4)]" in lines
     assert "dataset [1, 2, 3]" in lines
     assert "back 6" in lines
@@ -112,7 +118,7 @@ def run_session() -> Iterator[list[psutil.Process]]:
 @pytest.mark.spark
 @pytest.mark.cluster
 @pytest.mark.skipif(not FULL, reason="other tests end a cluster and look: at full scale")
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(CYCLES_TIMEOUT)
 def test_starts_and_ends_leave_no_process_port_or_file() -> None:
     with dask.config.set({"hyperplane.engines.ray_local.dashboard": False}):
         check_cycles(20, run_session)
@@ -148,6 +154,7 @@ def is_running_java(process: psutil.Process) -> bool:
 
 @pytest.mark.spark
 @pytest.mark.cluster
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [{"num_executors": 3}, {"executor_memory": "64g"}])
 def test_executors_without_room_are_refused_before_anything_starts(
     cluster: Any, size: dict[str, Any]
@@ -162,6 +169,7 @@ def test_executors_without_room_are_refused_before_anything_starts(
 
 @pytest.mark.spark
 @pytest.mark.cluster
+@pytest.mark.slow
 def test_nothing_is_left_of_a_session_whose_cluster_was_killed(
     cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

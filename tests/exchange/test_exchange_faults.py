@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import dask.dataframe as dd
@@ -67,3 +68,32 @@ def test_without_spark_or_a_session_nothing_is_written(monkeypatch: pytest.Monke
     error = EngineError if is_installed("pyspark") else MissingPackage
     with pytest.raises(error, match="init_spark" if error is EngineError else "spark"):
         to_spark(DF)
+
+
+@pytest.mark.parametrize("convert", [to_ray_data, to_spark])
+@pytest.mark.parametrize("names", [["x", "x"], ["x", 0], ["x", "__index_level_0__"]])
+def test_names_that_parquet_does_not_keep_are_refused(convert: Any, names: list[Any]) -> None:
+    frame = pd.DataFrame([[1, 2]], columns=names)
+    with pytest.raises(RequestError, match=r"df = .*column.*rename") as caught:
+        convert(dd.from_map(lambda _: frame, [0], meta=frame.iloc[:0]))
+    assert [fault.where for fault in caught.value.faults] == ["df"]
+    assert repr(names[1]) in str(caught.value)
+
+
+def test_types_that_arrow_does_not_have_are_named_with_the_others() -> None:
+    odd = datetime.timezone(datetime.timedelta(hours=5, seconds=7))
+    frame = pd.DataFrame(
+        {
+            "complex": [1j],
+            "zoned": pd.to_datetime(["2020-01-01"]).tz_localize(odd),
+            "duration": pd.to_timedelta([1], unit="s"),
+            "sparse": pd.arrays.SparseArray([0]),
+        }
+    )
+    with pytest.raises(RequestError) as caught:
+        to_spark(dd.from_pandas(frame, npartitions=1))
+    first, second, third = (str(fault) for fault in caught.value.faults)
+    assert "'complex' of type complex128" in first
+    assert "'zoned'" in second
+    assert 'tz_convert("UTC")' in second
+    assert "'duration'" in third

@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import dask.config
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -131,6 +132,40 @@ def test_an_empty_result_without_known_columns_is_refused(cluster: Any) -> None:
     none = to_ray_data(df).filter(expr=col("x") > 2).materialize()
     with pytest.raises(RequestError, match="no rows"):
         from_ray_data(none)
+
+
+@pytest.mark.slow
+def test_any_folder_can_be_used(cluster: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "day=3" / "my ä, [1] #2 50%20"
+    df = dd.from_pandas(pd.DataFrame({"x": [1, 2, 3], "a b.c": ["u", "v", "w"]}), npartitions=2)
+    dataset = to_ray_data(df[df["x"] > 1], folder)
+    assert dataset.schema().names == ["x", "a b.c"]  # the name of the folder is no column
+    returned = from_ray_data(dataset, folder).compute().sort_values("x")
+    assert list(returned.columns) == ["x", "a b.c"]
+    assert returned["a b.c"].tolist() == ["v", "w"]
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_types_of_partitions_that_cannot_be_combined_are_named(cluster: Any) -> None:
+    frames = [
+        pd.DataFrame(
+            {"wider": [Decimal("1.1")], "fine": [None], "x": [2**53 + 1], "y": ["a"], "z": [1]}
+        ),
+        pd.DataFrame(
+            {"wider": [Decimal("22.345")], "fine": ["b"], "x": [1.5], "y": [1], "z": [1.5]}
+        ),
+    ]
+    with dask.config.set({"dataframe.convert-string": False}):
+        df = dd.from_map(
+            lambda part: frames[part], [0, 1], meta=frames[0][:0], enforce_metadata=False
+        )
+        with pytest.raises(RequestError) as caught:
+            to_ray_data(df)
+        faults = [str(fault) for fault in caught.value.faults]
+        assert len(faults) == 2
+        assert "'x' of type int64 and double in partitions" in faults[0]
+        assert "'y'" in faults[1]
+        assert to_ray_data(df[["wider", "fine", "z"]]).schema().names == ["wider", "fine", "z"]
 
 
 def test_columns_that_parquet_cannot_store_are_named(cluster: Any) -> None:

@@ -184,6 +184,7 @@ def test_any_folder_and_thread_can_be_used_but_no_session_that_has_ended(
         rows = pool.submit(to_spark, df[df["x"] > 1], folder).result()
     assert sorted(map(tuple, rows.collect())) == [(2, "v"), (3, "w")]
     returned = from_spark(rows, folder).compute().sort_values("x")
+    assert list(returned.columns) == ["x", "a b.c"]  # the name of the folder is no column
     assert returned["a b.c"].tolist() == ["v", "w"]
     assert len(list(folder.iterdir())) == 2
     spark.stop()

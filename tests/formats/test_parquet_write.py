@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from hyperplane.errors import DataError
 from hyperplane.formats.parquet.write import encode_parquet
 
 ROWS = 20_000
@@ -68,3 +70,11 @@ def test_columns_whose_dictionary_would_be_too_large_have_none():
     values = np.random.default_rng(0).integers(0, 10**7, 300_000)
     with_dictionary, _ = encoded_with_dictionary(pd.DataFrame({"value": values}))
     assert with_dictionary == set()
+
+
+def test_decimals_that_parquet_does_not_have_are_named():
+    kind = pd.ArrowDtype(pa.decimal128(5, -2))
+    frame = pd.DataFrame({"fine": [1], "price": pd.array([Decimal("1500")], dtype=kind)})
+    with pytest.raises(DataError, match=r"'price'.*Scale must be a non-negative") as caught:
+        encode_parquet(frame)
+    assert caught.value.column == "price"

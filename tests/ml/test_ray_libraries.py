@@ -70,6 +70,7 @@ def test_tune_run_finds_the_best_trial(ray: Any) -> None:
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scheduler",
     [
@@ -103,6 +104,26 @@ def test_schedulers_of_tune_run(ray: Any, scheduler: str) -> None:
     ).fit()
     assert (len(results), results.errors) == (3, [])
     assert 0.25 <= results.get_best_result().metrics["loss"] < 2
+
+
+@pytest.mark.ray
+def test_two_workers_of_ray_train_run_without_an_address(ray: Any) -> None:
+    from ray import train
+    from ray.train.xgboost import XGBoostTrainer
+
+    def fit() -> None:
+        from ray import train
+
+        context = train.get_context()
+        # A result has metrics only if a checkpoint is reported.
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoint = train.Checkpoint.from_directory(folder)
+            first = context.get_world_rank() == 0
+            metrics = {"ranks": context.get_world_size(), "rank": context.get_world_rank()}
+            train.report(metrics, checkpoint=checkpoint if first else None)
+
+    result = XGBoostTrainer(fit, scaling_config=train.ScalingConfig(num_workers=2)).fit()
+    assert (result.metrics["ranks"], result.metrics["rank"]) == (2, 0)
 
 
 @pytest.mark.ray
@@ -195,6 +216,7 @@ def test_joblib_and_pools_compute_on_the_cluster(ray: Any) -> None:
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_the_datasets_of_the_published_program(ray: Any) -> None:
     dataset = ray.data.range(1000)
     # Rows of the block that is read first, which need not be the first one.
@@ -206,6 +228,7 @@ def test_the_datasets_of_the_published_program(ray: Any) -> None:
 
 # The environment of Spark is the one with both Ray and PyTorch.
 @pytest.mark.spark
+@pytest.mark.slow
 def test_two_workers_of_ray_train_fit_one_network(ray: Any) -> None:
     from ray import train
     from ray.train.torch import TorchTrainer

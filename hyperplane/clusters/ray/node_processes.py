@@ -37,6 +37,8 @@ _PORTS = {
 }
 _AGENT_PORTS = range(10_000, 32_768)
 _END_SECONDS = 2.0
+#: Seconds to wait for killed processes; closing a cluster waits a minute for its program.
+_KILL_SECONDS = 20.0
 #: Seconds to wait until a started node is registered.
 _REGISTER_SECONDS = 120.0
 
@@ -208,11 +210,20 @@ def end_processes(head: Any = None) -> None:
     if head is not None:
         with suppress(Exception):
             head.kill_all_processes(check_alive=False, allow_graceful=False, wait=False)
-    every |= set(psutil.Process().children(recursive=True))
-    for process in every:
-        with suppress(psutil.Error):
-            process.kill()
-    psutil.wait_procs(every, _END_SECONDS)
+    kill_descendants()
+
+
+def kill_descendants() -> None:
+    """Kill all processes below this one, also those that they start meanwhile, and wait for them.
+
+    On a loaded machine a killed process may take seconds to end.
+    """
+    deadline = time.monotonic() + _KILL_SECONDS
+    while (every := psutil.Process().children(recursive=True)) and time.monotonic() < deadline:
+        for process in every:
+            with suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(every, _END_SECONDS)
 
 
 def find_processes(node: Any) -> dict[str, int]:

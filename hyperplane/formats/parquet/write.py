@@ -37,11 +37,11 @@ def encode_parquet(table: Any) -> EncodedFile:
     # With page checksums hyperplane.load reports corrupted pages instead of wrong values.
     try:
         parquet.write_table(arrow, out, write_page_checksum=True, use_dictionary=dictionaries)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:  # OSError of decimals with a negative scale
         for name in arrow.column_names:
             try:
                 parquet.write_table(arrow.select([name]), pa.BufferOutputStream())
-            except pa.ArrowException as column_error:
+            except (pa.ArrowException, OSError) as column_error:
                 message = (
                     f"Parquet does not support it ({one_line(column_error)}); convert or drop it"
                 )
