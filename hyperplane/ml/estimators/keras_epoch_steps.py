@@ -62,6 +62,11 @@ class RankVariables:
         return list({id(each): each for each in others}.values())
 
 
+def build_metrics(model: Any, dataset: Any) -> None:
+    """Create the variables of metrics, which Keras creates in its first step."""
+    model._symbolic_build(data_batch=next(iter(dataset.take(1))))
+
+
 def make_callback_list(callbacks: Sequence[Any], skipped: int, **options: Any) -> Any:
     """Return the callbacks of a call of ``fit`` that does not call them for the first steps.
 

@@ -29,7 +29,11 @@ from hyperplane.ml.estimators.keras_checkpoints import (
     FitProgress,
     make_checkpoint_callback,
 )
-from hyperplane.ml.estimators.keras_epoch_steps import RankVariables, make_callback_list
+from hyperplane.ml.estimators.keras_epoch_steps import (
+    RankVariables,
+    build_metrics,
+    make_callback_list,
+)
 from hyperplane.ml.estimators.keras_graphs import DatasetGraph
 from hyperplane.ml.estimators.keras_model import KerasModel, find_loss_fault, save_weights
 from hyperplane.ml.estimators.keras_rank_callbacks import (
@@ -191,6 +195,7 @@ def fit_rank(pieces: Sequence[Any] | None, task: FitTask) -> FitOutcome | None:
         verbose = task.verbose if group.rank == 0 else 0
         resumed: Any = callbacks
         if progress.step:
+            build_metrics(model, dataset)
             resumed = make_callback_list(
                 callbacks, progress.step, add_progbar=verbose != 0, verbose=verbose,
                 epochs=epochs, steps=steps, model=model,
