@@ -4,8 +4,7 @@ Both run ``training_rank.py``, with one thread in each rank. ``steps`` are the s
 of training, ``all`` those of the whole call: starting the ranks, importing PyTorch and training.
 The cluster of two workers starts before. Each run is a separate process, alternating. The samples
 of a rank are the same with 1 and 2 ranks, so that 2 ranks process twice as many. Two ranks without
-averages, which ``torchrun`` starts, compute at the same time and do not communicate: what the
-machine itself can reach.
+averages compute at the same time and do not communicate: what the machine itself can reach.
 
     python benchmarks/training.py --rounds 5 --steps 300
 
