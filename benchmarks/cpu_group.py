@@ -14,6 +14,7 @@ _HIERARCHIES = (
     ("/sys/fs/cgroup/cpuacct", "cpuacct.usage", 1e9),
     ("/sys/fs/cgroup", "cpu.stat", 1e6),
 )
+_NAME = "benchmark-"
 
 
 def run(command: Sequence[str]) -> tuple[subprocess.CompletedProcess[str], float | None]:
@@ -23,7 +24,7 @@ def run(command: Sequence[str]) -> tuple[subprocess.CompletedProcess[str], float
     ``resource.getrusage`` nor the sum over running processes has their time.
     """
     for root, usage, unit in _HIERARCHIES:
-        group = Path(root, f"benchmark-{os.getpid()}")
+        group = Path(root, f"{_NAME}{os.getpid()}")
         if not Path(root, "cgroup.procs").exists():
             continue
         with contextlib.suppress(OSError):
@@ -35,14 +36,29 @@ def run(command: Sequence[str]) -> tuple[subprocess.CompletedProcess[str], float
     return subprocess.run(command, capture_output=True, text=True, check=False), None
 
 
+def read_usage() -> float:
+    """Return the CPU seconds of the group of this process so far; 0 if :func:`run` made none."""
+    own = Path("/proc/self/cgroup").read_text().splitlines()
+    for root, usage, unit in _HIERARCHIES:
+        for line in own:
+            _, names, path = line.split(":", 2)
+            if names in ("", Path(root).name) and Path(path).name.startswith(_NAME):
+                return _read(Path(root + path), usage, unit)
+    return 0.0
+
+
 def _run_in(
     group: Path, usage: str, unit: float, command: Sequence[str]
 ) -> tuple[subprocess.CompletedProcess[str], float]:
     # The shell enters the group before it becomes the command.
     enter = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group / "cgroup.procs"), *command]
     done = subprocess.run(enter, capture_output=True, text=True, check=False)
+    return done, _read(group, usage, unit)
+
+
+def _read(group: Path, usage: str, unit: float) -> float:
     # The number is the only word of cpuacct.usage, and the second one of cpu.stat.
-    return done, int((group / usage).read_text().split()[:2][-1]) / unit
+    return int((group / usage).read_text().split()[:2][-1]) / unit
 
 
 def _remove(group: Path) -> None:

@@ -7,9 +7,15 @@ import os
 import sys
 import time
 
+import cpu_group
 
-def train(batch_size: int, steps: int) -> dict[str, float]:
-    """Train with one thread; return the seconds of the steps and the mean loss of the last ten."""
+
+def train(batch_size: int, steps: int, is_averaged: bool = True) -> dict[str, float]:
+    """Train with one thread; return seconds of the steps, CPU seconds, and a loss.
+
+    The loss is the mean of the last ten. Without ``is_averaged`` the ranks do not communicate
+    between the first and the last step.
+    """
     import torch
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
@@ -17,25 +23,25 @@ def train(batch_size: int, steps: int) -> dict[str, float]:
     torch.set_num_threads(1)
     torch.manual_seed(0)  # the same network in all ranks
     dist.init_process_group("gloo")
-    model = DistributedDataParallel(
-        torch.nn.Sequential(
-            torch.nn.Conv2d(3, 32, 3, stride=2, padding=1),
-            torch.nn.ReLU(),
-            torch.nn.Conv2d(32, 64, 3, stride=2, padding=1),
-            torch.nn.ReLU(),
-            torch.nn.Flatten(),
-            torch.nn.Linear(64 * 8 * 8, 10),
-        )
+    model: torch.nn.Module = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 32, 3, stride=2, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(32, 64, 3, stride=2, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(64 * 8 * 8, 10),
     )
+    if is_averaged:
+        model = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     dice = torch.Generator().manual_seed(dist.get_rank())
     images = torch.randn(8 * batch_size, 3, 32, 32, generator=dice)
     labels = (images.mean(dim=(1, 2, 3)) * 50).long().clamp(-5, 4) + 5
-    losses, began = [], 0.0
+    losses, began, own, group = [], 0.0, 0.0, 0.0
     for step in range(-5, steps):
         if step == 0:
             dist.barrier()
-            began = time.perf_counter()
+            began, own, group = time.perf_counter(), time.process_time(), cpu_group.read_usage()
         start = step % 8 * batch_size
         loss = torch.nn.functional.cross_entropy(
             model(images[start : start + batch_size]), labels[start : start + batch_size]
@@ -44,11 +50,18 @@ def train(batch_size: int, steps: int) -> dict[str, float]:
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
+    own = time.process_time() - own
     dist.barrier()
-    return {"steps": time.perf_counter() - began, "loss": sum(losses[-10:]) / 10}
+    seconds, group = time.perf_counter() - began, cpu_group.read_usage() - group
+    ranks = torch.tensor(own, dtype=torch.float64)
+    dist.all_reduce(ranks)
+    figures = {"steps": seconds, "CPU of the ranks in the steps": float(ranks)}
+    if group:
+        figures["CPU of other processes in the steps"] = group - float(ranks)
+    return {**figures, "loss": sum(losses[-10:]) / 10}
 
 
 if __name__ == "__main__":
-    figures = train(int(sys.argv[1]), int(sys.argv[2]))
+    figures = train(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "True")
     if os.environ["RANK"] == "0":
         print(json.dumps(figures))

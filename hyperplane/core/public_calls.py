@@ -13,7 +13,7 @@ import inspect
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, TypeVar, cast, overload
 
@@ -22,6 +22,7 @@ from hyperplane.core.errors import RequestError, UnknownArgument, UnknownName
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 #: Argument names of pandas and Dask -> names of the same arguments in hyperplane.
 _EQUIVALENTS = {
     "usecols": ("columns",),
@@ -90,9 +91,13 @@ def _wrap_function(function: Function, title: str, outcome: str) -> Function:
     has_var_keyword = any(each.kind is each.VAR_KEYWORD for each in parameters)
     names = {each.name for each in parameters if each.kind in _NAMED}
     shown = [each.name for each in parameters if each.name in names - {"self", "cls", "_cls"}]
+    by_position = [each.name for each in parameters if each.kind in _POSITIONAL]
+    has_var_positional = any(each.kind is each.VAR_POSITIONAL for each in parameters)
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > len(by_position) and not has_var_positional:
+            _refuse_positions(title, [name for name in by_position if name in shown], shown)
         if not has_var_keyword and not kwargs.keys() <= names:
             unknown = {name: kwargs[name] for name in kwargs if name not in names}
             check_names(unknown, shown, title, outcome)
@@ -102,6 +107,13 @@ def _wrap_function(function: Function, title: str, outcome: str) -> Function:
             return function(*args, **kwargs)
 
     return cast(Function, wrapper)
+
+
+def _refuse_positions(title: str, by_position: Sequence[str], known: Sequence[str]) -> None:
+    others = [name for name in known if name not in by_position]
+    allowed = ", ".join(by_position) or "no argument"
+    advice = f"; pass others by name: {', '.join(others)}" if others else ""
+    raise TypeError(f"{title} takes by position: {allowed}{advice}")
 
 
 def check_names(

@@ -71,3 +71,41 @@ def count_up(checkpoints_end: int, pids: str) -> tuple[int, int, str]:
         part.replace(file)
         time.sleep(0.1)
     return began, checkpoints_end, os.environ["TORCHELASTIC_RESTART_COUNT"]
+
+
+def count_together(end: int) -> dict[str, Any]:
+    """Count to a number; the ranks exchange each one, and rank 0 writes a checkpoint."""
+    import os
+    import pathlib
+    import socket
+    import time
+
+    rank, folder = int(os.environ["RANK"]), pathlib.Path(os.environ["HYPERPLANE_CHECKPOINTS"])
+    restarts = os.environ["HYPERPLANE_RESTART_COUNT"]
+    file = folder / "state"
+    began = int(file.read_text()) if file.exists() else 0
+    (folder / f"pid-{rank}-{restarts}.new").write_text(str(os.getpid()))
+    (folder / f"pid-{rank}-{restarts}.new").rename(folder / f"pid-{rank}-{restarts}")
+    address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+    if rank == 0:
+        server = socket.create_server(("", address[1]))
+        connection = server.accept()[0]
+    else:
+        while True:
+            try:
+                connection = socket.create_connection(address, 5)
+                break
+            except OSError:
+                time.sleep(0.05)
+        connection.settimeout(None)
+    own = connection.getsockname()[0]
+    for number in range(began, end):
+        connection.sendall(b"x")
+        if not connection.recv(1):
+            raise RuntimeError("the other rank has closed the connection")
+        if rank == 0:
+            file.with_suffix(".new").write_text(str(number + 1))
+            file.with_suffix(".new").rename(file)
+        print(f"number {number} on {own}", flush=True)  # noqa: T201
+        time.sleep(0.1)
+    return {"began": began, "restarts": restarts, "host": own}

@@ -329,3 +329,17 @@ def test_warnings_name_the_line_of_the_caller(tmp_path):
             hyperplane.dataframe.join(left, right, "k")
     assert [Path(warning.filename) for warning in caught] == [Path(__file__)] * len(caught)
     assert len(caught) >= 1
+
+
+def test_arguments_that_have_no_position_are_named():
+    @public_calls.check_call
+    def fit(data, epochs=1, *, verbose=0): ...
+
+    fit(1, 2)
+    with pytest.raises(TypeError, match="fit takes by position: data, epochs; pass others by name"):
+        fit(1, 2, 3)
+
+    @public_calls.check_call
+    def spread(*values): ...
+
+    spread(1, 2, 3)

@@ -167,6 +167,30 @@ def take_all_rows(dataset: Any, rank: int, size: int) -> Any:
     return shares.filter(lambda *values: _count_rows(tf, values) > 0)
 
 
+def find_start(dataset: Any, steps: int, epochs: int) -> int:
+    """Return the batch with which Keras begins an epoch of some steps, after some epochs.
+
+    It continues a dataset in the next epoch, and begins it again when it is over.
+    """
+    tf: Any = need("tensorflow", "tensorflow")
+    before, count = steps * epochs, int(dataset.cardinality().numpy())
+    if count == tf.data.INFINITE_CARDINALITY:
+        return before
+    if count < 0:  # unknown
+        first = dataset.take(before + 1)
+        count = int(first.reduce(np.int64(0), lambda number, *_: number + 1).numpy())
+    start = 0
+    for _ in range(epochs):
+        start = start + steps if start + steps < count else 0
+    return start
+
+
+def begin_at(dataset: Any, start: Any) -> Any:
+    """Return a dataset whose iterations begin at the batch that a variable has at that moment."""
+    tf: Any = need("tensorflow", "tensorflow")
+    return tf.data.Dataset.range(1).flat_map(lambda _: dataset.skip(start))
+
+
 def _count_rows(tf: Any, values: Any) -> Any:
     return tf.shape(tf.nest.flatten(values)[0])[0]
 

@@ -28,7 +28,6 @@ from hyperplane.ml.estimators.keras_ranks import (
     fit_rank,
 )
 from hyperplane.ml.estimators.keras_requests import (
-    describe_trigger,
     find_batch_faults,
     find_config_faults,
     find_data_faults,
@@ -132,8 +131,8 @@ class KerasEstimator(TrainedKerasModel):
             input, its columns.
         session_config, auto_shard_files
             No effect.
-        checkpoint_trigger : EveryEpoch, optional
-            Other triggers have no effect: checkpoints are written at the end of each epoch.
+        checkpoint_trigger : EveryEpoch or SeveralIteration, optional
+            ``SeveralIteration(n)`` adds a checkpoint every n steps to those after each epoch.
         shuffle : bool
             Whether to permute the rows of each rank in each epoch; not for datasets.
         seed : int
@@ -166,6 +165,7 @@ class KerasEstimator(TrainedKerasModel):
                 validation_steps=validation_steps,
                 validation_freq=validation_freq,
                 data_config=data_config,
+                checkpoint_trigger=checkpoint_trigger,
                 shuffle=shuffle,
                 seed=seed,
             ),
@@ -177,11 +177,7 @@ class KerasEstimator(TrainedKerasModel):
             faults += find_data_faults("validation_data", validation_data, *columns)
         check(faults)
         definition = self._refresh().with_columns(feature_cols, label_cols)
-        warn_unused(
-            session_config=session_config,
-            auto_shard_files=auto_shard_files,
-            checkpoint_trigger=describe_trigger(checkpoint_trigger),
-        )
+        warn_unused(session_config=session_config, auto_shard_files=auto_shard_files)
         config = definition.config if data_config is None else data_config
         source, pieces = prepare_source(client, "data", data, ranks, columns, config)
         validation, more = None, list[Any]()
@@ -204,6 +200,7 @@ class KerasEstimator(TrainedKerasModel):
             validation_freq=validation_freq,
             shuffle=shuffle,
             seed=seed,
+            interval=getattr(checkpoint_trigger, "interval", 0),
             keeps_all=self._model_dir is not None,
         )
         outcome = self._run_fit(client, ranks, task, join_shares(pieces, more, ranks))

@@ -116,6 +116,23 @@ def make_seed_callback(seed: int, rank: int) -> Any:
     return SeedCallback()
 
 
+def make_start_callback(number: int) -> Any:
+    """Return a callback with the variable ``first``, the first batch of iterations of a dataset.
+
+    It is a number for the iteration that begins the training, and 0 for later ones.
+    """
+    keras: Any = need("keras", "tensorflow")
+    tf: Any = need("tensorflow", "tensorflow")
+
+    class StartCallback(keras.callbacks.Callback):  # type: ignore[misc]
+        first = tf.Variable(number, dtype="int64", trainable=False)
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.first.assign(0)
+
+    return StartCallback()
+
+
 def make_stop_callback(group: RankGroup) -> Any:
     """Return the callback that stops all ranks in the same step when a callback stops one.
 

@@ -14,6 +14,8 @@ from hyperplane.core.permanent_errors import mark_permanent_errors
 from hyperplane.ml.estimators.keras_averaging import RankGroup, share_steps
 from hyperplane.ml.estimators.keras_batches import (
     BatchPlan,
+    begin_at,
+    find_start,
     join_arrays,
     make_array_dataset,
     make_creator_dataset,
@@ -26,7 +28,11 @@ from hyperplane.ml.estimators.keras_checkpoints import (
     CheckpointFolder,
     FitProgress,
     make_checkpoint_callback,
-    read_progress,
+)
+from hyperplane.ml.estimators.keras_epoch_steps import (
+    RankVariables,
+    build_metrics,
+    make_callback_list,
 )
 from hyperplane.ml.estimators.keras_graphs import DatasetGraph
 from hyperplane.ml.estimators.keras_model import KerasModel, find_loss_fault, save_weights
@@ -34,6 +40,7 @@ from hyperplane.ml.estimators.keras_rank_callbacks import (
     choose_callbacks,
     make_padding_callback,
     make_seed_callback,
+    make_start_callback,
     make_stop_callback,
     mark_errors_of_first_step,
 )
@@ -113,7 +120,7 @@ class FitTask:
     validation_freq: Any = 1
     shuffle: bool = True
     seed: int = 0
-    every: int = 1
+    interval: int = 0
     keeps_all: bool = False
 
 
@@ -154,19 +161,17 @@ def fit_rank(pieces: Sequence[Any] | None, task: FitTask) -> FitOutcome | None:
     _synchronize(model, group)
     share_steps(model, group)
     folder = CheckpointFolder(os.environ["HYPERPLANE_CHECKPOINTS"])
-    progress = FitProgress(group.rank == 0, task.keeps_all)
-    epoch, epochs = task.initial_epoch, task.epochs
+    progress = FitProgress(group.rank == 0, task.keeps_all, task.interval, epoch=task.initial_epoch)
+    epochs = task.epochs
     # Only rank 0 reads checkpoints: without a shared folder, the other ranks do not have them.
-    saved = folder.find_epochs() if group.rank == 0 else []
-    found = group.broadcast((folder.read(saved[-1]) or b"") if saved else b"")
-    if found:
-        progress.checkpoint = found
-        state = read_progress(progress.checkpoint)
-        epoch, progress.history = state["epoch"], state["history"]
-        epochs = epoch if state["stopped"] else epochs
+    found = group.broadcast(folder.read_newest() if group.rank == 0 else b"")
+    if found and progress.resume(found):
+        epochs = progress.epoch
+    epoch = progress.epoch
     callbacks = choose_callbacks(task.callbacks, group.rank, bool(found))
     last = [make_stop_callback(group)] if group.size > 1 else []
-    last.append(make_checkpoint_callback(folder, callbacks, progress, task.every))
+    variables = RankVariables(model, group)
+    last.append(make_checkpoint_callback(folder, callbacks, progress, variables))
     steps = task.steps_per_epoch
     seeds = make_seed_callback(task.seed, group.rank)
     callbacks = [seeds, *callbacks, *last]
@@ -179,15 +184,29 @@ def fit_rank(pieces: Sequence[Any] | None, task: FitTask) -> FitOutcome | None:
             padding = make_padding_callback(plan, group.weight, epoch)
             callbacks[1:1] = [padding] if padding else []
             steps = plan.steps_per_epoch
-        elif task.class_weight is not None:
-            dataset = weigh_dataset(dataset, task.class_weight)
+        else:
+            before = epoch - task.initial_epoch
+            if steps is not None and before:
+                start = make_start_callback(find_start(dataset, steps, before))
+                dataset = begin_at(dataset, start.first)
+                callbacks[1:1] = [start]
+            if task.class_weight is not None:
+                dataset = weigh_dataset(dataset, task.class_weight)
+        verbose = task.verbose if group.rank == 0 else 0
+        resumed: Any = callbacks
+        if progress.step:
+            build_metrics(model, dataset)
+            resumed = make_callback_list(
+                callbacks, progress.step, add_progbar=verbose != 0, verbose=verbose,
+                epochs=epochs, steps=steps, model=model,
+            )  # fmt: skip
         model.fit(
             dataset,
             epochs=epochs,
             initial_epoch=epoch,
-            verbose=task.verbose if group.rank == 0 else 0,
+            verbose=verbose,
             shuffle=False,
-            callbacks=callbacks,
+            callbacks=resumed,
             validation_data=_prepare_validation(task, group, model, pieces),
             validation_freq=task.validation_freq,
             steps_per_epoch=steps,

@@ -23,6 +23,7 @@ from hyperplane.ml.estimators.training_data import (
     find_training_data_faults,
     prepare_training_data,
 )
+from hyperplane.ml.estimators.triggers import find_trigger_faults
 
 
 def prepare_source(
@@ -71,6 +72,7 @@ def find_fit_faults(ranks: int, **arguments: Any) -> list[Fault]:
         *_find_callback_faults(arguments["callbacks"], ranks),
         *_find_weight_faults(arguments["class_weight"]),
         *find_config_faults(arguments["data_config"]),
+        *find_trigger_faults(arguments["checkpoint_trigger"]),
     ]
     for name in ("steps_per_epoch", "validation_steps"):
         faults += [] if arguments[name] is None else find_count_faults(name, arguments[name])
@@ -131,12 +133,6 @@ def _find_weight_faults(weights: Any) -> list[Fault]:
         return []
     allowed = "a mapping of classes 0, 1, ... to numbers"
     return [Fault("class_weight", describe_value(weights), allowed)]
-
-
-def describe_trigger(trigger: Any) -> str | None:
-    """Return the name of a trigger other than that of each epoch."""
-    name = type(trigger).__name__
-    return None if trigger is None or name == "EveryEpoch" else name
 
 
 def warn_unused(**values: Any) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
+from hyperplane.core.argument_checks import find_count_faults
 from hyperplane.core.errors import Fault, check
 from hyperplane.ml.estimators import keras_files
 from hyperplane.ml.estimators.keras_checkpoints import RATE, STEP, TIME, VALIDATED, CheckpointFolder
@@ -17,7 +18,7 @@ from hyperplane.ml.estimators.keras_model import (
     pack_model,
     save_weights,
 )
-from hyperplane.ml.estimators.network_estimator import NetworkEstimator
+from hyperplane.ml.estimators.network_estimator import NetworkEstimator, accept_checkpoint
 
 #: Attributes of optimizers that clip gradients, by the number of limits.
 _CLIPPING = {0: {}, 1: {"global_clipnorm": 0}, 2: {"clipvalue": 1}}
@@ -46,6 +47,7 @@ class TrainedKerasModel(NetworkEstimator):
             self._model = self._definition.build()
         return self._model
 
+    @accept_checkpoint("path")
     def save(self, path: str | os.PathLike[str]) -> str:
         """Save the model with the state of its optimizer; return the path.
 
@@ -56,6 +58,7 @@ class TrainedKerasModel(NetworkEstimator):
         keras_files.write_file(path, keras_files.encode_model(self.get_model(), path))
         return os.fspath(path)
 
+    @accept_checkpoint("path")
     def load(self, path: str | os.PathLike[str]) -> Self:
         """Load a file of :meth:`save`; return this object.
 
@@ -101,25 +104,35 @@ class TrainedKerasModel(NetworkEstimator):
     save_weights, load_weights = save_keras_weights, load_keras_weights
 
     def load_orca_checkpoint(
-        self, path: str | os.PathLike[str], version: int | None = None
+        self,
+        path: str | os.PathLike[str],
+        version: int | None = None,
+        *,
+        step: int | None = None,
     ) -> Self:
         """Load the checkpoint after epoch ``version``, or the newest.
 
+        With ``step`` it is the one of ``SeveralIteration`` after as many steps of the next epoch.
         ``path`` is the ``model_dir``, or the folder in it of one call of ``fit``.
         """
-        check(keras_files.find_path_faults("path", path))
+        faults = list(keras_files.find_path_faults("path", path))
+        for name, value in (("version", version), ("step", step)):
+            faults += [] if value is None else find_count_faults(name, value, 0)
+        if step is not None and version is None:
+            faults.append(Fault("version", "None", "the number of finished epochs, with step"))
+        check(faults)
         folder = CheckpointFolder(os.fspath(path))
-        newest = None if folder.find_epochs() else folder.find_newest_fit()
+        newest = None if folder.find_positions() else folder.find_newest_fit()
         if newest is not None:
             folder = CheckpointFolder(f"{os.fspath(path).rstrip('/')}/{newest}")
-        epochs = folder.find_epochs()
-        if not epochs or (version is not None and version not in epochs):
-            found = ", ".join(map(str, epochs)) or "none"
-            given = f"{os.fspath(path)!r} with checkpoints after the epochs: {found}"
+        found = folder.find_positions()
+        wanted = found[-1] if found and version is None else (version or 0, step or 0)
+        if wanted not in found:
+            listed = ", ".join(f"{each} (step {n})" if n else str(each) for each, n in found)
+            given = f"{os.fspath(path)!r} with checkpoints after the epochs: {listed or 'none'}"
             allowed = "a folder with the checkpoint of the version"
             check([Fault("path", given, allowed)])
-        data = folder.read(epochs[-1] if version is None else version) or b""
-        load_weights(self.get_model(), data)
+        load_weights(self.get_model(), folder.read(wanted) or b"")
         self._keep_weights()
         return self
 

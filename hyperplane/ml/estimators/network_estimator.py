@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from hyperplane.core.active_cluster import find_client_faults, get_active_client
 from hyperplane.core.argument_checks import describe_value, find_count_faults
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.optional import is_installed, need
-from hyperplane.core.public_calls import nearest, warn_caller
+from hyperplane.core.public_calls import check_call, nearest, warn_caller
 from hyperplane.ml.process_gang import gang
 
 #: Names of the values of each step of PyTorch, in the order of its row.
 _STEP_TAGS = ("Loss", "LearningRate", "Throughput")
 Summary = list[tuple[int, float, float]]
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def accept_checkpoint(name: str) -> Callable[[Method], Method]:
+    """Decorate a method so that its argument ``name`` may be given as ``checkpoint``.
+
+    Versions of Orca have both names for the path of ``save`` and ``load``.
+    """
+
+    def decorate(method: Method) -> Method:
+        checked: Callable[..., Any] = check_call(method)
+
+        @functools.wraps(method)
+        def call(self: Any, *args: Any, **options: Any) -> Any:
+            if "checkpoint" in options and not args and name not in options:
+                options[name] = options.pop("checkpoint")
+            return checked(self, *args, **options)
+
+        return cast(Method, call)
+
+    return decorate
 
 
 class NetworkEstimator(ABC):

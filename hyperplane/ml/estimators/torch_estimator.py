@@ -15,7 +15,11 @@ from hyperplane.core.errors import Fault, check
 from hyperplane.core.optional import need
 from hyperplane.core.public_calls import check_call
 from hyperplane.ml.estimators.checkpoint_folders import temporary_checkpoints
-from hyperplane.ml.estimators.network_estimator import NetworkEstimator, divide_batch_size
+from hyperplane.ml.estimators.network_estimator import (
+    NetworkEstimator,
+    accept_checkpoint,
+    divide_batch_size,
+)
 from hyperplane.ml.estimators.network_metrics import create_metrics
 from hyperplane.ml.estimators.partition_reader import find_name_faults
 from hyperplane.ml.estimators.spark_data import (
@@ -40,9 +44,9 @@ from hyperplane.ml.estimators.torch_program import (
 from hyperplane.ml.estimators.torch_settings import (
     TorchSettings,
     find_data_faults,
+    find_option_faults,
     find_output_faults,
     find_path_faults,
-    find_trigger_faults,
     is_checkpoint,
     make_checkpoint_folder,
     read_weights,
@@ -55,6 +59,7 @@ from hyperplane.ml.estimators.training_data import (
     join_shares,
     prepare_training_data,
 )
+from hyperplane.ml.estimators.triggers import find_trigger_faults
 
 
 @check_call
@@ -138,6 +143,7 @@ class TorchEstimator(NetworkEstimator):
             *find_count_faults("batch_size", batch_size),
             *find_flag_faults(shuffle=shuffle),
             *find_data_faults("data", data, feature_cols, label_cols),
+            *find_option_faults(profile, reduce_results, info),
         ]
         if max_steps is not None:
             faults += find_count_faults("max_steps", max_steps)
@@ -174,15 +180,9 @@ class TorchEstimator(NetworkEstimator):
         lasting = None if parent is None else nullcontext(make_checkpoint_folder(parent))
         with lasting or temporary_checkpoints(client) as folder:
             results = self._run_gang(
-                client,
-                function,
-                ranks,
-                program,
-                data=partitions or None,
-                checkpoints=folder,
-                max_retries=self._settings.max_retries,
-                logs=self._settings.logs,
-            )
+                client, function, ranks, program, data=partitions or None, checkpoints=folder,
+                max_retries=self._settings.max_retries, logs=self._settings.logs,
+            )  # fmt: skip
         result = results[0]
         history, steps = result.pop("history"), result.pop("steps")
         self._state = result
@@ -214,6 +214,7 @@ class TorchEstimator(NetworkEstimator):
             *client_faults,
             *find_count_faults("batch_size", batch_size),
             *find_data_faults("data", data, feature_cols, label_cols),
+            *find_option_faults(profile, reduce_results, info),
             *find_callback_faults(callbacks),
         ]
         if num_steps is not None:
@@ -224,15 +225,11 @@ class TorchEstimator(NetworkEstimator):
             client, ranks, data, batch_size, feature_cols, label_cols, is_global=False
         )
         program = replace(program, num_steps=num_steps, callbacks=tuple(callbacks or ()))
+        function = run_evaluation if program.loader is None else run_loader_evaluation
         results = self._run_gang(
-            client,
-            run_evaluation if program.loader is None else run_loader_evaluation,
-            ranks,
-            program,
-            data=partitions or None,
-            max_retries=self._settings.max_retries,
-            logs=self._settings.logs,
-        )
+            client, function, ranks, program, data=partitions or None,
+            max_retries=self._settings.max_retries, logs=self._settings.logs,
+        )  # fmt: skip
         found: dict[str, Any] = results[0]
         if self._settings.loss is None:
             del found["val_loss"]
@@ -275,6 +272,7 @@ class TorchEstimator(NetworkEstimator):
                 *find_training_data_faults(data, feature_cols, needs_labels=False),
                 *find_name_faults("output_cols", output_cols),
                 *find_output_faults(data, output_cols),
+                *find_option_faults(profile),
             ]
         )
         has_none = callbacks is None or (isinstance(callbacks, list | tuple) and not callbacks)
@@ -298,6 +296,7 @@ class TorchEstimator(NetworkEstimator):
         start = {"model": self.get_model().state_dict(), "epoch": 0, "step": 0}
         return {**start, **self._state}
 
+    @accept_checkpoint("model_path")
     def save(self, model_path: str | os.PathLike[str], entire: bool = False) -> str:
         """Write the weights, or the ``entire`` model; return the path.
 
@@ -307,6 +306,7 @@ class TorchEstimator(NetworkEstimator):
         model = self.get_model()
         return write_object(model if entire else model.state_dict(), model_path)
 
+    @accept_checkpoint("model_path")
     def load(self, model_path: str | os.PathLike[str]) -> None:
         """Read weights that :meth:`save` has written, or those of a checkpoint."""
         state = read_weights("model_path", model_path)

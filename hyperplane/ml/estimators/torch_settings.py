@@ -30,7 +30,6 @@ from hyperplane.ml.estimators.torch_batches import (
 from hyperplane.ml.estimators.torch_losses import takes
 from hyperplane.ml.estimators.torch_optimizers import Optimizer, Plateau
 from hyperplane.ml.estimators.training_data import find_training_data_faults
-from hyperplane.ml.estimators.triggers import EveryEpoch, SeveralIteration
 from hyperplane.ml.shards.xshards import XShards
 from hyperplane.ml.training.rank_checkpoints import save_state
 
@@ -186,14 +185,6 @@ def find_data_faults(where: str, data: Any, feature_cols: Any, label_cols: Any) 
     return [*find_loader_faults(where, data), *find_pickle_faults(where, data)]
 
 
-def find_trigger_faults(trigger: Any) -> list[Fault]:
-    """Return the fault of a trigger of checkpoints."""
-    if trigger is None or isinstance(trigger, EveryEpoch | SeveralIteration):
-        return []
-    allowed = "EveryEpoch() or SeveralIteration(interval)"
-    return [Fault("checkpoint_trigger", describe_value(trigger), allowed)]
-
-
 def find_path_faults(where: str, path: Any) -> list[Fault]:
     """Return the fault of a value that is not a path."""
     if isinstance(path, str | os.PathLike) and isinstance(os.fspath(path), str) and str(path):
@@ -218,6 +209,24 @@ def find_output_faults(data: Any, output_cols: Any) -> list[Fault]:
 def is_checkpoint(state: Any) -> bool:
     """Return whether the content of a file is a checkpoint of a training."""
     return isinstance(state, dict) and isinstance(state.get("model"), dict) and "epoch" in state
+
+
+def find_option_faults(
+    profile: Any = False, reduce_results: Any = True, info: Any = None
+) -> list[Fault]:
+    """Return the faults of options without an effect.
+
+    Other values are arguments that were passed by position, in the order of another version.
+    """
+    advice = "pass the arguments after batch_size by name: versions of Orca have other orders"
+    faults = [
+        Fault(name, describe_value(value), "True or False", advice)
+        for name, value in (("profile", profile), ("reduce_results", reduce_results))
+        if not isinstance(value, bool)
+    ]
+    if not (info is None or isinstance(info, Mapping)):
+        faults.append(Fault("info", describe_value(info), "a mapping", advice))
+    return faults
 
 
 def warn_unused_options(profile: Any, reduce_results: Any, info: Any, *data: Any) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from hyperplane.core.argument_checks import find_count_faults
-from hyperplane.core.errors import check
+from hyperplane.core.argument_checks import describe_value, find_count_faults
+from hyperplane.core.errors import Fault, check
 
 
 @dataclass(frozen=True)
@@ -27,3 +28,11 @@ class SeveralIteration:
 
     def __post_init__(self) -> None:
         check(find_count_faults("interval", self.interval))
+
+
+def find_trigger_faults(trigger: Any) -> list[Fault]:
+    """Return the fault of a trigger of checkpoints."""
+    if trigger is None or isinstance(trigger, EveryEpoch | SeveralIteration):
+        return []
+    allowed = "EveryEpoch() or SeveralIteration(interval)"
+    return [Fault("checkpoint_trigger", describe_value(trigger), allowed)]

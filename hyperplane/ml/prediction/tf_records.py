@@ -7,6 +7,7 @@ message (4). An ``Example`` maps names to lists of bytes, floats or integers.
 from __future__ import annotations
 
 import functools
+import gzip
 import importlib
 import struct
 from collections.abc import Callable, Iterator
@@ -16,22 +17,31 @@ from hyperplane.core.optional import is_installed
 
 #: Longest record; a damaged length would otherwise allocate any amount of memory.
 _MAX_RECORD = 1 << 31
+#: First bytes of a file that is compressed with gzip.
+_GZIP = b"\x1f\x8b"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def read_records(opened: Any) -> Iterator[bytes]:
-    """Yield the messages of a file.
+    """Yield the messages of a file, which may be compressed with gzip, also without the suffix.
 
     Raises
     ------
     ValueError
         If the file is truncated, or a checksum is wrong.
     """
-    checksum = _get_checksum()
+    checksum, is_first = _get_checksum(), True
     while header := opened.read(12):
         length_bytes, expected = _unpack(header, 8)
         if _mask(checksum(length_bytes)) != expected:
-            raise ValueError("the checksum of a record's length is wrong")
+            if is_first and header.startswith(_GZIP):
+                opened.seek(0)
+                with gzip.open(opened) as unpacked:
+                    yield from read_records(unpacked)
+                return
+            text = "the file is no TFRecord, or is compressed in another way than gzip: "
+            raise ValueError(f"{text * is_first}the checksum of a record's length is wrong")
+        is_first = False
         (length,) = struct.unpack("<Q", length_bytes)
         if length > _MAX_RECORD:
             raise ValueError(f"a record has {length:,} bytes; at most {_MAX_RECORD:,} are read")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import dataclasses
+import json
 import os
 import signal
 import socket
@@ -15,11 +16,13 @@ from pathlib import Path
 
 import kubernetes_server
 import pytest
-from gang_cases import MEET
+from gang_cases import MEET, TASK
 from runner_cases import command, make_job
 from test_runner_contract_kubernetes import ProcessPod
 from test_runners_kubernetes_runner import COMMAND, settings
+from typer.testing import CliRunner
 
+from hyperplane.cli.app import app
 from hyperplane.clusters.gang_plan import PLAN_VARIABLE, GangPlan, plan_program
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step
@@ -274,6 +277,26 @@ def test_a_training_program_ends_with_its_primary(server, tmp_path):
     assert run(server, started, step) == 0
     name = "hyperplane-6f1d2c3b-0000-000-one-1"
     assert f'"chief": ["{name}-0.{name}:2222"]' in started.file(".log").read_text()
+
+
+@pytest.mark.process
+def test_the_command_line_runs_a_training_program(server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    package = server.folder / "trainer"  # in the image
+    package.mkdir()
+    (package / "task.py").write_text(TASK)
+    words = [
+        *("train", "--module-name", "trainer.task", "--job-dir", "out", "--distributed"),
+        *("--worker-count", "1", "--parameter-server-count", "1", "--evaluator-count", "1"),
+        *("--runner", "kubernetes", "--runner-option", "image=registry.example/flights:1"),
+        *("--", "0"),
+    ]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    records = [json.loads(file.read_text()) for file in (server.folder / "out").glob("*.json")]
+    roles = [record["config"]["task"]["type"] for record in records]
+    assert sorted(roles) == ["chief", "evaluator", "ps", "worker"]
+    assert {tuple(record["argv"]) for record in records} == {("0", "--job-dir", "out")}
 
 
 @pytest.mark.process

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -96,6 +98,30 @@ def test_a_training_program_ends_with_its_primary():
     assert job.status == DONE, read_log(job)
     assert len(list(Path("out").glob("*.json"))) == 4
     assert time.monotonic() - began < 60
+
+
+def test_the_command_line_runs_the_definition_of_this_machine(folder):
+    train(0)  # writes the program
+    words = ["train", "--module-name", "trainer.task", "--package-path", "trainer/"]
+    words += ["--distributed", "--worker-count", "1", "--parameter-server-count", "1"]
+    words += ["--evaluator-count", "1"]
+    records = {}
+    for runner in ("local", "slurm"):
+        done = subprocess.run(
+            [
+                *(sys.executable, "-c", "from hyperplane.cli import main; main()"),
+                *(*words, "--job-dir", runner, "--runner", runner, "--", "0"),
+            ],
+            capture_output=True, text=True, timeout=170, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = [json.loads(file.read_text()) for file in Path(runner).glob("*.json")]
+        records[runner] = sorted(
+            (each["config"]["task"]["type"], each["rank"], each["size"], each["argv"][:2])
+            for each in found
+        )
+    assert len(records["slurm"]) == 4
+    assert records["slurm"] == records["local"]
 
 
 def test_a_rendered_gang_runs_and_restarts(folder):

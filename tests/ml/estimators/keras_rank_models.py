@@ -33,6 +33,16 @@ def make_random() -> Any:
     return make_sequence(make_layers)
 
 
+def make_noisy() -> Any:
+    """Return a model with dropout, moving averages and a metric."""
+
+    def make_layers() -> list[Any]:
+        inner = [keras.layers.Dense(4, activation="tanh"), keras.layers.Dropout(0.3)]
+        return [*inner, keras.layers.BatchNormalization(), keras.layers.Dense(1)]
+
+    return make_sequence(make_layers, metrics=["mae"])
+
+
 def make_mixed() -> Any:
     """Return a model with scaled losses."""
     keras.config.set_dtype_policy("mixed_float16")

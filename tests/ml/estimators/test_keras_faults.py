@@ -13,7 +13,17 @@ from keras_models import make_model, make_rows
 
 from hyperplane.core.permanent_errors import is_permanent, mark_permanent_errors
 from hyperplane.errors import ReadError, RequestError
-from hyperplane.ml.estimators.keras_checkpoints import RATE, STEP, TIME, VALIDATED
+from hyperplane.ml.estimators.keras_batches import begin_at, find_start
+from hyperplane.ml.estimators.keras_checkpoints import (
+    RATE,
+    STEP,
+    TIME,
+    VALIDATED,
+    CheckpointFolder,
+    FitProgress,
+    encode_state,
+    read_progress,
+)
 from hyperplane.ml.estimators.keras_graphs import pack_checked
 from hyperplane.ml.estimators.keras_model import (
     KerasModel,
@@ -24,6 +34,7 @@ from hyperplane.ml.estimators.keras_model import (
 from hyperplane.ml.estimators.keras_prediction import add_columns
 from hyperplane.ml.estimators.keras_rank_callbacks import choose_callbacks
 from hyperplane.ml.estimators.keras_requests import find_fit_faults
+from hyperplane.ml.estimators.triggers import SeveralIteration
 from hyperplane.orca.learn.tf2 import Estimator
 
 tf = pytest.importorskip("tensorflow")
@@ -138,12 +149,14 @@ def test_arguments_of_fit() -> None:
         "epochs": 1, "initial_epoch": 0, "batch_size": 4, "verbose": "auto", "shuffle": True,
         "seed": 0, "callbacks": None, "class_weight": {0: 1, 1: 0.5}, "steps_per_epoch": None,
         "validation_steps": None, "validation_freq": [2, 4], "data_config": None,
+        "checkpoint_trigger": SeveralIteration(3),
     }  # fmt: skip
     assert find_fit_faults(2, **right) == []
     wrong = {
         "epochs": 0, "initial_epoch": -1, "batch_size": 3, "verbose": "x", "shuffle": "yes",
         "seed": -1, "callbacks": make_model(), "class_weight": {"a": 1}, "steps_per_epoch": 0,
         "validation_steps": 1.5, "validation_freq": 0, "data_config": 3,
+        "checkpoint_trigger": "epoch",
     }  # fmt: skip
     found = [fault.where for fault in find_fit_faults(2, **wrong)]
     assert sorted(found) == sorted(wrong)
@@ -262,6 +275,10 @@ def test_files(tmp_path: Path) -> None:
     other = Estimator.from_keras(make_model("adam"))
     other.load(tmp_path / "a.h5")
     np.testing.assert_allclose(other.get_model().predict(x, verbose=0), expected, rtol=1e-6)
+    estimator.save(checkpoint=tmp_path / "b.keras")
+    Estimator.from_keras().load(checkpoint=tmp_path / "b.keras")
+    with pytest.raises(TypeError, match="by position: data, epochs, batch_size; pass others by"):
+        estimator.fit(x, 1, 32, ["a"], ["b"])
     for name in ("a.keras", "a.model"):
         estimator.save(tmp_path / name)
         loaded = Estimator.from_keras()
@@ -276,6 +293,51 @@ def test_files(tmp_path: Path) -> None:
     np.testing.assert_allclose(other.get_model().predict(x, verbose=0), expected, rtol=1e-6)
     with pytest.raises(RequestError, match="overwrite"):
         estimator.save_keras_model(tmp_path / "a.keras", overwrite=False)
+
+
+def write_checkpoint(folder: CheckpointFolder, model: Any, epoch: int, step: int = 0) -> None:
+    progress = FitProgress(True, True, epoch=epoch, step=step)
+    folder.write((epoch, step), encode_state(model, [], progress))
+
+
+def test_checkpoints_of_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are loaded by epoch and step; the newest one that is not damaged continues."""
+    models = [make_model(), make_model(), make_model()]
+    folder = CheckpointFolder(str(tmp_path / "fit"))
+    assert folder.read_newest() == b""
+    for number, (model, place) in enumerate(zip(models, ((1, 0), (1, 3), (2, 0)), strict=True)):
+        model.set_weights([np.full_like(each, number) for each in model.get_weights()])
+        write_checkpoint(folder, model, *place)
+    assert folder.find_positions() == [(1, 0), (1, 3), (2, 0)]
+    estimator = Estimator.from_keras(make_model())
+    for options, number in (({}, 2), ({"version": 1}, 0), ({"version": 1, "step": 3}, 1)):
+        estimator.load_orca_checkpoint(tmp_path, **options)
+        assert (estimator.get_model().get_weights()[0] == number).all()
+    with pytest.raises(RequestError, match=r"after the epochs: 1, 1 \(step 3\), 2"):
+        estimator.load_orca_checkpoint(tmp_path, version=2, step=1)
+    with pytest.raises(RequestError, match="with step"):
+        estimator.load_orca_checkpoint(tmp_path, step=3)
+    newest = tmp_path / "fit" / "epoch-00002.weights.h5"
+    newest.write_bytes(newest.read_bytes()[:1000])
+    progress = read_progress(folder.read_newest())
+    assert (progress["epoch"], progress["step"]) == (1, 3)
+    assert f"the checkpoint {newest} is damaged" in capsys.readouterr().err
+
+
+def test_where_a_dataset_continues() -> None:
+    """As Keras, which begins a dataset again when it is over."""
+    for dataset, expected in (
+        (numbers().repeat(), [0, 2, 4, 6]),
+        (numbers().repeat().filter(lambda _: True), [0, 2, 4, 6]),
+        (numbers(), [0, 2, 4, 0]),
+        (numbers().filter(lambda _: True), [0, 2, 4, 0]),
+    ):
+        assert [find_start(dataset, 2, epochs) for epochs in range(4)] == expected
+    start = tf.Variable(3, dtype="int64")
+    continued = begin_at(numbers(), start)
+    assert [int(each) for each in continued] == [3, 4]
+    start.assign(0)
+    assert [int(each) for each in continued] == [0, 1, 2, 3, 4]
 
 
 @keras.saving.register_keras_serializable("tests")

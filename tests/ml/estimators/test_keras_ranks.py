@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle
@@ -17,6 +18,7 @@ from hyperplane.core.permanent_errors import is_permanent
 from hyperplane.ml import gang
 from hyperplane.ml.estimators import keras_ranks
 from hyperplane.ml.estimators.keras_averaging import RankGroup
+from hyperplane.ml.estimators.keras_checkpoints import TIME
 from hyperplane.ml.estimators.keras_graphs import pack_checked
 from hyperplane.ml.estimators.keras_model import KerasModel, load_weights, pack_model
 from hyperplane.ml.estimators.keras_ranks import (
@@ -38,6 +40,7 @@ from keras_rank_models import (  # noqa: E402
     make_masked_pair,
     make_mixed,
     make_named,
+    make_noisy,
     make_pair,
     make_random,
     make_small,
@@ -109,18 +112,56 @@ def make_stopper() -> Any:
     return Stopper()
 
 
-def make_failing(epoch: int) -> Any:
-    """Return a callback with an error in the first step of an epoch."""
+def make_failing(epoch: int, step: int = 0) -> Any:
+    """Return a callback with an error before a step of an epoch; -1 is after its last step."""
 
     class Failing(keras.callbacks.Callback):  # type: ignore[misc]
         def on_epoch_begin(self, number: int, logs: Any = None) -> None:
             self.number = number
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            if self.number == epoch:
+            if (self.number, batch) == (epoch, step):
+                raise ValueError("the callback fails")
+
+        def on_epoch_end(self, number: int, logs: Any = None) -> None:
+            if (number, -1) == (epoch, step):
                 raise ValueError("the callback fails")
 
     return Failing()
+
+
+def make_counter() -> Any:
+    """Return a callback that counts steps in the history."""
+
+    class Counter(keras.callbacks.Callback):  # type: ignore[misc]
+        count = 0
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.count += 1
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            logs["count"] = self.count
+
+    return Counter()
+
+
+def list_interrupted(task: Any, epoch: int, step: int, interval: int) -> dict[str, Any]:
+    """Return a training, and one that fails before a step and continues from its checkpoint."""
+    failing = [*task.callbacks, make_failing(epoch, step)]
+    return {
+        " whole": replace(task, callbacks=[*task.callbacks]),
+        ": first": replace(task, callbacks=failing, interval=interval),
+        ": rest": replace(task, interval=interval),
+    }
+
+
+def halve_rate(epoch: int, rate: float) -> float:
+    return rate / 2
+
+
+def create_repeated(config: dict[str, Any], batch_size: int) -> Any:
+    """Return batches without end."""
+    return create_dataset(config, batch_size).repeat()
 
 
 def create_uneven(config: dict[str, Any], batch_size: int) -> Any:
@@ -217,6 +258,22 @@ def results(keras_client: Any, tmp_path_factory: pytest.TempPathFactory) -> dict
             fit(make_named(), DataSource(graph=pack_checked(named.batch(1), "data"))),
         ),
     }
+    halved = keras.callbacks.LearningRateScheduler(halve_rate)
+    noisy = fit(make_noisy(), epochs=3, shuffle=True, callbacks=[halved, make_counter()])
+    batches = replace(noisy, data=DataSource(creator=create_dataset), batch_size=16)
+    endless = replace(batches, data=DataSource(creator=create_repeated), steps_per_epoch=3)
+    interrupted = {
+        # The last step, in which the first rank has no rows, is left.
+        "rows": (plain, list_interrupted(noisy, 1, 4, 3)),
+        # No step is left.
+        "ends": (plain, list_interrupted(noisy, 1, -1, 5)),
+        "batches": (None, list_interrupted(batches, 1, 3, 3)),
+        "endless": (None, list_interrupted(endless, 1, 2, 4)),
+        "endless epoch": (None, list_interrupted(endless, 2, 0, 0)),
+        "losses": (plain, list_interrupted(fit(KerasModel(creator=make_pair)), 0, -1, 5)),
+    }
+    for name, (pieces, parts) in interrupted.items():
+        tasks |= {name + part: (pieces, task) for part, task in parts.items()}
     folder = tmp_path_factory.mktemp("checkpoints")
     # Tasks whose names have the same first word continue from the checkpoint of the one before.
     cases = {
@@ -309,6 +366,25 @@ def test_a_continued_training_draws_the_same_random_numbers(results: dict[str, A
         np.testing.assert_allclose(mine, other, atol=1e-6)
 
 
+@pytest.mark.parametrize("case", ["rows", "ends", "batches", "endless", "endless epoch", "losses"])
+def test_a_training_continues_after_a_step(results: dict[str, Any], case: str) -> None:
+    """With the metrics, moving averages, random numbers and callbacks of the interrupted epoch."""
+    whole, rest = results[f"{case} whole"], results[f"{case}: rest"]
+    assert not isinstance(whole, str), whole
+    assert not isinstance(rest, str), rest
+    assert "the callback fails" in results[f"{case}: first"]
+    assert rest.history.keys() == whole.history.keys()
+    for name, values in whole.history.items():
+        if name != TIME:
+            assert rest.history[name] == pytest.approx(values, rel=1e-6), name
+    make = (lambda: make_pair({})) if case == "losses" else make_noisy
+    models = [make(), make()]
+    for model, outcome in zip(models, (whole, rest), strict=True):
+        load_weights(model, outcome.weights)
+    for mine, other in zip(*(model.get_weights() for model in models), strict=True):
+        np.testing.assert_allclose(mine, other, atol=1e-6)
+
+
 def test_datasets_of_functions_may_call_python(results: dict[str, Any]) -> None:
     model = make_small(optimizer="sgd")
     options: dict[str, Any] = {"shuffle": False, "verbose": 0, "validation_data": (2 * X, Y)}
@@ -325,7 +401,8 @@ def test_errors_that_would_occur_again_are_permanent(results: dict[str, Any]) ->
         if name.endswith(": permanent")
     }
     early = dict.fromkeys(("early", "shape", "uneven", "summed", "none"), True)
-    assert found == {**early, "late": False}
+    later = dict.fromkeys(("late", *(name for name in results if name.endswith(": first"))), False)
+    assert found == {**early, **{name: each for name, each in later.items() if name in found}}
 
 
 def test_masked_losses_are_means_over_the_values_of_all_ranks(results: dict[str, Any]) -> None:

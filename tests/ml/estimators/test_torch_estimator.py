@@ -214,6 +214,12 @@ def test_all_faults_are_listed_at_once(client):
     ]  # fmt: skip
     with pytest.raises(RequestError, match="a multiple of the 2 ranks"):
         create(backend="bigdl").fit((X, Y), batch_size=31)
+    # In the order of Orca's estimators on Spark.
+    with pytest.raises(RequestError, match="after batch_size by name") as caught:
+        create().fit((X, Y), 1, 32, ["a"], ["b"], (X, Y))
+    assert [fault.where for fault in caught.value.faults] == ["profile", "reduce_results", "info"]
+    with pytest.raises(TypeError, match="by position: data, epochs"):
+        create().fit(*range(14))
     with pytest.raises(RequestError, match="did you mean Loss"):
         create().get_train_summary("Los")
 
@@ -223,6 +229,15 @@ def test_all_faults_are_listed_at_once(client):
 
     with pytest.raises(RequestError, match="an IterableDataset"):
         create().fit(Stream())
+
+
+def test_save_and_load_accept_both_names_of_orca(tmp_path):
+    estimator = create()
+    estimator.save(checkpoint=str(tmp_path / "a.pt"))
+    estimator.load(checkpoint=str(tmp_path / "a.pt"))
+    estimator.load(model_path=tmp_path / "a.pt")
+    with pytest.raises(UnknownArgument, match="checkpoint"):
+        estimator.load(tmp_path / "a.pt", checkpoint=str(tmp_path / "a.pt"))
 
 
 @pytest.mark.usefixtures("client")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +134,22 @@ def test_a_changed_byte_or_a_truncated_file_is_an_error(tmp_path: Path) -> None:
     for end in (*range(1, whole), *range(whole + 1, len(data))):
         with pytest.raises(ValueError, match="ends within a record"):
             list(read_records(io.BytesIO(data[:end])))
+
+
+def test_files_that_are_compressed_with_gzip_need_no_suffix(tmp_path: Path) -> None:
+    write_records(tmp_path / "a", [encode({"a": [1.0]}), encode({"a": [2.0]})])
+    data = (tmp_path / "a").read_bytes()
+    packed = gzip.compress(data)
+    assert list(read_records(io.BytesIO(packed))) == list(read_records(io.BytesIO(data)))
+    with pytest.raises(EOFError):
+        list(read_records(io.BytesIO(packed[:-9])))
+    for other in (zlib.compress(data), b"a,b\n1,2\n3,4\n"):
+        with pytest.raises(ValueError, match="no TFRecord, or is compressed in another way"):
+            list(read_records(io.BytesIO(other)))
+    # A record whose length begins with the same bytes as gzip.
+    write_records(tmp_path / "b", [bytes(0x8B1F)])
+    with (tmp_path / "b").open("rb") as opened:
+        assert list(read_records(opened)) == [bytes(0x8B1F)]
 
 
 def test_records_are_predicted(tmp_path: Path) -> None:

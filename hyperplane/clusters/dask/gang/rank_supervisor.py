@@ -286,14 +286,30 @@ def _open_socket() -> socket.socket:
 
 
 def _measure_memory(pid: int) -> int:
-    """Return the bytes of a process and its children."""
-    total = 0
-    with suppress(psutil.Error):
-        process = psutil.Process(pid)
-        for each in (process, *process.children(recursive=True)):
-            with suppress(psutil.Error):
-                total += each.memory_info().rss
+    """Return the bytes of a process and of those that it has started."""
+    total, pending = 0, [pid]
+    while pending:
+        current = pending.pop()
+        with suppress(psutil.Error, OSError):
+            total += psutil.Process(current).memory_info().rss
+            pending += _list_children(current)
     return total
+
+
+def _list_children(pid: int) -> list[int]:
+    """Return the child processes of a process.
+
+    psutil reads the files of all processes of the machine: 5 ms for 190 of them, twice a second for
+    each rank, in place of 0.1 ms.
+    """
+    tasks = Path(f"/proc/{pid}/task")
+    if not (tasks / str(pid) / "children").exists():  # another system, or an older kernel
+        return [each.pid for each in psutil.Process(pid).children()]
+    found: list[int] = []
+    for task in tasks.iterdir():
+        with suppress(OSError):  # the thread has ended
+            found += map(int, (task / "children").read_text().split())
+    return found
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
