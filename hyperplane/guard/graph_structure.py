@@ -16,7 +16,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
 
-from dask.sizeof import sizeof
+import dask.sizeof
 from dask.utils import key_split
 
 Key = Any
@@ -268,7 +268,9 @@ def _measure_data(value: Any, depth: int = _DEPTH) -> int:
     if depth <= 0 or isinstance(value, str):
         return 0
     if _is_data(value):
-        return int(sizeof(value))
+        # Not a global name: a dispatcher is pickled with all that is registered in it, while this
+        # module is sent by value.
+        return int(dask.sizeof.sizeof(value))
     if isinstance(value, list | tuple):
         return sum(_measure_data(item, depth - 1) for item in value[:_ITEMS])
     if isinstance(value, dict):

@@ -35,6 +35,8 @@ asyncio.run(run())
 
 @pytest.mark.cluster
 def test_a_scheduler_without_the_package_measures_and_counts() -> None:
+    import hyperplane.collections.frames.kernels.polars_kernel  # noqa: F401 - it registers functions
+
     with plugins.pickled_by_value():
         meter = BudgetMeter(5, "core-hours", None)
         sent = cloudpickle.dumps((UsageMonitor(0.7), plugins.GatewayBudgetGuard(meter)))
