@@ -8,8 +8,7 @@ from hyperplane.core.units import format_bytes, plural
 from hyperplane.forecasts.collection_graph import CollectionGraph, find_writers
 from hyperplane.forecasts.key_columns import JOIN, SHUFFLE, SORT
 from hyperplane.forecasts.model import GraphModel
-from hyperplane.forecasts.records import SampleResult
-from hyperplane.forecasts.result import NOTABLE_SHARE
+from hyperplane.forecasts.records import NOTABLE_SHARE, SampleResult
 from hyperplane.forecasts.sample_plan import SampleStep
 from hyperplane.forecasts.simulate import Timeline
 

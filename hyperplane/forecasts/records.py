@@ -8,6 +8,9 @@ from typing import Any
 
 from hyperplane.forecasts.task_units import Key
 
+#: Share of a table's rows from which on its most frequent key is reported.
+NOTABLE_SHARE = 0.05
+
 
 @dataclass(frozen=True)
 class SampleTask:
@@ -94,6 +97,21 @@ class KeyStatistics:
     frequent: str
     share: float
     complete: bool = True
+
+    @property
+    def is_notable(self) -> bool:
+        """Whether it says anything about the memory of a job."""
+        return self.distinct is not None or self.share >= NOTABLE_SHARE
+
+    def __str__(self) -> str:
+        texts = []
+        if self.distinct is not None:
+            digits = len(str(self.distinct)) - 2
+            count = round(self.distinct, -digits) if digits > 0 else self.distinct
+            texts.append(f"about {count:,} different keys")
+        if self.share >= NOTABLE_SHARE:
+            texts.append(f"{round(100 * self.share)} % of the rows have {self.frequent}")
+        return f"{', '.join(self.names)} of the {self.operation}: {'; '.join(texts)}"
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,6 @@ from hyperplane.forecasts.measured_advice import MeasuredAdvice
 from hyperplane.forecasts.records import KeyStatistics
 from hyperplane.spec.pool import PoolSpec
 
-#: Share of a table's rows from which on its most frequent key is reported.
-NOTABLE_SHARE = 0.05
-
 
 @dataclass(frozen=True, repr=False)
 class Forecast:
@@ -168,7 +165,7 @@ class Forecast:
         ]
         if data:
             found.append(("data", ", ".join(data)))
-        found += [("key", describe_key(key)) for key in self.keys if is_notable(key)]
+        found += [("key", str(key)) for key in self.keys if key.is_notable]
         label = "refused" if self.refused else "note"
         reasons = [(label, reason) for reason in self.reasons]
         if self.runs:
@@ -212,21 +209,3 @@ class Forecast:
 
     def _repr_html_(self) -> str:
         return as_html(self.rows())
-
-
-def is_notable(key: KeyStatistics) -> bool:
-    """Return whether the values of a key say anything about the memory of a job."""
-    return key.distinct is not None or key.share >= NOTABLE_SHARE
-
-
-def describe_key(key: KeyStatistics) -> str:
-    """Return what is known of a key."""
-    names = ", ".join(key.names)
-    parts = []
-    if key.distinct is not None:
-        digits = len(str(key.distinct)) - 2
-        count = round(key.distinct, -digits) if digits > 0 else key.distinct
-        parts.append(f"about {count:,} different keys")
-    if key.share >= NOTABLE_SHARE:
-        parts.append(f"{key.share:.0%} of the rows have {key.frequent}".replace("%", " %"))
-    return f"{names} of the {key.operation}: {'; '.join(parts)}"
