@@ -29,6 +29,8 @@ def main(environment: str = "") -> None:
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as home:
             # Jobs and searches of earlier runs would be continued.
             os.environ["DASK_HYPERPLANE__JOBS__HOME"] = home
+            os.environ["XDG_STATE_HOME"] = home
+            os.environ["JPY_SESSION_NAME"] = file.name  # as Jupyter Server does
             NotebookClient(
                 notebook,
                 timeout=600,
