@@ -15,8 +15,8 @@ from services import is_empty
 
 from hyperplane.clusters import records
 
-#: Seconds for 20 cycles. They need 6 to 15 minutes of CPU time, of which a machine with two cores
-#: that also runs other programs gives them a third.
+#: Seconds for 20 cycles. They need 7 to 15 minutes of CPU time; beside many other programs on two
+#: cores, a second of CPU time took four seconds.
 CYCLES_TIMEOUT = 3600
 
 

@@ -194,6 +194,7 @@ def test_two_workers_of_ray_train_fit_one_model_of_lightgbm(ray: Any) -> None:
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_joblib_and_pools_compute_on_the_cluster(ray: Any) -> None:
     import joblib
     from ray.util.joblib import register_ray
