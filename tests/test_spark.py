@@ -247,7 +247,7 @@ def test_a_second_call_replaces_the_session_and_its_cluster(
     assert second.sparkContext.master == cluster.address != first.address
     client, found = hyperplane.get_cluster(cluster.name)
     assert found is cluster
-    assert client.spark.range(3).count() == 3
+    assert client.spark.sparkContext is second.sparkContext
 
 
 @pytest.mark.spark

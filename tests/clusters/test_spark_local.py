@@ -86,9 +86,11 @@ def _descendants(cluster: Any) -> list[psutil.Process]:
 
 
 def _find_master(cluster: Any) -> psutil.Process:
-    others = set(cluster.worker_pids.values())
-    [master] = [p for p in psutil.Process(cluster.program_pid).children() if p.pid not in others]
-    return master
+    for process in psutil.Process(cluster.program_pid).children():
+        with suppress(psutil.ZombieProcess):  # those of workers that have ended
+            if any(word.endswith(".Master") for word in process.cmdline()):
+                return process
+    raise AssertionError("no master runs")
 
 
 def _gone(processes: list[psutil.Process]) -> bool:

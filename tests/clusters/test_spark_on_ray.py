@@ -91,7 +91,7 @@ def test_a_published_program_runs_and_its_exit_leaves_nothing(tmp_path: Path) ->
         "print('again', spark.range(3).count(), spark.sparkContext.master, flush=True)\n"
     )
     done = subprocess.run(
-        [sys.executable, program], capture_output=True, text=True, timeout=280, check=False
+        [sys.executable, program], capture_output=True, text=True, timeout=800, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()

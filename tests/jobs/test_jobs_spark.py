@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 from job_cases import run_job, wait_until
+from spark_properties import PROPERTIES
 
 from hyperplane.jobs import Step
 
@@ -49,6 +50,7 @@ def test_a_program_finds_the_cluster_running(
         "nthreads": 1,
         "ram_gb_per_proc": 1,
         "local_fit": "exact",
+        "engine_options": {"properties": PROPERTIES},
     }
     step = Step(name="count", kind="python", path="count.py", cluster=cluster)
     job = run_job(step, max_retries=0, wait=ENDED)

@@ -107,23 +107,20 @@ def test_schedulers_of_tune_run(ray: Any, scheduler: str) -> None:
 
 
 @pytest.mark.ray
-def test_two_workers_of_ray_train_run_without_an_address(ray: Any) -> None:
+def test_ray_train_runs_without_an_address(ray: Any, tmp_path: Path) -> None:
     from ray import train
     from ray.train.xgboost import XGBoostTrainer
+
+    file = tmp_path / "ranks"
 
     def fit() -> None:
         from ray import train
 
-        context = train.get_context()
-        # A result has metrics only if a checkpoint is reported.
-        with tempfile.TemporaryDirectory() as folder:
-            checkpoint = train.Checkpoint.from_directory(folder)
-            first = context.get_world_rank() == 0
-            metrics = {"ranks": context.get_world_size(), "rank": context.get_world_rank()}
-            train.report(metrics, checkpoint=checkpoint if first else None)
+        # Each worker costs ten seconds of CPU time; other tests have two.
+        file.write_text(f"{train.get_context().get_world_size()}")
 
-    result = XGBoostTrainer(fit, scaling_config=train.ScalingConfig(num_workers=2)).fit()
-    assert (result.metrics["ranks"], result.metrics["rank"]) == (2, 0)
+    XGBoostTrainer(fit, scaling_config=train.ScalingConfig(num_workers=1)).fit()
+    assert file.read_text() == "1"
 
 
 @pytest.mark.ray
@@ -197,6 +194,7 @@ def test_two_workers_of_ray_train_fit_one_model_of_lightgbm(ray: Any) -> None:
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_joblib_and_pools_compute_on_the_cluster(ray: Any) -> None:
     import joblib
     from ray.util.joblib import register_ray
