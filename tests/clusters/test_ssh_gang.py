@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from gang_functions import count_together, find_reserved, pickled_by_value
+from scale import scaled
 from services import until
 from services_ssh import HostNetwork, network, nothing_left, plan, surroundings
 
@@ -65,7 +66,7 @@ def read_numbers(folder: Path, rank: int) -> list[int]:
     return [int(number) for number in re.findall(r"^number (\d+) on", text, re.MULTILINE)]
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", scaled([1], [0, 1]))
 def test_a_killed_rank_restarts_all_from_the_last_checkpoint(
     network: HostNetwork, tmp_path: Path, rank: int
 ) -> None:
@@ -107,7 +108,7 @@ def test_a_killed_rank_without_restarts_ends_the_other(
         until(lambda: network.processes() <= before, 30)
 
 
-@pytest.mark.parametrize("kill", ["worker", "all"])
+@pytest.mark.parametrize("kill", scaled(["all"], ["worker", "all"]))
 def test_ranks_move_to_another_host_when_a_node_is_killed(
     network: HostNetwork, tmp_path: Path, kill: str
 ) -> None:

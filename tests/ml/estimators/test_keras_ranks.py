@@ -13,6 +13,7 @@ import cloudpickle
 import numpy as np
 import pytest
 from keras_models import create_dataset, make_classifier, make_rows
+from scale import scaled
 
 from hyperplane.core.permanent_errors import is_permanent
 from hyperplane.ml import gang
@@ -58,6 +59,10 @@ HALF = len(X) // 2
 #: Rows that rank 0 and rank 1 have.
 SHARES = (slice(None, HALF), slice(HALF, None))
 SIZE = 9
+#: Trainings that end within an epoch and continue.
+INTERRUPTED = scaled(
+    ["rows", "endless"], ["rows", "endless", "ends", "batches", "endless epoch", "losses"]
+)
 
 
 def run_cases(cases: dict[str, Any]) -> dict[str, Any]:
@@ -272,7 +277,8 @@ def results(keras_client: Any, tmp_path_factory: pytest.TempPathFactory) -> dict
         "endless epoch": (None, list_interrupted(endless, 2, 0, 0)),
         "losses": (plain, list_interrupted(fit(KerasModel(creator=make_pair)), 0, -1, 5)),
     }
-    for name, (pieces, parts) in interrupted.items():
+    for name in INTERRUPTED:
+        pieces, parts = interrupted[name]
         tasks |= {name + part: (pieces, task) for part, task in parts.items()}
     folder = tmp_path_factory.mktemp("checkpoints")
     # Tasks whose names have the same first word continue from the checkpoint of the one before.
@@ -366,7 +372,7 @@ def test_a_continued_training_draws_the_same_random_numbers(results: dict[str, A
         np.testing.assert_allclose(mine, other, atol=1e-6)
 
 
-@pytest.mark.parametrize("case", ["rows", "ends", "batches", "endless", "endless epoch", "losses"])
+@pytest.mark.parametrize("case", INTERRUPTED)
 def test_a_training_continues_after_a_step(results: dict[str, Any], case: str) -> None:
     """With the metrics, moving averages, random numbers and callbacks of the interrupted epoch."""
     whole, rest = results[f"{case} whole"], results[f"{case}: rest"]
