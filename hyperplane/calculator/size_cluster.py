@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from hyperplane import config
 from hyperplane.calculator.advice import SizingAdvice
@@ -26,6 +28,30 @@ if TYPE_CHECKING:
 _MAXIMUM = 10**12
 
 
+@overload
+def size_cluster(
+    data: str | float | os.PathLike[str] | Sequence[str] | tuple[float, str],
+    operation: str | None = None,
+    tasks: Tasks = "light",
+    *,
+    rules: Literal["measured", "classic"] | None = None,
+    basis: Basis = "allocatable",
+    pool: str | PoolSpec | None = None,
+    moves_data: bool = True,
+    pieces: int | None = None,
+) -> SizingAdvice: ...
+@overload
+def size_cluster(
+    data: Any,
+    operation: str | None = None,
+    tasks: Tasks = "light",
+    *,
+    rules: Literal["measured", "classic"] | None = None,
+    basis: Basis = "allocatable",
+    pool: str | PoolSpec | None = None,
+    moves_data: bool = True,
+    pieces: int | None = None,
+) -> SizingAdvice | MeasuredAdvice: ...
 @check_call
 def size_cluster(
     data: Any,

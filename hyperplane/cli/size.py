@@ -64,17 +64,14 @@ def size(
     as_json: JsonOption = False,
 ) -> None:
     """Compute the size of the cluster that a job needs, with the reasons."""
-    advice = cast(
-        "SizingAdvice",  # the other kind is for collections
-        hyperplane.size_cluster(
-            data,
-            operation,
-            cast("Tasks", tasks),  # size_cluster validates both
-            basis=cast("Basis", basis),
-            pool=pool,
-            moves_data=moves_data,
-            pieces=pieces,
-        ),
+    advice = hyperplane.size_cluster(
+        data,
+        operation,
+        cast("Tasks", tasks),  # size_cluster validates both
+        basis=cast("Basis", basis),
+        pool=pool,
+        moves_data=moves_data,
+        pieces=pieces,
     )
     if plot is not None:
         _save_plot(advice, plot)

@@ -8,7 +8,7 @@ from hyperplane import config
 from hyperplane.clusters.machine_capacity import read_capacity
 from hyperplane.clusters.registry import ENGINES
 from hyperplane.core.errors import DoesNotFit, Fault, RequestError
-from hyperplane.core.units import bytes_to_gb, format_bytes
+from hyperplane.core.units import bytes_to_gb, round_bytes
 from hyperplane.forecasts.evaluate import SampledJob
 from hyperplane.forecasts.layout_search import (
     LayoutCandidate,
@@ -156,8 +156,8 @@ def _explain(candidates: Sequence[LayoutCandidate], usable: float) -> str:
     best = spare[min(spare)]
     limit = usable * best.worker.ram_per_proc
     return (
-        f"with {best.worker} on each node at least {format_bytes(round(best.high, -6))} are needed "
-        f"in a process, of which {format_bytes(round(limit, -6))} are usable"
+        f"with {best.worker} on each node at least {round_bytes(round(best.high))} are needed "
+        f"in a process, of which {round_bytes(round(limit))} are usable"
     )
 
 

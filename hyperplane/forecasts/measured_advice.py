@@ -140,7 +140,7 @@ class MeasuredAdvice(ClusterAdvice):
 
     def table(self) -> list[tuple[str, ...]]:
         """Return a row of cells for each option, the recommended one first."""
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for each in (self.chosen, *self.alternatives):
             mark = "recommended" if each is self.chosen else "front" if each in self.front else ""
             worker = each.worker

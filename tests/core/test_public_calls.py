@@ -26,7 +26,8 @@ MODULES = [
 #: Classes that users do not create.
 RESULTS = {
     "Attempt", "ClusterPlan", "Event", "Machine", "CleanupReport", "Job", "SaveResult",
-    "Forecast", "MeasuredAdvice", "SizingAdvice", "Submitted", "ModelServer", "OrcaContext", "PredictionResult",
+    "Forecast", "MeasuredAdvice", "SizingAdvice", "Submitted", "ModelServer", "OrcaContext",
+    "PredictionResult",
     "ModelVersion", "Estimator", "TrainingResult", "AsynchronousTrainingResult", "RayWorker",
 }  # fmt: skip
 REFERENCE = Path(hyperplane.__file__).parents[1] / "docs" / "reference"
