@@ -141,6 +141,9 @@ def make_counter() -> Any:
     class Counter(keras.callbacks.Callback):  # type: ignore[misc]
         count = 0
 
+        def on_train_begin(self, logs: Any = None) -> None:
+            self.count = 0
+
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             self.count += 1
 
