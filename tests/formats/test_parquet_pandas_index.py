@@ -41,6 +41,8 @@ CALLS = {
     "size_cluster, optimized": lambda df: hyperplane.size_cluster(
         df.optimize(fuse=False), "medium"
     ),
+        df.optimize(fuse=False), "medium"
+    ),
     "explain": lambda df: helpers.explain(df.a.sum(), df),
     "repartition": lambda df: helpers.repartition(df, "1MB"),
     "save": lambda df: hyperplane.save(df, "x.parquet"),
