@@ -41,8 +41,6 @@ CALLS = {
     "size_cluster, optimized": lambda df: hyperplane.size_cluster(
         df.optimize(fuse=False), "medium"
     ),
-        df.optimize(fuse=False), "medium"
-    ),
     "explain": lambda df: helpers.explain(df.a.sum(), df),
     "repartition": lambda df: helpers.repartition(df, "1MB"),
     "save": lambda df: hyperplane.save(df, "x.parquet"),
@@ -126,6 +124,6 @@ def test_filters_on_folders_only_are_refused(tmp_path):
     with pytest.raises(KeyError, match="not in index"):
         folders.compute()
     with pytest.raises(RequestError, match="'id' is a range"):
-        hyperplane.size_cluster(folders)
+        hyperplane.size_cluster(folders, "medium")
     both = dd.read_parquet(tmp_path, filters=[("k", "==", "u"), ("a", ">", 2)])
     assert helpers.sort_values(both, "a").compute().a.to_list() == [3, 4, 5]
