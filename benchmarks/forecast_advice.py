@@ -24,6 +24,8 @@ from benchmarks.forecast import FOLDER, WORKLOADS, make_data
 
 #: Divisor of the memory of a process in the second run.
 LESS = 1.5
+#: Least memory of a process with which a cluster is started.
+LEAST_GB = 0.2
 
 
 def _read_worker(dask_worker: Any) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def compare(name: str) -> dict[str, Any]:
     advised = hyperplane.plan_cluster(advice, **options)
     less = hyperplane.plan_cluster(
         num_workers=1, engine="local", nprocs=advice.worker.nprocs,
-        nthreads=advice.worker.nthreads, ram_gb_per_proc=ram / LESS,
+        nthreads=advice.worker.nthreads, ram_gb_per_proc=max(LEAST_GB, ram / LESS),
         cores_per_worker=advice.worker.cores_per_worker, **options,
     )  # fmt: skip
     assert (advised.worker.nprocs, advised.worker.ram_per_proc) == (

@@ -35,10 +35,12 @@ def test_dask_cannot_compute_files_with_a_named_range(unreadable):
 
 
 CALLS = {
-    "size_cluster": lambda df: hyperplane.size_cluster(df),
-    "size_cluster, series": lambda df: hyperplane.size_cluster(df.a),
-    "size_cluster, filtered": lambda df: hyperplane.size_cluster(df[df.a > 1][["b"]]),
-    "size_cluster, optimized": lambda df: hyperplane.size_cluster(df.optimize(fuse=False)),
+    "size_cluster": lambda df: hyperplane.size_cluster(df, "medium"),
+    "size_cluster, series": lambda df: hyperplane.size_cluster(df.a, "medium"),
+    "size_cluster, filtered": lambda df: hyperplane.size_cluster(df[df.a > 1][["b"]], "medium"),
+    "size_cluster, optimized": lambda df: hyperplane.size_cluster(
+        df.optimize(fuse=False), "medium"
+    ),
     "explain": lambda df: helpers.explain(df.a.sum(), df),
     "repartition": lambda df: helpers.repartition(df, "1MB"),
     "save": lambda df: hyperplane.save(df, "x.parquet"),
@@ -68,9 +70,9 @@ def test_the_error_of_a_call_names_a_way_to_read_the_file(name, unreadable, tmp_
 def test_the_advised_calls_read_the_file(file):
     own = helpers.read(file)
     assert own.compute().id.to_list() == [3, 5, 7, 9, 11]
-    assert hyperplane.size_cluster(own).nodes == 1
+    assert hyperplane.size_cluster(own, "medium").nodes == 1
     without = dd.read_parquet(file, index=False)
-    assert hyperplane.size_cluster(without).nodes == 1
+    assert hyperplane.size_cluster(without, "medium").nodes == 1
     assert helpers.repartition(without, "1MB").compute().a.to_list() == [1, 2, 3, 4, 5]
 
 
@@ -88,7 +90,7 @@ def test_the_advised_calls_read_the_file(file):
 )
 def test_other_indexes_are_accepted(index, tmp_path):
     df = dd.read_parquet(_file(tmp_path, index))
-    assert hyperplane.size_cluster(df).nodes == 1
+    assert hyperplane.size_cluster(df, "medium").nodes == 1
     assert helpers.explain(df).kinds == ()
     assert hyperplane.save(df, tmp_path / "out.parquet").rows == 5
     assert helpers.value_counts(df, "b").compute().to_dict() == {"x": 3, "y": 2}
@@ -96,13 +98,13 @@ def test_other_indexes_are_accepted(index, tmp_path):
 
 def test_the_arrow_reader_of_dask_is_accepted(file):
     df = dd.read_parquet(f"file://{file}", filesystem="arrow")
-    assert hyperplane.size_cluster(df).nodes == 1
+    assert hyperplane.size_cluster(df, "medium").nodes == 1
     assert helpers.sort_values(df, "a").compute().a.to_list() == [1, 2, 3, 4, 5]
 
 
 def test_frames_of_other_sources_are_accepted():
     df = dd.from_pandas(pd.DataFrame({"a": np.arange(4)}, index=pd.RangeIndex(4, name="id")))
-    assert hyperplane.size_cluster(df).nodes == 1
+    assert hyperplane.size_cluster(df, "medium").nodes == 1
     assert helpers.repartition(df, "1MB").compute().index.name == "id"
 
 
@@ -110,7 +112,7 @@ def test_filters_on_columns_of_the_files_are_accepted(file):
     for filters in ([("a", ">", 2)], [[("a", ">", 2), ("b", "!=", "z")]]):
         df = dd.read_parquet(file, filters=filters)
         assert df.compute().a.to_list() == [3, 4, 5]
-        assert hyperplane.size_cluster(df).nodes == 1
+        assert hyperplane.size_cluster(df, "medium").nodes == 1
         assert helpers.sort_values(df, "a").compute().a.to_list() == [3, 4, 5]
 
 
@@ -122,6 +124,6 @@ def test_filters_on_folders_only_are_refused(tmp_path):
     with pytest.raises(KeyError, match="not in index"):
         folders.compute()
     with pytest.raises(RequestError, match="'id' is a range"):
-        hyperplane.size_cluster(folders)
+        hyperplane.size_cluster(folders, "medium")
     both = dd.read_parquet(tmp_path, filters=[("k", "==", "u"), ("a", ">", 2)])
     assert helpers.sort_values(both, "a").compute().a.to_list() == [3, 4, 5]
