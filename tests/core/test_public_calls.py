@@ -26,7 +26,7 @@ MODULES = [
 #: Classes that users do not create.
 RESULTS = {
     "Attempt", "ClusterPlan", "Event", "Machine", "CleanupReport", "Job", "SaveResult",
-    "Forecast", "MeasuredAdvice", "SizingAdvice", "Submitted", "ModelServer", "OrcaContext",
+    "ComputationUsage", "Forecast", "MeasuredAdvice", "RunComparison", "SizingAdvice", "Submitted", "TaskUsage", "WorkerUsage", "ModelServer", "OrcaContext",
     "PredictionResult",
     "ModelVersion", "Estimator", "TrainingResult", "AsynchronousTrainingResult", "RayWorker",
 }  # fmt: skip
