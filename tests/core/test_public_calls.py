@@ -26,8 +26,8 @@ MODULES = [
 #: Classes that users do not create.
 RESULTS = {
     "Attempt", "ClusterPlan", "Event", "Machine", "CleanupReport", "Job", "SaveResult",
-    "ComputationUsage", "Forecast", "MeasuredAdvice", "RunComparison", "SizingAdvice", "Submitted", "TaskUsage", "WorkerUsage", "ModelServer", "OrcaContext",
-    "PredictionResult",
+    "ComputationUsage", "Forecast", "MeasuredAdvice", "RunComparison", "SizingAdvice",
+    "Submitted", "TaskUsage", "WorkerUsage", "ModelServer", "OrcaContext", "PredictionResult",
     "ModelVersion", "Estimator", "TrainingResult", "AsynchronousTrainingResult", "RayWorker",
 }  # fmt: skip
 REFERENCE = Path(hyperplane.__file__).parents[1] / "docs" / "reference"
