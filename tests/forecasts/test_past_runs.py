@@ -190,6 +190,17 @@ def test_another_version_of_dask_is_named():
     assert hyperplane.forecast(make_sum(), plan()).reasons[1] == "that run had dask 2020.1.0"
 
 
+@pytest.mark.process
+def test_advice_from_a_forecast_without_a_sample_takes_one():
+    write_record(make_sum())
+    found = hyperplane.forecast(make_sum(), plan())
+    assert (found.runs, found.job) != ((), None)
+    advice = found.advise(local=True)
+    assert advice.option.is_local
+    assert advice.job.tasks == found.tasks
+    assert advice.chosen.peak < 400 * MB  # of the sample; the record has 500 MB
+
+
 def test_a_value_that_is_no_flag_is_refused():
     with pytest.raises(hyperplane.RequestError, match="history"):
         hyperplane.forecast(make_sum(), plan(), history="yes")
