@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hyperplane.calculator.cluster_advice import ClusterAdvice
 from hyperplane.calculator.measure import DataSize
-from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import bytes_to_gb, format_bytes, format_number, plural
 from hyperplane.sizing.recommend import PoolOption, SizingAnswer, SizingQuestion
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,28 +77,6 @@ class SizingAdvice(ClusterAdvice):
         # A PoolSpec of the caller may be missing in the configuration, so pass the object.
         pool = self.question.pool or self.pool.name
         return {"num_workers": self.nodes, "pool": pool, **self.worker.to_dict()}
-
-    @check_call
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Plot the memory of each pool's cluster and the memory needed.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Axes to draw on; a new figure by default.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-
-        Raises
-        ------
-        MissingPackage
-            If matplotlib is not installed (extra ``plot``).
-        """
-        from hyperplane.calculator.plot import draw
-
-        return draw([self.option, *self.alternatives], self.memory_gb, ax)
 
     def rows(self) -> list[tuple[str, str]]:
         """Return labels and texts: the cluster, reasons, warnings and other pools."""

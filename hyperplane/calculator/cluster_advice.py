@@ -15,6 +15,7 @@ from hyperplane.spec.worker import WorkerSpec
 if TYPE_CHECKING:
     from distributed import Client
     from distributed.deploy.cluster import Cluster
+    from matplotlib.axes import Axes
 
 
 class ClusterAdvice(ABC):
@@ -39,6 +40,11 @@ class ClusterAdvice(ABC):
     @abstractmethod
     def warnings(self) -> tuple[str, ...]:
         """Warnings, one line each."""
+
+    @property
+    @abstractmethod
+    def memory_gb(self) -> float:
+        """Memory that the job needs in one cluster, in GB."""
 
     @abstractmethod
     def as_arguments(self) -> dict[str, Any]:
@@ -68,6 +74,11 @@ class ClusterAdvice(ABC):
         return self.option.worker
 
     @property
+    def pieces(self) -> int:
+        """Number of separate jobs into which the data is split."""
+        return 1
+
+    @property
     def given_gb(self) -> float:
         """Memory that the workers of one cluster have, in GB."""
         return bytes_to_gb(self.option.total_ram)
@@ -94,6 +105,35 @@ class ClusterAdvice(ABC):
         from hyperplane.cluster import initialize_cluster
 
         return initialize_cluster(self, **options)
+
+    def list_pools(self) -> list[PoolOption]:
+        """Return one option of each pool: the recommended one first, then the alternatives."""
+        options: dict[str, PoolOption] = {}
+        for option in (self.option, *self.alternatives):
+            options.setdefault(option.pool.name, option)
+        return list(options.values())
+
+    @check_call
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plot the memory of each pool's cluster and the memory needed.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on; a new figure by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        MissingPackage
+            If matplotlib is not installed (extra ``plot``).
+        """
+        from hyperplane.calculator.plot import draw
+
+        return draw(self.list_pools(), self.memory_gb, ax)
 
     def __str__(self) -> str:
         return as_text(self.rows())

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hyperplane.core.errors import EngineUnavailable, Fault, RequestError
+from hyperplane.core.errors import DoesNotFit, EngineUnavailable, Fault, RequestError
 from hyperplane.spec.pool import PoolSpec
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def advise_measured(data: Any, pool: PoolSpec | None) -> MeasuredAdvice | tuple[
 
     Raises
     ------
+    DoesNotFit
+        If the sample shows that the job fits on no layout.
     RequestError
         For a forecast without advice: it has no data to which the published rules apply.
     """
@@ -73,10 +75,12 @@ def advise_measured(data: Any, pool: PoolSpec | None) -> MeasuredAdvice | tuple[
             num_workers=1, nprocs=2, nthreads=1, ram_gb_per_proc=1, cores_per_worker=2,
             engine="local", engine_options={"start_method": "spawn"}, local_fit="exact",
         )  # fmt: skip
-        sampled = forecast(data, plan)
+        sampled = forecast(data, plan, history=False)  # layouts are simulated from a sample
         if sampled.job is None:
             return tuple(f"not measured: {reason}" for reason in sampled.reasons)
         return sampled.advise(pool, local=False)
+    except DoesNotFit:  # the published rules know less of the job than its sample
+        raise
     except RequestError as error:
         return tuple(f"not measured: {fault}" for fault in error.faults)
     except EngineUnavailable as error:

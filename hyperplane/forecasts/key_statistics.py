@@ -18,6 +18,8 @@ from hyperplane.forecasts.sample_plan import FEWEST, choose_positions
 
 #: CPU seconds in which distinct keys are counted even if the job itself is short.
 _LEAST_SECONDS = 0.5
+#: Name of the number of rows beside key columns of any name.
+_ROWS = "__hyperplane_rows__"
 #: Characters of a key in a report.
 _SHOWN = 40
 
@@ -48,9 +50,9 @@ def _measure(key: KeyColumns, most_seconds: float) -> KeyStatistics:
     parts = [key.parts[position] for position in positions]
     sampled = _scan(parts, key.columns)
     # Missing keys are no groups, and no rows of a join.
-    counts = sampled.drop_nulls().group_by(key.columns).len()
+    counts = sampled.drop_nulls().group_by(key.columns).len(_ROWS)
     rows, first = pl.collect_all(
-        [counts.select(pl.col("len").sum()), counts.top_k(1, by="len")], engine="streaming"
+        [counts.select(pl.col(_ROWS).sum()), counts.top_k(1, by=_ROWS)], engine="streaming"
     )
     distinct = None
     if key.operation in GROUPING:
@@ -62,7 +64,7 @@ def _measure(key: KeyColumns, most_seconds: float) -> KeyStatistics:
     total = rows.item() or 0
     values = first.row(0)[:-1] if first.height else ()
     shown = ", ".join(str(value)[:_SHOWN] for value in values)
-    share = first["len"][0] / total if total else 0.0
+    share = first[_ROWS][0] / total if total else 0.0
     return KeyStatistics(key.operation, key.names, distinct, shown, share, key.complete)
 
 
@@ -89,6 +91,6 @@ def count_groups(value: Any, keys: Collection[tuple[str, ...]]) -> int:
 
 def _scan(parts: Sequence[Any], columns: Sequence[str]) -> pl.LazyFrame:
     if isinstance(parts[0], str):
-        return pl.scan_parquet(list(parts)).select(columns)
+        return pl.scan_parquet(list(parts), glob=False).select(columns)
     rows: pl.LazyFrame = pl.concat([part.scan().select(columns) for part in parts])
     return rows

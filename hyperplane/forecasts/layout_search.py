@@ -183,6 +183,8 @@ class LayoutSearch:
         #: Names of pools -> why a layout that was simulated is no option.
         self.refused: dict[str, str] = {}
         self._too_large: list[LayoutCandidate] = []
+        #: What was found for a candidate, by its ``id``.
+        self._tried: dict[int, MeasuredOption | None] = {}
         self._bisected: set[str] = set()
 
     def search(self, candidates: Sequence[LayoutCandidate]) -> None:
@@ -208,12 +210,15 @@ class LayoutSearch:
         """Return the option of a candidate; None if the job does not fit on it."""
         if candidate.high > self._usable * candidate.worker.ram_per_proc:
             return None
+        if id(candidate) in self._tried:
+            return self._tried[id(candidate)]
         self.simulated += 1
-        option = self._job.simulate(candidate)
-        if isinstance(option, str):
-            self.refused[candidate.pool.name] = option
+        found = self._job.simulate(candidate)
+        option = None if isinstance(found, str) else found
+        if isinstance(found, str):
+            self.refused[candidate.pool.name] = found
             self._too_large.append(candidate)
-            return None
+        self._tried[id(candidate)] = option
         return option
 
     def _bisect(self, candidates: Sequence[LayoutCandidate]) -> None:

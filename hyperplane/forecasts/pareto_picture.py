@@ -25,20 +25,22 @@ class LogAxis:
     Parameters
     ----------
     values : sequence of float
-        Values above 0 that are to be visible.
+        Values that are to be visible; 0, as the price of own nodes, is at the first end.
     first, last : float
         Positions of the ends.
     """
 
     def __init__(self, values: Sequence[float], first: float, last: float) -> None:
+        above = [value for value in values if value > 0] or [1.0]
         # At least a factor of two, so that a single value is in the middle.
-        low, high = min(values) / math.sqrt(2), max(values) * math.sqrt(2)
+        low, high = min(above) / math.sqrt(2), max(above) * math.sqrt(2)
         self._low, self._high = math.log10(low), math.log10(high)
         self._first, self._last = first, last
 
     def place(self, value: float) -> float:
         """Return the position of a value."""
-        share = (math.log10(value) - self._low) / (self._high - self._low)
+        number = math.log10(value) if value > 0 else self._low
+        share = (number - self._low) / (self._high - self._low)
         return self._first + share * (self._last - self._first)
 
     def find_ticks(self) -> list[float]:

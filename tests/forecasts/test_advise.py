@@ -209,6 +209,17 @@ def test_the_picture_has_a_point_for_each_option_and_colors_of_dark_pages(plan):
     assert "prefers-color-scheme:dark" in picture.find(f"{name}style").text
 
 
+def test_own_nodes_without_a_price_are_in_the_picture(plan):
+    own = hyperplane.PoolSpec(
+        name="own", cores=8, ram_gb=64, allocatable_cores=7, allocatable_ram_gb=58, price_per_hour=0
+    )
+    advice = advise_layout(make_job(plan), (), own, False)
+    assert {option.cost for option in advice.options} == {0}
+    assert "<circle" in advice.to_svg()
+    axes = advice.plot()
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["own"]
+
+
 @pytest.mark.process
 def test_collections_are_measured_unless_an_operation_is_given():
     numbers = da.ones((2000, 2000), chunks=(200, 2000))
@@ -219,6 +230,19 @@ def test_collections_are_measured_unless_an_operation_is_given():
         classic = hyperplane.size_cluster(numbers, **arguments)
         assert isinstance(classic, hyperplane.SizingAdvice)
         assert classic.data_gb == 0.032
+
+
+@pytest.mark.process
+def test_a_job_that_its_sample_shows_to_be_too_large_gets_no_published_answer():
+    def sort(block):
+        return np.sort(block, axis=None)[:1].reshape(1, 1)
+
+    parts = da.ones((4000, 4000), chunks=2000).map_blocks(sort, chunks=(1, 1), dtype=float)
+    tiny = hyperplane.PoolSpec(
+        name="tiny", cores=2, ram_gb=0.1, allocatable_cores=2, allocatable_ram_gb=0.1
+    )
+    with pytest.raises(DoesNotFit, match=r"at least .* are needed"):
+        hyperplane.size_cluster(parts.sum(), pool=tiny)
 
 
 @pytest.mark.process

@@ -135,6 +135,14 @@ def test_files_that_cannot_be_read_and_null_keys(tmp_path):
     assert (found.frequent, found.share) == ("", 0.0)
 
 
+def test_names_of_files_and_columns_have_no_special_meaning(tmp_path):
+    path = tmp_path / "part[0]*.parquet"
+    pd.DataFrame({"len": [1, 1, 2], "v": 1.0}).to_parquet(path)
+    keys = [KeyColumns("group-by", ("len",), ("len",), "read", (str(path),), True)]
+    (found,) = measure_keys(keys, lambda files: 60.0)
+    assert (found.distinct, found.frequent) == (2, "1")
+
+
 def test_rows_are_counted_only_if_each_has_another_key():
     keys = {("k",), ("a", "b")}
     grouped = pd.DataFrame({"k": [1, 2, 2], "v": 1.0}).groupby("k").v.sum()

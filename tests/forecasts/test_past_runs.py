@@ -201,6 +201,13 @@ def test_advice_from_a_forecast_without_a_sample_takes_one():
     assert advice.chosen.peak < 400 * MB  # of the sample; the record has 500 MB
 
 
+@pytest.mark.process
+def test_a_size_is_measured_by_a_sample_also_after_a_run():
+    write_record(make_sum(), processes=2, threads=1)
+    advice = hyperplane.size_cluster(make_sum())
+    assert isinstance(advice, hyperplane.MeasuredAdvice)
+
+
 def test_a_value_that_is_no_flag_is_refused():
     with pytest.raises(hyperplane.RequestError, match="history"):
         hyperplane.forecast(make_sum(), plan(), history="yes")

@@ -42,8 +42,8 @@ _VALUE_PRESERVING = (
     ShuffleBase,
     BaseSetIndexSortValues,
 )
-#: Those of them, and joins, that do not return all rows once.
-_ROW_CHANGING = (Filter, DropnaFrame, DropnaSeries, LocBase, Partitions, Merge)
+#: Those of them, and joins, that select or repeat rows. Rows with missing values are few.
+_ROW_CHANGING = (Filter, LocBase, Partitions, Merge)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ class SourceColumn:
     name : str
         Its name there.
     has_all_rows : bool
-        Whether the column of the expression has all rows of the source, each once.
+        Whether the column of the expression has all rows of the source, each once, except those
+        with missing values.
     """
 
     source: Any

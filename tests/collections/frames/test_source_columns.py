@@ -25,6 +25,7 @@ def tables(tmp_path_factory):
         (lambda a, b: a.rename(columns={"v": "k", "k": "v"}), "v", 0, "k", True),
         (lambda a, b: a.rename(columns=str.upper), "W", 0, "w", True),
         (lambda a, b: a[a.v > 1].dropna(), "k", 0, "k", False),
+        (lambda a, b: a.dropna(), "k", 0, "k", True),
         (lambda a, b: a.merge(b, on="k"), "k", 0, "k", False),
         (lambda a, b: a.merge(b, on="k"), "x", 1, "x", False),
         (lambda a, b: a.merge(b, on="k", how="right"), "k", 1, "k", False),
