@@ -25,6 +25,8 @@ from hyperplane.jobs.step_runs import read_step_runs
 
 app = typer.Typer(no_args_is_help=True, help="Show and compare what runs took.")
 
+#: Runs that are listed without --limit.
+_LISTED = 20
 #: Operations that are shown; a document has all of them.
 _SHOWN = 12
 
@@ -52,7 +54,10 @@ def list_records(
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only runs until such a time.")
     ] = None,
-    limit: Annotated[int, typer.Option(help="Maximum number of runs.")] = 20,
+    limit: Annotated[
+        int | None,
+        typer.Option(help="Maximum number of runs; by default 20, and all with --json."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the runs of this user's clusters and of the steps of jobs, newest first."""
@@ -62,6 +67,8 @@ def list_records(
         for record in [*iterate_runs(_report_damaged), *read_step_runs()]
         if selection.contains(record)
     ]
+    if limit is None and not as_json:
+        limit = _LISTED
     records = sorted(found, key=lambda record: record.started, reverse=True)[:limit]
     if as_json:
         write_json([record.model_dump() for record in records])
@@ -72,6 +79,9 @@ def list_records(
         )
     else:
         show(_table(records))
+        if len(found) > len(records):
+            more = plural(len(found) - len(records), "run")
+            typer.echo(f"\nand {more} more; --limit {len(found)} shows all")
 
 
 def _report_damaged(file: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hyperplane.core.errors import DoesNotFit
 from hyperplane.core.units import format_number, gb_to_bytes, plural
 from hyperplane.guard.usage_texts import describe_memory, propose_ram, round_gb
+from hyperplane.history.figures import OUT_OF_MEMORY
 from hyperplane.history.run_record import RunRecord
 from hyperplane.sizing import fit
 from hyperplane.spec.pool import PoolSpec
@@ -28,7 +29,7 @@ def summarize_run(record: RunRecord, pools: Sequence[PoolSpec], currency: str = 
     peak, share = record.peak, record.peak_share
     if peak is None or share is None or not record.tasks:
         return ""
-    killed = sum(worker.causes.get("out of memory", 0) for worker in record.workers)
+    killed = record.killed
     spilled = max(worker.spilled / worker.limit for worker in record.workers if worker.limit)
     pressed = killed or record.paused_seconds >= NOTABLE_PAUSE or spilled >= NOTABLE_SPILL
     if not pressed and not (share < LITTLE and record.seconds >= LONG_RUN):
@@ -52,7 +53,7 @@ def describe_size(record: RunRecord, pools: Sequence[PoolSpec], currency: str = 
     ``currency``, otherwise core-hours.
     """
     demand = max(worker.demand for worker in record.workers)
-    killed = any(worker.causes.get("out of memory") for worker in record.workers)
+    killed = any(worker.causes.get(OUT_OF_MEMORY) for worker in record.workers)
     if killed:
         # The process was ended before it had all the memory that it asked for.
         demand = max(demand, record.plan.ram_per_proc)

@@ -21,7 +21,13 @@ from tornado.ioloop import PeriodicCallback
 from hyperplane.guard.computation_usage import ENDS, Computations, process_metrics
 from hyperplane.guard.process_usage import ProcessUsage
 from hyperplane.guard.usage_texts import describe_pressure
-from hyperplane.history.figures import TaskUsage, WorkerUsage, add_usage, count_cause
+from hyperplane.history.figures import (
+    OUT_OF_MEMORY,
+    TaskUsage,
+    WorkerUsage,
+    add_usage,
+    count_cause,
+)
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -43,8 +49,8 @@ _ASK_SECONDS, _ASK_INTERVAL, _ASK_WORKERS = 2.0, 1.0, 64
 PAUSED_SECONDS, SPILL_SECONDS = 6.0, 20.0
 #: Seconds in which a report of lacking memory belongs to the restart before it.
 _LATE_REPORT = 60.0
-#: Causes of restarts.
-OUT_OF_MEMORY, CLIENT, OTHER = "out of memory", "client", "other"
+#: Causes of restarts besides OUT_OF_MEMORY.
+CLIENT, OTHER = "client", "other"
 #: Most operations that are recorded separately; tasks of further ones count together.
 MAX_OPERATIONS = 1000
 OTHER_OPERATIONS = "(other operations)"

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+#: Cause of restarts, and why a step has ended, as records have it.
+OUT_OF_MEMORY = "out of memory"
+
 
 @dataclass
 class WorkerUsage:

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, field_validator
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.pydantic_faults import CheckedModel
-from hyperplane.history.figures import ComputationUsage, TaskUsage, WorkerUsage
+from hyperplane.history.figures import OUT_OF_MEMORY, ComputationUsage, TaskUsage, WorkerUsage
 
 #: Version of the schema that this package writes. A field that is added needs a default, so that
 #: records of earlier versions are read; one whose meaning changes needs a new name.
@@ -192,7 +192,7 @@ class RunRecord(_Part):
     @property
     def killed(self) -> int:
         """How often worker processes were replaced for lack of memory."""
-        return sum(worker.causes.get("out of memory", 0) for worker in self.workers)
+        return sum(worker.causes.get(OUT_OF_MEMORY, 0) for worker in self.workers)
 
     @property
     def cpu_seconds(self) -> float:

@@ -28,9 +28,9 @@ def list_step_runs(
     Returns
     -------
     list of RunRecord
-        Newest first; the last 50 of each step are kept. The record of a step has no ``cluster``,
-        and for each pool that its attempts had a :class:`~hyperplane.history.WorkerUsage` with the
-        memory of all its processes.
+        Newest first; the last 50 of each step, and of its clusters, are kept. The record of a step
+        has no ``cluster``, and for each pool that its attempts had a
+        :class:`~hyperplane.history.WorkerUsage` with the memory of all its processes.
 
     Raises
     ------

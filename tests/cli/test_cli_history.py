@@ -112,6 +112,18 @@ def test_without_runs_the_list_says_so(
     assert run("history", "list", "--json").json == []
 
 
+def test_a_short_list_says_how_many_runs_are_left_out(run: Run, records: list[RunRecord]) -> None:
+    for number in range(2, 23):
+        update = {"name": f"{records[0].name}-{number}", "started": 1_700_000_000 + number}
+        write_run(records[0].model_copy(update=update))
+    answer = run("history", "list")
+    assert sum(line.startswith("20231114-") for line in answer.out.splitlines()) == 20
+    assert answer.out.splitlines()[-1] == "and 3 runs more; --limit 23 shows all"
+    assert "more" not in run("history", "list", "--limit", "23").out
+    assert len(run("history", "list", "--json").json) == 23
+    assert len(run("history", "list", "--json", "--limit", "5").json) == 5
+
+
 def test_runs_are_selected(run: Run, records: list[RunRecord]) -> None:
     newest, oldest = records
     by_text = run("history", "list", "--text", "STEP-3", "--json").json

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sqlite3
 import sys
 from dataclasses import replace
@@ -16,6 +18,7 @@ from hyperplane.errors import RequestError
 from hyperplane.history import RunRecord
 from hyperplane.jobs import Pipeline, Step, list_step_runs, submit
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.cluster_arguments import CLUSTER
 from hyperplane.jobs.execution.failure_kinds import MEMORY
 from hyperplane.jobs.execution.run_recording import StepRunRecorder, read_usage
 from hyperplane.jobs.execution.step_sizes import StepSizes
@@ -24,7 +27,7 @@ from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.runners.kubernetes.attempt_manifests import _format_quantities
 from hyperplane.jobs.runners.slurm.submit import batch_resources
 from hyperplane.jobs.store.job_records import DONE, FAILED, Attempt
-from hyperplane.jobs.store.job_store import JobStore
+from hyperplane.jobs.store.job_store import CLUSTERS, STEPS, JobStore
 from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.jobs.submission.submission_snapshot import load_snapshot, save_snapshot
 
@@ -151,6 +154,46 @@ def test_every_runner_gets_the_sizes_of_the_chosen_pool(job, store, tmp_path):
     assert again == second
 
 
+def test_pools_of_the_same_sizes_are_those_that_the_steps_name(store, tmp_path):
+    cpu = {"cores": 8, "ram_gb": 64, "allocatable_cores": 8, "allocatable_ram_gb": 60}
+    steps = [
+        bash(name, "true", resources={"pool": pool})
+        for name, pool in (("a", "gpu"), ("b", "same"), ("c", "cpu"), ("d", "auto"))
+    ]
+    with dask.config.set(
+        {
+            "hyperplane.pools": {"cpu": cpu, "gpu": {**cpu, "gpus": 1}, "same": cpu},
+            "hyperplane.jobs.default_pool": "same",
+        }
+    ):
+        made = new_job(Pipeline.from_steps("nightly", steps, root=tmp_path))
+        save_snapshot(made, {}, {})
+        sizes = StepSizes(store, made, load_snapshot(made))
+        sized = [sizes.add(step) for step in steps]
+    assert [sizes.pool_of(step) for step in sized] == ["gpu", "same", "cpu", "same"]
+    assert sizes.pool_of(sizes.add(bash("e", "true", resources={"cores": 8}))) == ""
+
+
+@pytest.mark.usefixtures("published_pools")
+def test_sizes_that_earlier_runs_choose_grow_once_after_a_lack_of_memory(job, store, tmp_path):
+    (step,) = job.pipeline.steps
+    step = step.model_copy(update={"more_memory": 2.0, "retries": 1})
+    sizes = StepSizes(store, job, load_snapshot(job))
+    sizes.add(step)
+    command = AttemptCommand((), {}, "", tmp_path / "attempt-1")
+    killed = Attempt(job.id, "fit", -1, 1, FAILED, started=5, ended=9, fault=MEMORY)
+    sizes.record(sizes.resize(step), killed, command)
+    second = sizes.resize(step)
+    variable = json.loads(sizes.cluster_variable(second, 1)[CLUSTER])
+    assert variable["ram_gb_per_proc"] == second.cluster["ram_gb_per_proc"] == 10
+    assert sizes.memory_factor(second, 1) == 1
+    given = bash(
+        "b", "true", resources={"ram_gb": 2}, more_memory=2, cluster={"ram_gb_per_proc": 1}
+    )
+    assert sizes.memory_factor(given, 1) == 2
+    assert json.loads(sizes.cluster_variable(given, 1)[CLUSTER])["ram_gb_per_proc"] == 2
+
+
 def test_the_usage_of_a_step_is_read(tmp_path):
     command = AttemptCommand((), {}, "", tmp_path / "attempt-1")
     assert read_usage(command) == (0, 0.0, 0.0)
@@ -193,12 +236,48 @@ def test_what_a_step_writes_among_the_records_is_harmless(job, store, tmp_path):
         RunRecord(name="r", cluster="c", started=1, ended=2, pipeline="another").to_json()
     )
     (folder / "link.json").symlink_to("/etc/passwd")
+    (folder / "nested.json").write_text("[" * 100_000)
+    os.mkfifo(folder / "pipe.json")
+    without = RunRecord(name="s", cluster="", started=1, ended=2)
+    (folder / "step.json").write_text(without.to_json())
+    (folder / "large.json").write_text(
+        without.model_copy(update={"cluster": "large"}).to_json() + " " * 10_000_000
+    )
     step = bash("fit", "true")
     done = Attempt(job.id, "fit", -1, 1, DONE, started=1, ended=2)
     StepRunRecorder(store, job).record(step, done, command, "")
     found = store.runs(job.machine, pipeline="nightly", step="fit")
     assert sorted(record.cluster for record in found) == ["", "c"]
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("names", [("load a", "load-a"), ("x" * 110 + "1", "x" * 110 + "2")])
+def test_steps_that_start_in_the_same_second_have_separate_records(job, store, tmp_path, names):
+    recorder = StepRunRecorder(store, job)
+    for name in names:
+        step = bash(name, "true", cluster={"ram_gb_per_proc": 1})
+        command = AttemptCommand((), {}, "", tmp_path / "attempt-1")
+        killed = Attempt(job.id, name, -1, 1, FAILED, started=1, ended=2, fault=MEMORY)
+        recorder.record(step, killed, command, "")
+    for kind in (STEPS, CLUSTERS):
+        assert sorted(each.step for each in store.runs(job.machine, kind=kind)) == sorted(names)
+
+
+def test_records_of_clusters_leave_that_of_their_step_in_the_store(store):
+    names = {"job": "j", "pipeline": "p", "step": "a"}
+    of_step = RunRecord(name="step", cluster="", started=1, ended=99, **names)
+    store.save_run(of_step, "ada@host")
+    for number in range(60):
+        cluster = RunRecord(
+            name=f"c{number:03d}", cluster="c", started=2 + number, ended=99, **names
+        )
+        store.save_run(cluster, "ada@host")
+    asked = {"pipeline": "p", "step": "a"}
+    assert store.runs("ada@host", **asked, kind=STEPS, limit=30) == [of_step]
+    of_clusters = store.runs("ada@host", **asked, kind=CLUSTERS)
+    assert [each.started for each in of_clusters] == list(range(61, 11, -1))
+    assert store.runs("ada@host", **asked) == [*of_clusters, of_step]
+    assert store.runs("ada@host", **asked, limit=2) == of_clusters[:2]
 
 
 def test_the_store_keeps_the_newest_runs_of_each_step(store):
@@ -234,6 +313,7 @@ def test_a_store_of_an_earlier_version_gets_the_table(tmp_path):
     JobStore(f"sqlite:///{tmp_path}/jobs.db").close()
     with sqlite3.connect(tmp_path / "jobs.db") as connection:
         connection.execute("DROP TABLE hyperplane_runs")
+        connection.execute("DROP TABLE hyperplane_cluster_runs")
     opened = JobStore(f"sqlite:///{tmp_path}/jobs.db")
     assert opened.runs("ada@host") == []
     opened.close()

@@ -14,6 +14,7 @@ from typing import Any
 
 from hyperplane.core.units import format_bytes, gb_to_bytes, plural
 from hyperplane.guard.usage_texts import propose_ram
+from hyperplane.history.figures import OUT_OF_MEMORY
 from hyperplane.history.run_record import RunRecord
 from hyperplane.jobs.definition.step import Resources, Step
 from hyperplane.spec.request import ClusterArguments, read_request
@@ -26,6 +27,8 @@ NEWEST_RUNS = 5
 _COMFORT = 0.8
 #: Share of the cores that a step used that its pool must have: they are measured each second.
 _CORES = 0.95
+#: Least memory of a worker process in GB; sizes are multiples of it.
+_LEAST_RAM = 0.1
 #: Least growth of the memory per worker process after a lack of memory.
 _GROWTH = 1.5
 _DEFAULT = "no run of this step is recorded: hyperplane.jobs.default_pool"
@@ -70,6 +73,7 @@ def size_step(
     """
     if AUTO in pools:  # a pool of the site has this name
         return SizedStep(step)
+    records = [record for record in records if record.workers]  # others have no figures
     reasons = []
     if step.resources.pool == AUTO:
         of_steps = [record for record in records if not record.cluster][:NEWEST_RUNS]
@@ -113,7 +117,7 @@ def _choose_pool(
 
 
 def _is_enough(worker: Any) -> bool:
-    return not worker.causes.get("out of memory")
+    return not worker.causes.get(OUT_OF_MEMORY)
 
 
 def _find_cores(busy: float, pool: Resources | None) -> float:
@@ -167,15 +171,19 @@ def _size_cluster(
     elif is_given:
         ram_gb, reason = request.ram_gb_per_proc, "no run of its clusters is recorded"
     else:
-        share = int((pools[default].ram_gb or 0.0) * 10 / nprocs) / 10
-        ram_gb, reason = max(0.1, share), _DEFAULT
+        ram_gb, reason = _share_ram(pools[default], nprocs), _DEFAULT
     name = _find_smallest(pools, cores, nprocs * ram_gb * 10**9 * (1 - 1e-9), 0, request.ngpus)
     if not name:
         name = max(pools, key=lambda each: pools[each].ram_gb or 0.0)
-        ram_gb = min(ram_gb, int((pools[name].ram_gb or 0.0) * 10 / nprocs) / 10)
+        ram_gb = min(ram_gb, _share_ram(pools[name], nprocs))
         reason = f"{reason}; no pool has more for {plural(nprocs, 'process')}"
     given.pop("ram_gb_proc", None)
     return {**given, "pool": name, "ram_gb_per_proc": ram_gb}, reason
+
+
+def _share_ram(pool: Resources, nprocs: int) -> float:
+    """Return an equal share of a pool's memory in GB, and never less than a process can have."""
+    return max(_LEAST_RAM, int((pool.ram_gb or 0.0) * 10 / nprocs) / 10)
 
 
 def _find_ram(records: Sequence[RunRecord]) -> tuple[float, str]:

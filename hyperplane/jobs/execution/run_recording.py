@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
 import shutil
+import stat
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +14,7 @@ from typing import NamedTuple
 
 from hyperplane.core.errors import JobStoreError
 from hyperplane.core.units import gb_to_bytes
-from hyperplane.history.figures import WorkerUsage, add_usage, count_cause
+from hyperplane.history.figures import OUT_OF_MEMORY, WorkerUsage, add_usage, count_cause
 from hyperplane.history.run_record import PlanSummary, RunRecord, new_run_name
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
@@ -25,10 +28,10 @@ _log = logging.getLogger(__name__)
 RECORDS_SUFFIX = ".runs"
 #: Most records of clusters that are taken from one attempt.
 _MOST_CLUSTERS = 20
+#: Bytes of the largest such record: one of 1,000 workers and operations has about 1 MB.
+_LARGEST_RECORD = 10_000_000
 #: Name in records of the memory of a step without a pool.
 NO_POOL = "no pool"
-#: Cause of a lack of memory, as records have it.
-OUT_OF_MEMORY = "out of memory"
 #: Growth of the peak from which on the record of a step in many chunks is written again.
 _NOTABLE = 1.02
 #: Chunks up to which the record is written after each of them.
@@ -122,7 +125,7 @@ class StepRunRecorder:
             add_usage(new, workers.pop(new.name))
         started = known.started if known else attempt.started
         return RunRecord(
-            name=known.name if known else new_run_name(self._label(step), started),
+            name=known.name if known else new_run_name(self._label(step, attempt), started),
             cluster="",
             started=started,
             ended=max(attempt.ended, known.ended if known else 0.0),
@@ -134,9 +137,12 @@ class StepRunRecorder:
             step=step.name,
         )
 
-    def _label(self, step: Step) -> str:
+    def _label(self, step: Step, attempt: Attempt) -> str:
+        """Return words for the name of a record that no other attempt of the job has."""
         words = f"{self._job.pipeline.name}-{step.name}"
-        return "".join(each if each.isalnum() else "-" for each in words)[:100]
+        plain = "".join(each if each.isalnum() else "-" for each in words)[:100]
+        unit = f"{step.name}\n{attempt.chunk}\n{attempt.number}"
+        return f"{plain}-{hashlib.sha256(unit.encode()).hexdigest()[:8]}"
 
     def _take_clusters(
         self, step: Step, attempt: Attempt, command: AttemptCommand
@@ -146,9 +152,11 @@ class StepRunRecorder:
         names = {"job": self._job.id, "pipeline": self._job.pipeline.name, "step": step.name}
         found = []
         for file in sorted(folder.glob("*.json"))[:_MOST_CLUSTERS]:
-            with suppress(OSError, ValueError):  # a step can write anything there
-                record = RunRecord.from_json(file.read_bytes())
-                found.append(record.model_copy(update=names))
+            # A step can write anything there, also JSON that is nested too deeply.
+            with suppress(OSError, ValueError, RecursionError):
+                record = RunRecord.from_json(_read_record(file))
+                if record.cluster:
+                    found.append(record.model_copy(update=names))
         shutil.rmtree(folder, ignore_errors=True)
         ram_gb = (step.cluster or {}).get("ram_gb_per_proc")
         is_known = any(record.killed for record in found)
@@ -162,7 +170,7 @@ class StepRunRecorder:
         """Return the record of a cluster that has ended for memory and has left none."""
         worker = WorkerUsage(name="0", limit=ram, peak=ram, demand=ram, restarts=1)
         count_cause(worker, OUT_OF_MEMORY)
-        cluster = f"{self._label(step)}-cluster"  # another name than that of the step's record
+        cluster = f"{self._label(step, attempt)}-cluster"
         return RunRecord(
             name=new_run_name(cluster, attempt.started),
             cluster=cluster,
@@ -173,6 +181,21 @@ class StepRunRecorder:
             workers=(worker,),
             **names,
         )
+
+
+def _read_record(file: Path) -> bytes:
+    """Return the content of a record's file.
+
+    Raises
+    ------
+    ValueError
+        If it is no regular file, which may never end or block, or is too large for a record.
+    """
+    with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as opened:
+        status = os.fstat(opened.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_RECORD:
+            raise ValueError(f"{file} is no record of a run")
+        return opened.read(_LARGEST_RECORD)
 
 
 def records_folder(prefix: Path) -> str:

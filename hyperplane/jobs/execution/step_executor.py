@@ -17,7 +17,6 @@ from hyperplane.jobs import step_wrapper
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution import redaction, requirements, saved_shards
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.execution.cluster_arguments import cluster_variable
 from hyperplane.jobs.execution.failure_kinds import (
     INPUT,
     MEMORY,
@@ -189,7 +188,7 @@ class StepExecutor:
                 )
         step = self._sizes.resize(step)
         memory_faults = sum(attempt.fault == MEMORY for attempt in before)
-        memory_factor = (step.more_memory or 1.0) ** memory_faults
+        memory_factor = self._sizes.memory_factor(step, memory_faults)
         async with self.capacity.reserve(self.runner.demand(self.capacity, step, memory_factor)):
             if before and before[-1].status == IN_PROGRESS:
                 running = before[-1]
@@ -273,7 +272,7 @@ class StepExecutor:
         runtime_step = next(named, step)
         variables = {
             **step_variables(runtime_job, step, unit, (step.split or 1) ** memory_faults),
-            **cluster_variable(step, memory_faults),
+            **self._sizes.cluster_variable(step, memory_faults),
             **gang_variables(step, files, number, isinstance(self.runner, SharedFilesystemMixin)),
         }
         secret_values = secret_variables(values)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from hyperplane.jobs.definition.step import Step
+from collections.abc import Mapping
+
+from hyperplane.jobs.definition.step import Resources, Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.execution.automatic_pool import SizedStep, size_step, uses_auto
+from hyperplane.jobs.execution.automatic_pool import AUTO, SizedStep, size_step, uses_auto
+from hyperplane.jobs.execution.cluster_arguments import cluster_variable
 from hyperplane.jobs.execution.failure_kinds import MEMORY
 from hyperplane.jobs.execution.run_recording import StepRunRecorder
 from hyperplane.jobs.store.job_records import Attempt, Job
-from hyperplane.jobs.store.job_store import JobStore
+from hyperplane.jobs.store.job_store import CLUSTERS, STEPS, JobStore
 from hyperplane.jobs.submission.submission_snapshot import SubmissionSnapshot, measure_pools
 
-#: Most records of a step that are read.
+#: Most records of a step, and of its clusters, that are read.
 _MOST_RECORDS = 30
 
 
@@ -33,27 +36,40 @@ class StepSizes:
         self._recorder = StepRunRecorder(store, job)
         self._automatic: dict[str, Step] = {}
         self._sized: dict[str, SizedStep] = {}
-        self._has_pool = {step.name for step in job.pipeline.steps if step.resources.pool}
+        #: Names of pools by step and sizes: chunks of a step may run with earlier sizes of it, and
+        #: several pools may have the same sizes.
+        self._pools: dict[tuple[str, Resources], str] = {}
 
     def add(self, step: Step) -> Step:
         """Return a step with the sizes of its first attempt, before the job runs."""
-        if not uses_auto(step):
-            return self._snapshot.with_pool_resources(step)
+        if not uses_auto(step) or AUTO in self._measure_pools():
+            return self._with_resources(step)
         self._automatic[step.name] = step
         return self._choose(step)
 
     def _choose(self, step: Step) -> Step:
-        records = self._store.runs(
-            self._job.machine,
-            pipeline=self._job.pipeline.name,
-            step=step.name,
-            limit=_MOST_RECORDS,
-        )
-        pools = self._snapshot.pools or measure_pools(None)
+        names = {"pipeline": self._job.pipeline.name, "step": step.name}
+        records = [
+            record
+            for kind in (STEPS, CLUSTERS)
+            for record in self._store.runs(
+                self._job.machine, **names, kind=kind, limit=_MOST_RECORDS
+            )
+        ]
+        pools = self._measure_pools()
         sized = size_step(step, records, pools, self._snapshot.settings.default_pool)
-        resized = self._snapshot.with_pool_resources(sized.step)
+        resized = self._with_resources(sized.step)
         self._sized[step.name] = SizedStep(resized, sized.reasons)
         return resized
+
+    def _measure_pools(self) -> Mapping[str, Resources]:
+        return self._snapshot.pools or measure_pools(None)
+
+    def _with_resources(self, step: Step) -> Step:
+        """Return a step with the resources of its pool, whose name is kept here."""
+        sized = self._snapshot.with_pool_resources(step)
+        self._pools[step.name, sized.resources] = step.resources.pool or ""
+        return sized
 
     def resize(self, step: Step) -> Step:
         """Return a step with the sizes of its next attempt."""
@@ -67,13 +83,23 @@ class StepSizes:
 
     def pool_of(self, step: Step) -> str:
         """Return the name of the pool whose sizes a step has; empty without a pool."""
-        if step.name not in self._has_pool:
-            return ""
-        wanted = (step.resources.cores, step.resources.ram_gb)
-        for name, pool in (self._snapshot.pools or measure_pools(None)).items():
-            if (pool.cores, pool.ram_gb) == wanted:
-                return name
-        return step.resources.pool or ""
+        return self._pools.get((step.name, step.resources), step.resources.pool or "")
+
+    def memory_factor(self, step: Step, memory_faults: int) -> float:
+        """Return the factor of a step's memory after so many attempts that ran out of memory.
+
+        A pool that earlier runs choose has grown already.
+        """
+        automatic = self._automatic.get(step.name)
+        if automatic is not None and automatic.resources.pool == AUTO:
+            return 1.0
+        return (step.more_memory or 1.0) ** memory_faults
+
+    def cluster_variable(self, step: Step, memory_faults: int) -> dict[str, str]:
+        """Return the variable of a step's cluster, whose memory grows once for each of them."""
+        automatic = self._automatic.get(step.name)
+        is_sized = automatic is not None and (automatic.cluster or {}).get("pool") == AUTO
+        return cluster_variable(step, 0 if is_sized else memory_faults)
 
     def record(self, step: Step, attempt: Attempt, command: AttemptCommand) -> Attempt:
         """Record an attempt that has ended, and return it; a lack of memory enlarges the next."""

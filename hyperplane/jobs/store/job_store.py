@@ -63,19 +63,24 @@ _ATTEMPTS = sql.Table(
     sql.Column("fault", sql.String(16), nullable=False),
     sql.Column("log", sql.Text, nullable=False),
 )
-#: Records of runs of steps, and of the clusters that they start.
-_RUNS = sql.Table(
-    "hyperplane_runs",
-    _TABLES,
-    sql.Column("job_id", sql.String(64), primary_key=True),
-    sql.Column("name", sql.String(256), primary_key=True),
-    sql.Column("machine", sql.String(256), nullable=False, index=True),
-    sql.Column("pipeline", sql.String(256), nullable=False, index=True),
-    sql.Column("step", sql.String(256), nullable=False),
-    sql.Column("started", sql.Double, nullable=False),
-    sql.Column("document", sql.Text, nullable=False),
-)
-#: Most records of one step of a pipeline that are kept, the newest.
+#: Kinds of records: of runs of steps, and of the clusters that they start.
+STEPS, CLUSTERS = "steps", "clusters"
+#: A table for each kind: a step may start many clusters, whose records must not replace its own.
+_RUNS = {
+    kind: sql.Table(
+        name,
+        _TABLES,
+        sql.Column("job_id", sql.String(64), primary_key=True),
+        sql.Column("name", sql.String(256), primary_key=True),
+        sql.Column("machine", sql.String(256), nullable=False, index=True),
+        sql.Column("pipeline", sql.String(256), nullable=False, index=True),
+        sql.Column("step", sql.String(256), nullable=False),
+        sql.Column("started", sql.Double, nullable=False),
+        sql.Column("document", sql.Text, nullable=False),
+    )
+    for kind, name in ((STEPS, "hyperplane_runs"), (CLUSTERS, "hyperplane_cluster_runs"))
+}
+#: Most records of each kind of one step of a pipeline that are kept, the newest.
 _MOST_RUNS = 50
 
 
@@ -223,17 +228,18 @@ class JobStore:
             **key, "machine": machine, "pipeline": record.pipeline, "step": record.step,
             "started": record.started, "document": record.to_json(),
         }  # fmt: skip
-        columns = _RUNS.c
+        table = _RUNS[CLUSTERS if record.cluster else STEPS]
+        columns = table.c
         same_step = [columns[name] == values[name] for name in ("machine", "pipeline", "step")]
         newest = sql.select(columns.started).where(*same_step).order_by(columns.started.desc())
         with self._connect(write=True) as connection:
             connection.execute(
-                sql.delete(_RUNS).where(*(columns[each] == key[each] for each in key))
+                sql.delete(table).where(*(columns[each] == key[each] for each in key))
             )
-            connection.execute(sql.insert(_RUNS).values(values))
+            connection.execute(sql.insert(table).values(values))
             oldest = connection.execute(newest.offset(_MOST_RUNS - 1).limit(1)).scalar()
             if oldest is not None:
-                connection.execute(sql.delete(_RUNS).where(*same_step, columns.started < oldest))
+                connection.execute(sql.delete(table).where(*same_step, columns.started < oldest))
 
     def runs(
         self,
@@ -241,19 +247,26 @@ class JobStore:
         *,
         pipeline: str | None = None,
         step: str | None = None,
+        kind: str | None = None,
         limit: int | None = None,
     ) -> list[RunRecord]:
-        """Return records of a machine's runs, newest first; damaged ones are left out."""
-        columns = _RUNS.c
-        query = sql.select(columns.name, columns.document).where(columns.machine == machine)
-        for column, value in ((columns.pipeline, pipeline), (columns.step, step)):
-            if value is not None:
-                query = query.where(column == value)
-        query = query.order_by(columns.started.desc(), columns.name).limit(limit)
+        """Return records of a machine's runs, newest first; damaged ones are left out.
+
+        ``kind`` is ``STEPS`` or ``CLUSTERS`` for records of only these.
+        """
+        rows: list[Any] = []
         with self._connect() as connection:
-            rows = connection.execute(query).all()
+            for table in _RUNS.values() if kind is None else (_RUNS[kind],):
+                columns = table.c
+                query = sql.select(columns.started, columns.name, columns.document)
+                query = query.where(columns.machine == machine)
+                for column, value in ((columns.pipeline, pipeline), (columns.step, step)):
+                    if value is not None:
+                        query = query.where(column == value)
+                query = query.order_by(columns.started.desc(), columns.name).limit(limit)
+                rows += connection.execute(query).all()
         records = []
-        for name, document in rows:
+        for _, name, document in sorted(rows, key=lambda row: (-row[0], row[1]))[:limit]:
             try:
                 records.append(RunRecord.from_json(document))
             except RequestError as error:
@@ -295,7 +308,7 @@ def _make_tables(engine: sql.Engine) -> None:
 
 
 def _check_tables(engine: sql.Engine) -> None:
-    for table in (_JOBS, _ATTEMPTS, _RUNS):
+    for table in (_JOBS, _ATTEMPTS, *_RUNS.values()):
         existing = {column["name"] for column in sql.inspect(engine).get_columns(table.name)}
         if not set(table.columns.keys()) <= existing:
             advice = "move it away, or set hyperplane.jobs.store to another one"

@@ -108,6 +108,13 @@ def test_where_no_memory_is_measured_the_smallest_size_that_was_enough_is_kept()
     assert choose(of_step({"name": NO_POOL}))[0] == "small"
 
 
+def test_a_record_without_figures_decides_nothing():
+    assert choose(of_step())[0] == "medium"
+    assert choose(of_step(), of_step(usage("medium", 0.5)))[0] == "small"
+    empty = RunRecord(name="c", cluster="c", started=0, ended=1, step="s")
+    assert size(empty)[:2] == ("medium", 8.0)
+
+
 def of_cluster(ram, demand, **worker):
     figures = {"name": "0", "limit": int(ram * GB), "demand": int(demand * GB), **worker}
     return RunRecord(
@@ -143,6 +150,14 @@ def test_a_cluster_that_was_out_of_memory_grows():
     assert size(of_cluster(2, 1.1, causes=OUT), of_cluster(3, 1.0))[1] == 3.0
     assert size(of_cluster(2, 1.0), died)[1] == 1.9  # a newer one had enough with 2 GB
     assert size(of_cluster(64, 60.0, causes=OUT))[2].endswith("no pool has more for 2 processes")
+
+
+def test_processes_that_do_not_fit_have_the_least_memory():
+    pools = {"tiny": Resources(cores=8, ram_gb=0.5)}
+    asked = step(cluster={"pool": AUTO, "nprocs": 8, "nthreads": 1})
+    sized = size_step(asked, [], pools, "tiny")
+    assert sized.step.cluster["ram_gb_per_proc"] == 0.1
+    assert sized.reasons[0].endswith("no pool has more for 8 processes")
 
 
 def test_other_steps_are_unchanged():
