@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dask.utils import key_split
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 #: Most computations of different structure that are kept.
 MAX_COMPUTATIONS = 200
+#: Most computations that are measured at a time: each call of ``Client.submit`` is one.
+MAX_OPEN = 20
+#: Most computations whose files wait to be asked for their sizes.
+MAX_INPUTS = 100
 #: States in which a wanted result needs no more work.
 ENDS = ("memory", "erred", "forgotten")
 
@@ -29,6 +34,41 @@ ENDS = ("memory", "erred", "forgotten")
 def process_metrics(worker: WorkerState) -> dict[str, float]:
     """Return what a worker's process has told about itself; empty without the plugin for it."""
     return worker.metrics.get(ProcessUsage.metric) or {}
+
+
+class ProcessFigures(NamedTuple):
+    """Memory of a worker process, its peak since its start, CPU seconds, and bytes read."""
+
+    memory: int = 0
+    peak: int = 0
+    cpu: float = 0.0
+    read: float = 0.0
+
+
+class ClusterFigures:
+    """Figures of all workers at one time, which all open computations share.
+
+    Parameters
+    ----------
+    workers : iterable of WorkerState
+        The connected workers.
+    """
+
+    def __init__(self, workers: Iterable[WorkerState]) -> None:
+        self.processes: dict[str, ProcessFigures] = {}
+        self.total = self.spilled = self.threads = self.held = 0
+        self.paused = False
+        for worker in workers:
+            metrics, told = worker.metrics, process_metrics(worker)
+            memory = metrics.get("memory") or 0
+            self.processes[worker.address] = ProcessFigures(
+                memory, int(told.get("peak", 0)), told.get("cpu", 0.0), told.get("read", 0.0)
+            )
+            self.total += memory
+            self.spilled += (metrics.get("spilled_bytes") or {}).get("disk", 0)
+            self.threads = max(self.threads, worker.nthreads)
+            self.held = max(self.held, int(worker.nbytes))
+            self.paused |= worker.status.name == "paused"
 
 
 class OpenComputation:
@@ -40,47 +80,36 @@ class OpenComputation:
         Its figures.
     wanted : set
         Keys of the results that are still missing.
+    before : ClusterFigures
+        Figures of the workers when it began.
     """
 
-    def __init__(self, usage: ComputationUsage, wanted: set[Key]) -> None:
+    def __init__(self, usage: ComputationUsage, wanted: set[Key], before: ClusterFigures) -> None:
         self.usage, self.wanted = usage, wanted
         self.began = time.monotonic()
         self.has_ended = False
-        #: What the processes had taken when it began, by their addresses.
-        self._before: dict[str, dict[str, float]] = {}
-
-    def start(self, workers: Iterable[WorkerState]) -> None:
-        """Remember what the workers have taken before."""
-        for worker in workers:
-            self._before[worker.address] = process_metrics(worker)
-            self.usage.held = max(self.usage.held, int(worker.nbytes))
+        self._before = before.processes
 
     def end(self) -> None:
         """Remember that all its results are there."""
         self.has_ended = True
         self.usage.seconds = time.monotonic() - self.began
 
-    def measure(self, workers: Iterable[WorkerState]) -> None:
+    def measure(self, figures: ClusterFigures) -> None:
         """Take the present figures of the workers."""
-        usage = self.usage
-        total = spilled = 0
+        usage, nothing = self.usage, ProcessFigures()
         cpu = read = 0.0
-        for worker in workers:
-            memory = worker.metrics.get("memory") or 0
-            total += memory
-            spilled += (worker.metrics.get("spilled_bytes") or {}).get("disk", 0)
-            now = process_metrics(worker)
-            before = self._before.get(worker.address, {})
-            highest = int(now.get("peak", 0))
+        for address, now in figures.processes.items():
+            before = self._before.get(address, nothing)
+            usage.peak = max(usage.peak, now.memory)
             # The peak since the start of the process is that of this computation if it has risen.
-            if highest > before.get("peak", 0):
-                memory = max(memory, highest)
-            usage.peak = max(usage.peak, memory)
-            cpu += now.get("cpu", 0.0) - before.get("cpu", 0.0)
-            read += now.get("read", 0.0) - before.get("read", 0.0)
-            usage.disturbed |= worker.status.name == "paused"
-        usage.total = max(usage.total, total, usage.peak)
-        usage.spilled = max(usage.spilled, spilled)
+            if now.peak > before.peak:
+                usage.peak = max(usage.peak, now.peak)
+            cpu += now.cpu - before.cpu
+            read += now.read - before.read
+        usage.disturbed |= figures.paused
+        usage.total = max(usage.total, figures.total, usage.peak)
+        usage.spilled = max(usage.spilled, figures.spilled)
         usage.cpu_seconds = max(usage.cpu_seconds, cpu)
         usage.read = max(usage.read, int(read))
 
@@ -91,8 +120,12 @@ class Computations:
     def __init__(self) -> None:
         self._open: list[OpenComputation] = []
         self._done: dict[str, ComputationUsage] = {}
-        #: Keys of missing results, with the computations that want them.
+        #: Keys of missing results, with the measured computations that want them.
         self.wanted: dict[Key, list[OpenComputation]] = {}
+        #: Those of them that computations want which are not measured.
+        self._unmeasured: set[Key] = set()
+        #: Made when the first file is measured: its lock cannot be pickled with the plugin.
+        self._inputs: InputQueue | None = None
         #: Memory of an idle worker process in bytes: that of the largest one.
         self.empty = 0
 
@@ -105,32 +138,50 @@ class Computations:
         nodes = {key: state.run_spec for key, state in states.items() if state.run_spec is not None}
         if not missing or not nodes:
             return
-        self.finish_ended(scheduler.workers.values())
-        workers = scheduler.workers.values()
+        before = None
+        if any(computation.has_ended for computation in self._open):
+            before = ClusterFigures(scheduler.workers.values())
+            self._finish_ended(before)
+        if len(self._open) == 1:  # of several, each is shared already
+            self._open[0].usage.shared = True
+        if len(self._open) >= MAX_OPEN:
+            self._unmeasured |= missing
+            for key in missing:
+                self.wanted.setdefault(key, [])
+            return
+        before = before or ClusterFigures(scheduler.workers.values())
         sources = [node for node in nodes.values() if not node.dependencies]
         usage = ComputationUsage(
             name=key_split(next(iter(missing))),
             structure=find_structure(nodes),
             tasks=len(nodes),
             sources=len(sources),
-            processes=len(workers),
-            threads=max((worker.nthreads for worker in workers), default=0),
+            processes=len(before.processes),
+            threads=before.threads,
             started=time.time(),
             empty=self.empty,
-            shared=bool(self._open),
+            held=before.held,
+            shared=bool(self._open or self._unmeasured),
         )
-        measure_input(usage, SourceSizes(sources))
-        for other in self._open:
-            other.usage.shared = True
-        computation = OpenComputation(usage, missing)
-        computation.start(workers)
+        self._measure_input(usage, SourceSizes(sources))
+        computation = OpenComputation(usage, missing, before)
         self._open.append(computation)
         for key in missing:
             self.wanted.setdefault(key, []).append(computation)
 
+    def _measure_input(self, usage: ComputationUsage, sizes: SourceSizes) -> None:
+        """Set the input of a computation; in a thread if files are asked for their sizes."""
+        if not sizes.has_files:
+            usage.input = sizes.measure()
+            return
+        if self._inputs is None:
+            self._inputs = InputQueue()
+        self._inputs.add(usage, sizes)
+
     def end_key(self, key: Key, finish: str) -> bool:
         """Note that a wanted result is there, or will not be; return whether that ends one."""
         has_ended = False
+        self._unmeasured.discard(key)
         for computation in self.wanted.pop(key, ()):
             computation.wanted.discard(key)
             computation.usage.failed += finish != "memory"
@@ -145,17 +196,20 @@ class Computations:
             computation.usage.disturbed = True
 
     def measure(self, workers: Iterable[WorkerState]) -> None:
-        """Take the present figures of the workers."""
-        workers = list(workers)
+        """Take the present figures of the workers; they are the last of what has ended."""
+        if not self._open:
+            return
+        figures = ClusterFigures(workers)
         for computation in self._open:
-            computation.measure(workers)
+            if not computation.has_ended:
+                computation.measure(figures)
+        self._finish_ended(figures)
 
-    def finish_ended(self, workers: Iterable[WorkerState]) -> None:
+    def _finish_ended(self, figures: ClusterFigures) -> None:
         """Take the last figures of the computations that have ended, and keep them."""
         ended = [computation for computation in self._open if computation.has_ended]
-        if ended:
-            self.measure(workers)
         for computation in ended:
+            computation.measure(figures)
             self._open.remove(computation)
             self._keep(computation.usage)
 
@@ -177,16 +231,34 @@ class Computations:
         return list(self._done.values())
 
 
-def measure_input(usage: ComputationUsage, sizes: SourceSizes) -> None:
-    """Set the input of a computation; in a thread if files are asked for their sizes.
+class InputQueue:
+    """Computations whose files are asked for their sizes, one after another in a thread.
 
-    A file system of the network may not answer, and the scheduler must go on.
+    A file system of the network may not answer, and the scheduler must go on. The input of a
+    computation remains unknown if too many others wait.
     """
 
-    def measure() -> None:
-        usage.input = sizes.measure()
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[ComputationUsage, SourceSizes]] = deque()
+        self._lock = threading.Lock()
+        self._is_running = False
 
-    if sizes.has_files:
-        threading.Thread(target=measure, name="hyperplane-input", daemon=True).start()
-    else:
-        measure()
+    def add(self, usage: ComputationUsage, sizes: SourceSizes) -> None:
+        """Measure the input of a computation unless too many wait."""
+        with self._lock:
+            if len(self._waiting) >= MAX_INPUTS:
+                return
+            self._waiting.append((usage, sizes))
+            if not self._is_running:
+                self._is_running = True
+                threading.Thread(target=self._run, name="hyperplane-input", daemon=True).start()
+
+    def _run(self) -> None:
+        """Measure until none waits: no thread is left when the cluster has ended."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._is_running = False
+                    return
+                usage, sizes = self._waiting.popleft()
+            usage.input = sizes.measure()

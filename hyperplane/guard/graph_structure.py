@@ -30,6 +30,16 @@ _DEPTH, _ITEMS = 10, 200
 _LONGEST = 200
 #: Texts that differ between runs: paths, URLs, and names with the hash of their content.
 _VARIABLE = re.compile(r"[/\\]|[0-9a-f]{12}")
+_TIME = r"\d\d:?(?:\d\d:?(?:\d\d(?:[.,]\d+)?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?"
+_MONTH, _DAY = r"(?:0[1-9]|1[0-2])", r"(?:0[1-9]|[12]\d|3[01])"
+_DATE = rf"(?:19|20)\d\d(?:-?{_MONTH}-?{_DAY}|-{_MONTH}|-?W[0-5]\d(?:-?[1-7])?)(?:[T ]{_TIME})?"
+_NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+#: Parts of texts that differ between runs: dates and times of ISO 8601, and numbers. Those within
+#: names count, as in columns such as "x1" or "ward-7".
+_DATES_AND_NUMBERS = re.compile(
+    rf"(?<!\d)(?:{_DATE}|\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?)(?!\d)"
+    rf"|(?<![\w.-]){_NUMBER}(?![\w-]|\.\w)"
+)
 #: Packages whose functions are known by their names; the code of other functions counts, too.
 _LIBRARIES = {
     "_operator", "builtins", "dask", "distributed", "fsspec", "hyperplane", "numpy", "operator",
@@ -135,11 +145,11 @@ def _is_before(key: Key, other: Key) -> bool:
 
 def _describe(node: Any, is_source: bool) -> Iterator[str]:
     """Yield texts about a task: functions, texts among its arguments, and sizes of sources."""
-    files = set(find_paths(node)) if is_source else set()
+    files = set(_find_locations(node)) if is_source else set()
     for value in _walk(node):
         if isinstance(value, str):
             if len(value) <= _LONGEST and not _VARIABLE.search(value) and value not in files:
-                yield f"text {value}"
+                yield f"text {_DATES_AND_NUMBERS.sub('#', value)}"
         elif callable(value):
             yield f"function {_describe_function(value)}"
         elif is_source and not files and _is_shape(value):
@@ -162,6 +172,8 @@ def _walk(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
             yield value
             return
         items = [*value, *value.values()] if isinstance(value, dict) else value
+        if isinstance(value, set | frozenset) and len(value) > _ITEMS:
+            return  # which of its items come first differs between processes
         for item in list(items)[:_ITEMS]:
             yield from _walk(item, depth - 1)
     elif hasattr(value, "dependencies") and hasattr(value, "key"):  # a task
@@ -187,14 +199,29 @@ def _describe_function(function: Any) -> str:
 def _digest_code(code: CodeType) -> str:
     digest = hashlib.sha256(code.co_code)
     for constant in code.co_consts:
-        text = _digest_code(constant) if isinstance(constant, CodeType) else repr(constant)
-        digest.update(text.encode())
+        digest.update(_describe_constant(constant).encode())
     digest.update(repr(code.co_names).encode())
     return digest.hexdigest()[:16]
 
 
-def find_paths(value: Any, depth: int = _DEPTH) -> Iterator[str]:
+def _describe_constant(constant: Any) -> str:
+    """Return a text that is the same in each process; the order of a set is another in each."""
+    if isinstance(constant, CodeType):
+        return _digest_code(constant)
+    if isinstance(constant, tuple):
+        return f"({', '.join(map(_describe_constant, constant))})"
+    if isinstance(constant, frozenset):
+        return f"{{{', '.join(sorted(map(_describe_constant, constant)))}}}"
+    return repr(constant)
+
+
+def find_paths(value: Any) -> Iterator[str]:
     """Yield the texts in a task that may be paths of local files."""
+    return (text for text in _find_locations(value) if "://" not in text)
+
+
+def _find_locations(value: Any, depth: int = _DEPTH) -> Iterator[str]:
+    """Yield the texts in a task that may be paths of files, or URLs."""
     if isinstance(value, str):
         if os.sep in value and len(value) < 4096 and "\n" not in value:
             yield value.removeprefix("file://")
@@ -206,13 +233,13 @@ def find_paths(value: Any, depth: int = _DEPTH) -> Iterator[str]:
         return
     if isinstance(value, list | tuple | set):
         for item in list(value)[:_ITEMS]:
-            yield from find_paths(item, depth - 1)
+            yield from _find_locations(item, depth - 1)
     elif isinstance(value, dict):
         for item in list(value.values())[:_ITEMS]:
-            yield from find_paths(item, depth - 1)
+            yield from _find_locations(item, depth - 1)
     elif hasattr(value, "args") and hasattr(value, "dependencies"):
-        yield from find_paths(getattr(value, "args", ()), depth)
-        yield from find_paths(getattr(value, "kwargs", None) or {}, depth)
+        yield from _find_locations(getattr(value, "args", ()), depth)
+        yield from _find_locations(getattr(value, "kwargs", None) or {}, depth)
     elif hasattr(value, "fragment"):  # a part of a Parquet data set
         yield str(value.fragment.path)
     elif type(value).__name__ in ("OpenFile", "FragmentWrapper", "LocalFileOpener"):
@@ -237,9 +264,9 @@ class SourceSizes:
         self._scale = len(sources) / max(1, len(searched))
         held = 0
         for node in searched:
-            paths = set(find_paths(node))
-            self._uses.update(paths)
-            if not paths:
+            locations = set(_find_locations(node))
+            self._uses.update(path for path in locations if "://" not in path)
+            if not locations:
                 held += _measure_data(node)
         self._held = round(held * self._scale)
 

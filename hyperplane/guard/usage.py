@@ -164,7 +164,6 @@ class UsageMonitor(SchedulerPlugin):
                 running.memory = max(running.memory, process)
             self._check_pressure(worker, figures, process, spilled, now, passed)
         self._computations.measure(self.scheduler.workers.values())
-        self._computations.finish_ended(self.scheduler.workers.values())
 
     def _add_told(self, worker: WorkerState, figures: WorkerUsage, process: int) -> None:
         """Add what the process of a worker has told of itself since the last measurement."""
@@ -265,7 +264,7 @@ class UsageMonitor(SchedulerPlugin):
     ) -> None:
         """Begin to measure a computation."""
         del kwargs
-        if not self._computations.empty:
+        if not (self._computations.empty or self._tasks):
             self.measure()
         self._computations.begin(scheduler, keys, tasks)
 

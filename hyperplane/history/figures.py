@@ -117,8 +117,8 @@ class ComputationUsage:
         Name of its last operation.
     structure : str
         Digest of the names of its operations, their dependencies, the functions and the texts among
-        their arguments. It has no names of files, no data, and does not depend on the number of
-        partitions.
+        their arguments. It has no names of files, no dates, no data, and does not depend on the
+        number of partitions.
     count : int
         Number of computations of this structure.
     tasks, sources : int

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 import time
 from types import SimpleNamespace
 
 from hyperplane.core.dask_internals.tasks import Task, TaskRef
-from hyperplane.guard import computation_usage
+from hyperplane.guard import computation_usage, graph_structure
 from hyperplane.guard.computation_usage import Computations
 from hyperplane.guard.process_usage import ProcessUsage, read_process_usage
 
@@ -22,8 +24,13 @@ class Worker:
         self.use(memory, **told)
 
     def use(self, memory, disk=0, **told):
-        self.metrics = {"memory": memory, "spilled_bytes": {"disk": disk}}
-        self.metrics[ProcessUsage.metric] = told
+        self.figures = {"memory": memory, "spilled_bytes": {"disk": disk}}
+        self.figures[ProcessUsage.metric] = told
+
+    @property
+    def metrics(self):
+        self.reads = getattr(self, "reads", 0) + 1
+        return self.figures
 
 
 def make_scheduler(*workers, parts=3, name="sum-1"):
@@ -40,7 +47,7 @@ def begin(computations, scheduler, key="sum-1"):
 
 def finish(computations, scheduler, key="sum-1", state="memory"):
     ended = computations.end_key(key, state)
-    computations.finish_ended(scheduler.workers.values())
+    computations.measure(scheduler.workers.values())
     return ended
 
 
@@ -128,6 +135,121 @@ def test_the_number_of_computations_is_bounded(monkeypatch):
         begin(computations, scheduler, name)
         finish(computations, scheduler, name)
     assert len(computations.list_done()) == 3
+
+
+class MeasureCounter:
+    """Counts how often workers are read and open computations take figures."""
+
+    def __init__(self, monkeypatch, workers):
+        self.workers, self.taken = workers, 0
+        measure = computation_usage.OpenComputation.measure
+
+        def count(computation, figures):
+            self.taken += 1
+            measure(computation, figures)
+
+        monkeypatch.setattr(computation_usage.OpenComputation, "measure", count)
+
+    def pop(self):
+        """Return the reads of each worker, and the measurements, since the last call."""
+        found = max(worker.reads for worker in self.workers), self.taken
+        for worker in self.workers:
+            worker.reads = 0
+        self.taken = 0
+        return found
+
+
+def submit(computations, scheduler, number):
+    """Add a computation of one task to a scheduler, as ``Client.submit`` does."""
+    key = f"work-{number}"
+    scheduler.tasks[key] = SimpleNamespace(run_spec=Task(key, int, 1), state="waiting")
+    computations.begin(scheduler, {key}, [key])
+    return key
+
+
+def test_many_submits_do_not_measure_each_other(monkeypatch):
+    workers = [Worker(str(number), GB) for number in range(32)]
+    scheduler, computations = make_scheduler(*workers), Computations()
+    counter = MeasureCounter(monkeypatch, workers)
+    keys = [submit(computations, scheduler, number) for number in range(5000)]
+    reads, taken = counter.pop()
+    assert reads <= 2 * computation_usage.MAX_OPEN  # memory, and what the process tells
+    assert taken == 0
+    computations.measure(scheduler.workers.values())
+    assert counter.pop() == (2, computation_usage.MAX_OPEN)
+    # A result that is there frees one place; the next computation measures that one only.
+    for number, key in enumerate(keys[:100]):
+        computations.end_key(key, "memory")
+        keys.append(submit(computations, scheduler, 5000 + number))
+    reads, taken = counter.pop()
+    assert reads <= 2 * 100
+    assert taken <= 100
+    for key in keys:
+        computations.end_key(key, "memory")
+    computations.measure(scheduler.workers.values())
+    (found,) = computations.list_done()
+    assert found.shared
+    assert computations.wanted == {}
+    begin(computations, scheduler)
+    finish(computations, scheduler)
+    assert not computations.list_done()[-1].shared
+
+
+def test_a_computation_beside_ones_that_are_not_measured_is_shared(monkeypatch):
+    monkeypatch.setattr(computation_usage, "MAX_OPEN", 1)
+    scheduler, computations = make_scheduler(Worker()), Computations()
+    begin(computations, scheduler)
+    other = submit(computations, scheduler, 1)
+    finish(computations, scheduler)
+    later = make_scheduler(Worker(), name="mean-1")
+    begin(computations, later, "mean-1")
+    assert not computations.end_key(other, "memory")
+    finish(computations, later, "mean-1")
+    assert [(each.name, each.shared) for each in computations.list_done()] == [
+        ("sum", True),
+        ("mean", True),
+    ]
+    begin(computations, later := make_scheduler(Worker(), name="max-1"), "max-1")
+    finish(computations, later, "max-1")
+    assert not computations.list_done()[-1].shared
+
+
+def test_a_file_system_that_does_not_answer_has_one_thread(monkeypatch):
+    monkeypatch.setattr(computation_usage, "MAX_INPUTS", 10)
+    asked, answers = threading.Event(), threading.Event()
+
+    def measure_file(path):
+        asked.set()
+        answers.wait(60)
+        return 500
+
+    monkeypatch.setattr(graph_structure, "_measure_file", measure_file)
+    computations = Computations()
+
+    def count_threads():
+        return sum(thread.name == "hyperplane-input" for thread in threading.enumerate())
+
+    try:
+        for first, second in itertools.product("abcdefghij", repeat=2):
+            name = f"step{first}{second}"
+            scheduler = make_scheduler(Worker(), name=name)
+            for part in range(3):
+                key = ("load-1", part)
+                scheduler.tasks[key].run_spec = Task(key, open, "/net/data")
+            begin(computations, scheduler, name)
+            finish(computations, scheduler, name)
+            assert asked.wait(60)
+        assert count_threads() == 1
+        assert not any(each.input for each in computations.list_done())
+    finally:
+        answers.set()
+    for _ in range(500):
+        if not count_threads():
+            break
+        time.sleep(0.01)
+    assert count_threads() == 0
+    # One was being measured, and ten waited.
+    assert [each.input for each in computations.list_done()] == [500] * 11 + [0] * 89
 
 
 def test_files_are_measured_in_another_thread(tmp_path):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import dask
 import dask.array as da
 import numpy as np
@@ -9,7 +13,7 @@ import pytest
 
 from hyperplane.forecasts.collection_graph import materialize
 from hyperplane.guard import graph_structure
-from hyperplane.guard.graph_structure import SourceSizes, find_structure
+from hyperplane.guard.graph_structure import SourceSizes, find_paths, find_structure
 
 
 def structure(collection):
@@ -131,3 +135,95 @@ def test_data_in_the_graph_counts():
 def test_texts_that_are_no_files_have_no_bytes():
     parts = [dask.delayed(len)(f"/no/such/file {part}") for part in range(3)]
     assert sources(dask.delayed(sum)(parts)).measure() == 0
+
+
+#: Prints the digest of a user's function with a set, and of a large set among the arguments.
+PROGRAM = """
+import dask
+from hyperplane.forecasts.collection_graph import materialize
+from hyperplane.guard.graph_structure import find_structure
+
+def choose(part, names):
+    return part in {"a", "b", "c", "d", "e"} or any(part in {"f", "g", "h"} for _ in names)
+
+choose.__module__ = "program"
+names = {f"name{letter}{other}" for letter in "abcdefghijklmnopqrst" for other in "abcdefghijklm"}
+parts = [dask.delayed(choose)(part, names, dask_key_name=f"choose-{part}") for part in "xyz"]
+print(find_structure(materialize(dask.delayed(sum)(parts, dask_key_name="sum"), {}).tasks))
+"""
+
+
+@pytest.mark.process
+def test_the_order_of_sets_does_not_count():
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=240,
+        ).stdout.strip()
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
+    assert len(found.pop()) == 24
+
+
+def test_members_of_a_set_in_a_function_count():
+    def choose(part):
+        return part in {"a", "b"}
+
+    def choose_others(part):
+        return part in {"a", "c"}
+
+    choose_others.__qualname__ = choose.__qualname__
+    one, other = (structure(dask.delayed(each)("x")) for each in (choose, choose_others))
+    assert one != other
+
+
+def structure_of_text(*texts):
+    return structure(dask.delayed(len)(list(texts)))
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("2026-11-27", "2026-11-28"),
+        ("2026-11-27T10:00:00Z", "2026-12-01 23:30:00.5+01:00"),
+        ("20261127", "20261128"),
+        ("day == '2026-11-27' and count > 10", "day == '2026-11-28' and count > 12.5"),
+        ("orders_20261127", "orders_20261128"),
+        ("2026-11", "2026-12"),
+        ("2026-W48", "2026-W49"),
+        ("09:30", "10:30:15"),
+        ("17", "-1.5e3"),
+    ],
+)
+def test_dates_and_numbers_in_texts_do_not_count(text, other):
+    assert structure_of_text(text, "key") == structure_of_text(other, "key")
+    assert structure_of_text(text, "key") != structure_of_text(other, "value")
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [("x1", "x2"), ("ward-7", "ward-8"), ("1h", "2h"), ("1.2.3", "1.2.4"), ("a > 1", "b > 1")],
+)
+def test_numbers_in_names_count(text, other):
+    assert structure_of_text(text) != structure_of_text(other)
+
+
+def test_urls_are_no_local_files(tmp_path):
+    file = tmp_path / "data"
+    file.write_bytes(bytes(70))
+    urls = ["https://example.org/data", "s3://bucket/data", "simplecache::s3://bucket/data"]
+    node = materialize(dask.delayed(len)([*urls, f"file://{file}"]), {}).tasks
+    assert [path for each in node.values() for path in find_paths(each)] == [str(file)]
+    assert not sources(dask.delayed(len)(urls)).has_files
+    assert sources(dask.delayed(len)([*urls, f"file://{file}"])).measure() == 70
+
+
+def test_data_beside_a_url_is_no_input():
+    pd = pytest.importorskip("pandas")
+    empty = pd.DataFrame({"key": [1]})
+    assert sources(dask.delayed(len)("s3://bucket/data", empty)).measure() == 0

@@ -311,6 +311,19 @@ def test_without_a_function_all_clients_are_warned(watch, clock):
     assert "no task is running" in pickle.loads(message["message"])
 
 
+def test_graphs_after_the_first_tasks_measure_no_empty_process(watch, monkeypatch):
+    monitor = watch(Worker())
+    measured = []
+    monkeypatch.setattr(monitor, "measure", lambda: measured.append(1))
+    monitor.update_graph(monitor.scheduler, keys=set(), tasks=[])
+    assert len(measured) == 1
+    monitor.scheduler.tasks = {"sum": Task("sum")}
+    monitor.transition("sum", "processing", "memory", nbytes=1, startstops=[])
+    for _ in range(10):
+        monitor.update_graph(monitor.scheduler, keys=set(), tasks=[])
+    assert len(measured) == 1
+
+
 def test_the_figures_are_fields_of_a_record(watch):
     monitor = watch(Worker())
     monitor.log_event(TOPIC, report())
