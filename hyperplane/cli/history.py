@@ -23,7 +23,7 @@ from hyperplane.history.selection import RunSelection
 from hyperplane.history.store import LATEST, iterate_runs
 from hyperplane.jobs.step_runs import read_step_runs
 
-app = typer.Typer(no_args_is_help=True, help="Show and compare what runs took.")
+app = typer.Typer(help="Show and compare what runs took.")
 
 #: Runs that are listed without --limit.
 _LISTED = 20
@@ -35,6 +35,13 @@ NameArgument = Annotated[
     str,
     typer.Argument(help="A run of the list, a cluster for its newest, or latest."),
 ]
+
+
+@app.callback(invoke_without_command=True)
+def history(context: typer.Context) -> None:
+    """Show and compare what runs took; without a command, list the newest."""
+    if context.invoked_subcommand is None:
+        list_records()
 
 
 @app.command("list")

@@ -68,6 +68,10 @@ def test_runs_are_listed_newest_first(run: Run) -> None:
     assert second.split()[0] == "20231114-221320"
 
 
+def test_runs_are_listed_without_a_command(run: Run) -> None:
+    assert run("history").out == run("history", "list").out
+
+
 def test_the_documents_are_those_of_the_library(run: Run, records: list[RunRecord]) -> None:
     listed = run("history", "list", "--json").json
     assert [RunRecord.model_validate(each) for each in listed] == records
