@@ -75,6 +75,9 @@ def pytest_sessionstart(session):
         path.mkdir()
         _private.setenv(variable, str(path))
     _private.setattr(tempfile, "tempdir", os.environ["TMPDIR"])
+    # As Jupyter Server does for kernels: processes of pytest-xdist have no file, by whose name
+    # earlier runs of a program are recognized.
+    _private.setenv("JPY_SESSION_NAME", "tests.ipynb")
     # A shell starts background programs with SIGINT ignored, which their child processes inherit.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

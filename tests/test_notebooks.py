@@ -45,10 +45,7 @@ def kinds(cell: Any) -> set[str]:
 @pytest.mark.cluster
 @pytest.mark.usefixtures("usual_preload")
 @pytest.mark.parametrize("file", EXECUTED)
-def test_notebooks_run_and_reproduce_the_stored_outputs(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("JPY_SESSION_NAME", file.name)  # as Jupyter Server does
+def test_notebooks_run_and_reproduce_the_stored_outputs(file: Path, tmp_path: Path) -> None:
     stored = nbformat.read(file, as_version=4)
     notebook = nbformat.read(file, as_version=4)
     for cell in code_cells(notebook):

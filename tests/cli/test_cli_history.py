@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import dask.config
 import pytest
 from terminal import Run
 
@@ -23,9 +25,11 @@ LONG_NAME = "dask-cluster-9f8b7a66-0000-4000-8000-000000000000"
 
 
 @pytest.fixture(autouse=True)
-def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[RunRecord]:
-    """Two runs, the newest first."""
+def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RunRecord]]:
+    """Two runs, the newest first, and a store without the jobs of other tests."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    home = str(tmp_path / "jobs")
+    monkeypatch.setenv("DASK_HYPERPLANE__JOBS__HOME", home)
     worker = WorkerUsage(
         name="0",
         limit=2 * GB,
@@ -54,7 +58,8 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[RunRecord]:
     ]
     for record in runs:
         write_run(record)
-    return runs[::-1]
+    with dask.config.set({"hyperplane.jobs.home": home, "hyperplane.jobs.linger": "0.5s"}):
+        yield runs[::-1]
 
 
 def test_runs_are_listed_newest_first(run: Run) -> None:

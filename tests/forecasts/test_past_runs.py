@@ -20,12 +20,6 @@ from hyperplane.history.store import write_run
 MB = 10**6
 
 
-@pytest.fixture(autouse=True)
-def program(monkeypatch):
-    """Name the program: a process of pytest-xdist has no file."""
-    monkeypatch.setenv("JPY_SESSION_NAME", "test.ipynb")
-
-
 def plan(nthreads=2, **options):
     return hyperplane.plan_cluster(
         num_workers=1, nprocs=1, nthreads=nthreads, ram_gb_per_proc=4, engine="local", **options
