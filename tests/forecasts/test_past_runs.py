@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 
+import dask
 import dask.array as da
+import dask.dataframe as dd
+import pandas as pd
 import pytest
 
 import hyperplane
@@ -220,11 +223,6 @@ def test_growth_of_runs():
 @pytest.mark.cluster
 def test_the_second_run_needs_no_sample(tmp_path):
     """A job that runs on a cluster is recognized by its graph on the scheduler."""
-    pytest.importorskip("pyarrow")
-    import dask
-    import dask.dataframe as dd
-    import pandas as pd
-
     for part in range(6):
         frame = pd.DataFrame({"key": range(1000), "value": 1.0})
         frame.to_parquet(tmp_path / f"part-{part}.parquet")

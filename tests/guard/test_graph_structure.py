@@ -8,7 +8,9 @@ import sys
 
 import dask
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pytest
 
 from hyperplane.forecasts.collection_graph import materialize
@@ -51,7 +53,6 @@ def test_another_operation_another_order_and_another_chunk_are_other_structures(
 
 
 def frame(path, column="key", how="sum", function=None):
-    dd = pytest.importorskip("dask.dataframe")
     table = dd.read_parquet(path)
     if function is not None:
         table = table.map_partitions(function, meta=table._meta)
@@ -60,7 +61,6 @@ def frame(path, column="key", how="sum", function=None):
 
 @pytest.fixture
 def folders(tmp_path):
-    pd = pytest.importorskip("pandas")
     for name, files in (("first", 3), ("second", 5)):
         (tmp_path / name).mkdir()
         for part in range(files):
@@ -224,6 +224,5 @@ def test_urls_are_no_local_files(tmp_path):
 
 
 def test_data_beside_a_url_is_no_input():
-    pd = pytest.importorskip("pandas")
     empty = pd.DataFrame({"key": [1]})
     assert sources(dask.delayed(len)("s3://bucket/data", empty)).measure() == 0
