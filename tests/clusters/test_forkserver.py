@@ -190,6 +190,8 @@ def test_a_killed_forkserver_is_replaced_and_nothing_is_left(
         )
         assert forkserver._started[0] != killed
         assert forkserver._started[1:] == (variables, modules)
+        prepared = "hyperplane.clusters.dask.local.forkserver_preload"
+        assert client.submit(lambda: prepared in sys.modules).result(timeout=120)
         # One more cluster of the program is forked, too.
         second = hyperplane.start(hyperplane.plan_cluster(**ONE))
         with second.cluster, second.client:

@@ -42,7 +42,7 @@ import os, sys
 import hyperplane
 ARGUMENTS = dict(num_workers=1, nthreads=1, ram_gb_per_proc=0.5, local_fit="exact")
 keeper = hyperplane.start(hyperplane.plan_cluster(name="keeper", nprocs=1, **ARGUMENTS))
-print("kept", flush=True)
+print("kept, imports pandas:", "pandas" in sys.modules, flush=True)
 for name, closing in CLOSINGS.items():
     sys.stdin.readline()
     client, cluster = hyperplane.start(hyperplane.plan_cluster(name="one", nprocs=2, **ARGUMENTS))
@@ -68,7 +68,7 @@ def files_below(place: Path) -> set[str]:
 def test_every_way_to_close_leaves_nothing(run: Run, place: Path) -> None:
     closings = {name: CLOSINGS[name] for name in SOME_CLOSINGS}
     program = run(f"CLOSINGS = {closings!r}\n{MANY_CLOSINGS}", start="")
-    program.line("kept")
+    assert program.line("kept, imports pandas:") == "False"
     processes = {process.pid for process in program.family()}
     files = files_below(place)
     assert len(processes) >= 3, "a worker and what it is forked from"

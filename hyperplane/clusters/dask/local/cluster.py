@@ -10,7 +10,7 @@ import asyncio
 import importlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -29,13 +29,14 @@ from hyperplane.clusters.dask.settings import (
     restore_client_settings,
     snapshot,
 )
+from hyperplane.core.dask_internals.start_methods import keep_forkserver_modules
 
 #: Seconds to wait for a process whose start was cancelled: until it exists, and until it has ended.
 END_SECONDS = 20.0
 
 _forking = 0
 _forking_lock = threading.Lock()
-_forking_config: Any = None
+_forking_settings = ExitStack()
 
 
 @contextmanager
@@ -44,19 +45,20 @@ def _use_forkserver() -> Iterator[None]:
 
     Starts overlap because they await: the first one sets it and the last one restores it.
     """
-    global _forking, _forking_config
+    global _forking
     with _forking_lock:
         _forking += 1
         if _forking == 1:
             setting = {"distributed.worker.multiprocessing-method": "forkserver"}
-            _forking_config = dask.config.set(setting)
+            _forking_settings.enter_context(dask.config.set(setting))
+            _forking_settings.enter_context(keep_forkserver_modules())
     try:
         yield
     finally:
         with _forking_lock:
             _forking -= 1
             if not _forking:
-                _forking_config.__exit__(None, None, None)
+                _forking_settings.close()
 
 
 class GuardedNanny(Nanny):
