@@ -242,8 +242,12 @@ def test_workers_of_one_machine_share_one_forkserver_and_it_ends_with_them() -> 
     assert len(list(Path(f"/proc/{pid}/task").iterdir())) == 1, "a fork of threads is not safe"
     second = hyperplane.start(hyperplane.plan_cluster(**ONE))
     assert set(second.client.run(os.getppid).values()) == {pid}
-    loaded = second.client.run(lambda: "dask.dataframe" in __import__("sys").modules)
-    assert all(loaded.values())
+    # Each worker process imports what the forkserver has not: once 39 modules. Versions of Dask
+    # differ by a few.
+    [names] = second.client.run(lambda: list(sys.modules)).values()
+    last = names.index("hyperplane.clusters.dask.local.forkserver_preload")
+    assert "dask.dataframe" in names[:last]
+    assert len(names[last + 1 :]) < 8, names[last + 1 :]
     first.client.close(), first.cluster.close()
     assert psutil.pid_exists(pid)
     second.client.close(), second.cluster.close()

@@ -18,14 +18,25 @@ from hyperplane.guard.forks import WORKER_PROCESS
 
 #: Modules that each worker process imports when it starts.
 _WORKER_MODULES = (
+    "distributed.http.health",
+    "distributed.http.statics",
+    "distributed.http.worker.prometheus.core",
     "distributed.nanny",
     "distributed.shuffle",
+    "email.policy",  # of the metadata of packages
     "hyperplane.clusters.dask.local.process_state",
     "hyperplane.clusters.dask.log_filters",
     "hyperplane.clusters.dask.worker_memory",
+    "hyperplane.core.dask_internals.folders",
     "hyperplane.core.dask_internals.message_batches",
+    "hyperplane.core.dask_internals.span_limit",
     "hyperplane.guard.memory_recorder",
+    "hyperplane.guard.process_usage",
     "hyperplane.guard.same_user",
+    "hyperplane.guard.worker_folders",
+    "multiprocessing.popen_forkserver",
+    "multiprocessing.synchronize",
+    "tornado.platform.asyncio",
 )
 #: Signal of the kernel at the end of the owner, which nothing else uses during the imports.
 _OWNER_ENDED = signal.SIGUSR2
