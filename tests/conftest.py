@@ -76,6 +76,28 @@ def short_grace_period(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GuardedNanny, "kill", kill_soon)
 
 
+@pytest.fixture
+def forked_workers() -> Iterator[None]:
+    """Fork the workers of Dask's own clusters from the forkserver of this test process.
+
+    Otherwise each imports Dask and pandas, which takes two seconds of CPU time.
+    """
+    import dask.config
+
+    from hyperplane.clusters.dask.local import forkserver
+    from hyperplane.core.dask_internals.start_methods import keep_forkserver_modules
+
+    if not forkserver.acquire([], forkserver._pre_spawn_variables()):
+        yield  # not on Linux
+        return
+    method = {"distributed.worker.multiprocessing-method": "forkserver"}
+    try:
+        with dask.config.set(method), keep_forkserver_modules():
+            yield
+    finally:
+        forkserver.release()
+
+
 def _running() -> list[Any]:
     """Return running clients and clusters, clients first, so that they do not reconnect."""
     if "distributed" not in sys.modules:

@@ -107,6 +107,7 @@ def test_a_worker_knows_which_modules_it_lacks() -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="signals of Linux")
 def test_a_worker_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with Client(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as client:

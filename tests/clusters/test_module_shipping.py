@@ -32,6 +32,7 @@ def module(tmp_path: Path) -> Iterator[Any]:
     del sys.modules["shipped_tools"]
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_modules_reach_all_workers_and_leave_nothing(module: Any, tmp_path: Path) -> None:
     local = find_local_module("shipped_tools")
     assert local is not None

@@ -184,6 +184,7 @@ def test_a_container_limits_what_fits_into_memory_without_a_cluster(monkeypatch)
         pytest.param("adaptive", marks=ALSO_AT_FULL_SCALE),
     ],
 )
+@pytest.mark.usefixtures("forked_workers")
 def test_workers_exchange_rows_through_files(log, planned, tmp_path):
     frame, folder = log
 
