@@ -67,7 +67,7 @@ def iterate_completed(client: Any, running: Any) -> Iterator[Any]:
 
 
 def has_open_bar() -> bool:
-    """Return whether a call of this package shows a bar of its own, or will soon."""
+    """Return whether a call of this package shows its own bar, or will soon."""
     return bool(_open_bars)
 
 

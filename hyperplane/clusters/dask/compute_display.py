@@ -80,7 +80,7 @@ class TerminalOutput:
 
 
 def find_output() -> ProgressOutput | None:
-    """Return where this process shows progress; None if nobody would see it."""
+    """Return where this process shows progress; None if it would not be seen."""
     if "ipykernel" in sys.modules:
         from IPython import get_ipython
 
@@ -137,7 +137,7 @@ class ComputeDisplay:
 
 
 def show_progress_of(client: Client, delay: float | None) -> None:
-    """Show the progress of calls of a client that wait, unless nobody would see it.
+    """Show the progress of calls of a client that wait, if it can be seen.
 
     ``delay`` is the setting ``hyperplane.progress.delay`` in seconds; None for no progress.
     """
