@@ -37,7 +37,12 @@ from hyperplane.core.registry import Registry
 from hyperplane.sizing.rules import SizingRules
 from hyperplane.spec.engine_names import platform_of
 from hyperplane.spec.pool import PoolSpec, canonical_pool_name, listing_order
-from hyperplane.spec.settings import EngineSettings, HistorySettings, JobSettings
+from hyperplane.spec.settings import (
+    EngineSettings,
+    HistorySettings,
+    JobSettings,
+    ProgressSettings,
+)
 from hyperplane.spec.tuning import TuningSection
 
 __all__ = [
@@ -50,6 +55,7 @@ __all__ = [
     "jobs",
     "memory_policy",
     "pools",
+    "progress",
     "sizing_rules",
     "tuning",
 ]
@@ -266,6 +272,11 @@ def history() -> HistorySettings:
     return _read_section(f"{_ROOT}.history", HistorySettings)
 
 
+def progress() -> ProgressSettings:
+    """Return the settings of the progress of calls that wait."""
+    return _read_section(f"{_ROOT}.progress", ProgressSettings)
+
+
 def auto_engines(engines: Registry[Any] | None = None) -> tuple[str, ...]:
     """Return the names of the engines that ``engine="auto"`` tries, in order.
 
@@ -310,7 +321,7 @@ def faults(engines: Registry[Any]) -> list[Fault]:
             models[name] = engines.load(name).settings
     readers: list[Callable[[], object]] = [
         *(pools, sizing_rules, memory_policy, partial(auto_engines, engines)),
-        *(jobs, tuning, history),
+        *(jobs, tuning, history, progress),
         *(partial(engine_settings, name, model) for name, model in models.items()),
     ]
     for read in readers:

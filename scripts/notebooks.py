@@ -6,6 +6,7 @@ Without an argument all notebooks run that need no Spark; with the argument ``sp
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -49,13 +50,14 @@ def main(environment: str = "") -> None:
 def is_reproducible(output: Any) -> bool:
     """Return whether an output of a cell appears on every machine.
 
-    Lines on standard error differ. A progress bar, and the empty output that replaces it at its
-    end, appear only if the cell takes longer than two seconds.
+    Lines on standard error differ. A progress bar, and the output that replaces it at its end,
+    appear only if the cell takes longer than two seconds.
     """
     data = output.get("data", {})
     is_bar = "application/vnd.jupyter.widget-view+json" in data
-    is_empty = output.output_type == "display_data" and data.get("text/plain") == ""
-    return output.get("name") != "stderr" and not is_bar and not is_empty
+    text = data.get("text/plain", "") if output.output_type == "display_data" else None
+    has_ended = text == "" or re.match(r"[\d,]+ tasks? in \d", text or "")
+    return output.get("name") != "stderr" and not is_bar and not has_ended
 
 
 if __name__ == "__main__":

@@ -260,7 +260,7 @@ class TestFaults:
             ]
 
     def test_an_unknown_section_is_a_fault(self):
-        allowed = "one of the sections engines, gpu_pools, history, jobs, memory, pools, services, "
+        allowed = "one of the sections engines, gpu_pools, history, jobs, memory, pools, progress, services, "
         with dask.config.set({"hyperplane.memroy": 0.9}):
             assert config.faults(ENGINES) == [
                 Fault(

@@ -26,6 +26,22 @@ CELLS = [
     "client.close()\ncluster.close()",
 ]
 
+#: Calls that wait: their progress is the output of their cell.
+WAITING = [
+    "import dask, time, hyperplane\n"
+    "dask.config.set({'hyperplane.progress.delay': 0.3})\n"
+    "client, cluster = hyperplane.initialize_cluster(\n"
+    "    num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5\n"
+    ")\n"
+    "def work(number):\n"
+    "    time.sleep(0.2)\n"
+    "    return number",
+    "first = sum(client.gather(client.map(work, range(12), pure=False)))\n"
+    "first + sum(client.gather(client.map(work, range(10), pure=False)))",
+    "client.submit(abs, -1).result()",
+    "client.close()\ncluster.close()",
+]
+
 
 @pytest.mark.cluster
 def test_a_notebook_draws_the_progress_and_the_cluster(tmp_path: Path) -> None:
@@ -35,3 +51,15 @@ def test_a_notebook_draws_the_progress_and_the_cluster(tmp_path: Path) -> None:
     assert [output.data["text/plain"] for output in bar] == ["'FloatProgress'"]
     for outputs in (progress, cluster):
         assert any(VIEW in output.get("data", {}) for output in outputs), outputs
+
+
+@pytest.mark.cluster
+def test_a_cell_shows_the_progress_of_its_calls_in_one_output(tmp_path: Path) -> None:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in WAITING])
+    execute(notebook, tmp_path)
+    _, slow, fast, _ = (cell.outputs for cell in notebook.cells)
+    shown, result = slow
+    assert result.data["text/plain"] == "111"
+    assert shown.output_type == "display_data"
+    assert shown.data["text/plain"].startswith("10 tasks in ")
+    assert [output.data["text/plain"] for output in fast] == ["1"]

@@ -15,10 +15,10 @@ from hyperplane.cli.job_options import INTERRUPTED, IdArgument
 from hyperplane.cli.job_screen import POLL_INTERVAL
 from hyperplane.cli.output import JsonOption, new_table, show, write_json
 from hyperplane.core.errors import Fault, JobError, check
-from hyperplane.core.units import plural
+from hyperplane.core.units import format_duration, plural
 from hyperplane.jobs import job_list
 from hyperplane.jobs.job_control import ensure_supervisor
-from hyperplane.jobs.job_progress import format_duration, to_plain_line
+from hyperplane.jobs.job_progress import to_plain_line
 from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
 

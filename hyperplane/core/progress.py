@@ -17,6 +17,8 @@ from hyperplane.core.active_cluster import get_active_client
 
 #: Seconds before the bar appears.
 BAR_DELAY = 2.0
+#: Bars that are open, whether they are visible yet or not.
+_open_bars: set[object] = set()
 #: Seconds between two looks at futures; Dask's own iterator looks after a tenth of a second.
 POLL_SECONDS = 0.05
 
@@ -64,6 +66,11 @@ def iterate_completed(client: Any, running: Any) -> Iterator[Any]:
             time.sleep(POLL_SECONDS)
 
 
+def has_open_bar() -> bool:
+    """Return whether a call of this package shows its own bar, or will soon."""
+    return bool(_open_bars)
+
+
 class _TaskCounter(Callback):
     """Call ``advance`` for each finished task among the given keys."""
 
@@ -96,9 +103,11 @@ def show_progress(label: str, total: int | None, *, shown: bool = True) -> Itera
     timer = threading.Timer(BAR_DELAY, progress.start)
     timer.daemon = True
     timer.start()
+    _open_bars.add(progress)
     try:
         yield lambda count=1: progress.advance(task, count)
     finally:
+        _open_bars.discard(progress)
         timer.cancel()
         timer.join()  # a bar that starts concurrently would remain after stop()
         progress.stop()

@@ -232,3 +232,18 @@ def in_seconds(value: Any) -> Any:
         return parse_seconds(value)
     except ValueError:
         return value
+
+
+def format_duration(seconds: float) -> str:
+    """Format a duration.
+
+    Examples
+    --------
+    >>> format_duration(2.14), format_duration(75), format_duration(7500)
+    ('2.1 s', '1 min 15 s', '2 h 5 min')
+    """
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, left = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {left} s"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hyperplane.core.units import format_duration
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution import requirements
 from hyperplane.jobs.execution.step_command import attempt_prefix
@@ -236,21 +237,6 @@ def _step_line(state: StepProgress) -> str:
     detail = f" ({state.detail})" if state.detail else ""
     why = _attempt_reason(state.failed[-1]) if state.failed and not state.chunks else ""
     return f"{state.name}: {state.status}{duration_text}{detail}" + (f": {why}" if why else "")
-
-
-def format_duration(seconds: float) -> str:
-    """Format a duration.
-
-    Examples
-    --------
-    >>> format_duration(2.14), format_duration(75), format_duration(7500)
-    ('2.1 s', '1 min 15 s', '2 h 5 min')
-    """
-    if seconds < 59.5:
-        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
-    minutes, left = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {left} s"
 
 
 def to_plain_line(text: str) -> str:

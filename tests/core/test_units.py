@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hyperplane.core.units import (
     bytes_to_gb,
     format_bytes,
+    format_duration,
     format_number,
     gb_to_bytes,
     in_seconds,
@@ -220,3 +221,12 @@ def test_texts_that_are_not_durations_are_an_error_or_returned_unchanged(text):
     with pytest.raises(ValueError, match="not a duration"):
         parse_seconds(text)
     assert in_seconds(text) == to_dask_duration(text) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "formatted"),
+    [(0, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (59.4, "59 s"), (59.6, "1 min 0 s"),
+     (3599.6, "1 h 0 min"), (86400, "24 h 0 min")],
+)  # fmt: skip
+def test_durations_are_rounded_for_display(seconds, formatted):
+    assert format_duration(seconds) == formatted

@@ -15,7 +15,6 @@ from hyperplane.jobs.job_progress import (
     NOT_RUN,
     WAITING,
     ProgressLines,
-    format_duration,
     render_tree,
     step_progress,
     to_plain_line,
@@ -231,12 +230,3 @@ def test_many_chunks_make_a_line_for_each_tenth_and_each_failure(pipeline, job):
 def test_lines_name_their_job_if_there_are_several(job):
     lines = new_lines(ProgressLines(several=True), job(), [attempt("one", DONE)], 101.0)
     assert lines[0] == "trio (01234567) one: done in 4.0 s"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "formatted"),
-    [(0, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (59.4, "59 s"), (59.6, "1 min 0 s"),
-     (3599.6, "1 h 0 min"), (86400, "24 h 0 min")],
-)  # fmt: skip
-def test_durations_are_rounded_for_display(seconds, formatted):
-    assert format_duration(seconds) == formatted

@@ -21,6 +21,7 @@ from hyperplane.spec.settings import (
     JobSettings,
     KubernetesSettings,
     LocalSettings,
+    ProgressSettings,
     RayKubernetesSettings,
     RayLocalSettings,
     RaySlurmSettings,
@@ -87,6 +88,12 @@ def test_defaults_of_the_history() -> None:
     shipped = section("history.yaml", "history")
     assert HistorySettings() == HistorySettings(**shipped)
     assert set(HistorySettings.model_fields) == set(shipped)
+
+
+def test_defaults_of_the_progress() -> None:
+    shipped = section("progress.yaml", "progress")
+    assert ProgressSettings() == ProgressSettings(**shipped)
+    assert set(ProgressSettings.model_fields) == set(shipped)
 
 
 def test_defaults_of_the_memory_policy() -> None:

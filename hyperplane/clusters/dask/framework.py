@@ -59,6 +59,7 @@ class DaskFramework:
         """Add removed methods, guard against forks, and restore Dask's settings at the end."""
         # Imported here because it loads distributed, which planning does not need.
         from hyperplane.clusters.dask import log_filters
+        from hyperplane.clusters.dask.compute_display import show_progress_of
         from hyperplane.guard import forks
 
         add_removed_methods(started.client)
@@ -68,6 +69,7 @@ class DaskFramework:
         # Settings of a cluster that this process started apply until that cluster closes.
         key = getattr(started.cluster, "settings_key", "") if attached else ""
         restore_config_after(started.client, key)
+        show_progress_of(started.client, config.progress().delay_seconds)
 
     def status(self, cluster: Cluster) -> str:
         """Return the name of Dask's status."""

@@ -11,6 +11,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from hyperplane.core.by_value import find_own_imports, pickled_by_value
 from hyperplane.guard import (
     admission,
+    compute_progress,
     memory_plugins,
     oom_retry,
     shuffle_restarts,
@@ -18,6 +19,7 @@ from hyperplane.guard import (
     stalls,
 )
 from hyperplane.guard.admission import RootTaskAdmission
+from hyperplane.guard.compute_progress import ComputeProgress
 from hyperplane.guard.oom_retry import OomRetry
 from hyperplane.guard.shuffle_restarts import ShuffleRestartLimit
 from hyperplane.guard.shuffle_sizes import ShuffleSizes
@@ -25,7 +27,9 @@ from hyperplane.guard.stalls import StallGuard
 from hyperplane.spec.plan import ClusterPlan
 
 #: Modules whose classes are pickled by value, besides those of ``memory_plugins``.
-MODULES = find_own_imports(admission, oom_retry, shuffle_restarts, shuffle_sizes, stalls)
+MODULES = find_own_imports(
+    admission, compute_progress, oom_retry, shuffle_restarts, shuffle_sizes, stalls
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,11 @@ class RecoverySettings:
 
     def plugins(self) -> list[SchedulerPlugin]:
         """Return new plugins for one scheduler."""
-        plugins: list[SchedulerPlugin] = [ShuffleRestartLimit(), RootTaskAdmission()]
+        plugins: list[SchedulerPlugin] = [
+            ShuffleRestartLimit(),
+            RootTaskAdmission(),
+            ComputeProgress(),
+        ]
         if self.stall_timeout is not None:
             plugins.append(
                 StallGuard(

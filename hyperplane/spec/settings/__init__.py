@@ -20,6 +20,7 @@ from hyperplane.spec.settings.kubernetes import (
     PodSettings,
 )
 from hyperplane.spec.settings.local import LocalSettings, MachineSettings
+from hyperplane.spec.settings.progress import ProgressSettings
 from hyperplane.spec.settings.ray import (
     RayKubernetesSettings,
     RayLocalSettings,
@@ -52,6 +53,7 @@ __all__ = [
     "MachineSettings",
     "PodSettings",
     "PreflightSettings",
+    "ProgressSettings",
     "RayKubernetesSettings",
     "RayLocalSettings",
     "RaySlurmSettings",

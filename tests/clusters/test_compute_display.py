@@ -1,0 +1,156 @@
+"""Progress of calls that wait for a cluster, in a notebook and on a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hyperplane.clusters.dask.compute_display import ComputeDisplay, TerminalOutput, find_output
+from hyperplane.clusters.dask.progress_texts import ComputeFigures
+from hyperplane.core import progress
+
+FIGURES = ComputeFigures(
+    done=30, active=90, left=75.0, workers=2, paused=1, memory=10**9, limit=4 * 10**9,
+    spilled=2 * 10**8, operations=(("read", 20, 20, 0), ("<sum>", 10, 100, 3 * 10**6)), others=2,
+)  # fmt: skip
+MESSAGE = (0.0, {**vars(FIGURES)})
+
+
+class Recorded:
+    """Output that remembers what was shown."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def show(self, figures: ComputeFigures, seconds: float) -> None:
+        """Remember the tasks that had ended."""
+        self.lines.append(f"{figures.done} of {figures.total}")
+
+    def end(self, text: str) -> None:
+        """Remember the last text."""
+        self.lines.append(re.sub(r"[\d.]+ s", "N s", text))
+
+
+def test_a_line_has_the_parts_that_fit() -> None:
+    whole = FIGURES.as_line(5.0, 200)
+    assert whole == (
+        "[###---------] 30 of 120 tasks, 5.0 s, about 1 min 15 s left; "
+        "memory 1 of 4 GB, 200 MB on disk, 1 worker paused; <sum> 10 of 100"
+    )
+    assert FIGURES.as_line(5.0, 80) == whole.split(";")[0]
+    assert all(len(FIGURES.as_line(5.0, width)) <= width for width in range(130))
+
+
+def test_html_has_a_bar_for_each_operation_and_no_markup_of_names() -> None:
+    text = FIGURES.as_html(5.0)
+    assert re.findall(r"value='(\d+)' max='(\d+)'", text) == [
+        ("30", "120"), ("1000000000", "4000000000"), ("20", "20"), ("10", "100"),
+    ]  # fmt: skip
+    assert "&lt;sum&gt;" in text
+    assert "<sum>" not in text
+    assert "and 2 operations more" in text
+    assert "3 MB of results" in text
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (None, "120 tasks in N s"),
+        (ValueError(), "failed after N s; 30 of 120 tasks had ended"),
+        (KeyboardInterrupt(), "interrupted after N s; 30 of 120 tasks had ended"),
+    ],
+)
+def test_progress_is_shown_until_the_call_ends(error: Any, text: str) -> None:
+    output = Recorded()
+    display = ComputeDisplay(output, 0.0)
+    display.on_message(MESSAGE)  # nothing waits
+    display.begin()
+    display.begin()  # a call within the call
+    display.end(None)
+    display.on_message(MESSAGE)
+    display.end(error)
+    display.on_message(MESSAGE)
+    assert output.lines == ["30 of 120", text]
+
+
+def test_nothing_is_shown_before_the_delay_or_beside_another_bar(monkeypatch: Any) -> None:
+    output = Recorded()
+    slow = ComputeDisplay(output, 60.0)
+    slow.begin()
+    slow.on_message(MESSAGE)
+    slow.end(None)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    display = ComputeDisplay(output, 0.0)
+    display.begin()
+    with progress.show_progress("saving", 3):
+        display.on_message(MESSAGE)
+    display.end(None)
+    assert output.lines == []
+
+
+def test_there_is_an_output_only_where_it_can_be_seen(monkeypatch: Any) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
+    assert find_output() is None
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert isinstance(find_output(), TerminalOutput)
+
+
+PROGRAM = """
+import time
+import dask
+import hyperplane
+
+def work(number):
+    time.sleep(0.2)
+    return number
+
+if __name__ == "__main__":
+    dask.config.set({"hyperplane.progress.delay": DELAY})
+    client, cluster = hyperplane.initialize_cluster(
+        num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5
+    )
+    print("total", sum(client.gather(client.map(work, range(12)))))
+    client.close()
+    cluster.close()
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("delay", ["0.3", "None"])
+def test_a_terminal_shows_one_line_and_clears_it(tmp_path: Path, delay: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.replace("DELAY", delay))
+    parent, child = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, program], stdout=subprocess.PIPE, stderr=child, text=True
+    ) as process:
+        os.close(child)
+        errors = b""
+        while chunk := _read(parent):
+            errors += chunk
+        output = process.communicate(timeout=60)[0]
+    os.close(parent)
+    assert process.returncode == 0, errors
+    assert "total 66" in output
+    assert "tasks" not in output
+    lines = errors.decode().split("\r\x1b[2K")
+    shown = [line for line in lines if re.match(r"\[[#-]+\] \d+ of 12 tasks", line)]
+    if delay == "None":
+        assert not shown
+    else:
+        assert shown
+        assert not lines[-1].startswith("[")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # the program has ended
+        return b""
