@@ -86,12 +86,13 @@ def test_more_threads_need_more_memory_in_a_process():
 def test_writing_is_sampled_in_another_folder(plan, folder, tmp_path):
     frame = dd.read_parquet(folder)
     target = tmp_path / "out"
-    found = hyperplane.forecast(frame.to_parquet(target, compute=False), plan)
+    job = frame.to_parquet(target, write_index=False, compute=False)
+    found = hyperplane.forecast(job, plan)
     assert not found.refused
     assert found.sampled
     assert list(tmp_path.rglob("*.parquet")) == []
     assert found.read == sum(path.stat().st_size for path in folder.iterdir())
-    frame.to_parquet(target)
+    job.compute()
     written = sum(path.stat().st_size for path in target.glob("*.parquet"))
     assert found.written == pytest.approx(written, rel=0.05)
     assert f"{round_bytes(found.written)} written" in str(found)
