@@ -218,7 +218,7 @@ def main() -> None:
     OUTPUT.mkdir(exist_ok=True)
     # Without a cluster, some collections choose another method of shuffles when they are made.
     dask.config.set({"dataframe.shuffle.method": "p2p"})
-    plan = forecasts._plan(*LAYOUT)
+    plan = forecasts.make_plan(*LAYOUT)
     print(
         "| job | size | from runs | forecast MB | interval | measured MB | error | CPU s | error |"
     )

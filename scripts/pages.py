@@ -23,6 +23,9 @@ import hyperplane
 from hyperplane import config
 from hyperplane.clusters import registry as engines
 from hyperplane.core.units import format_number
+from hyperplane.forecasts.memory_picture import draw_memory
+from hyperplane.forecasts.memory_series import SeriesRecorder
+from hyperplane.forecasts.simulate import ProcessBaseline, Simulation, UnitCost
 from hyperplane.formats import base, registry
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -246,12 +249,32 @@ def draw_advice(file: Path) -> None:
     axes.figure.savefig(file, dpi=144, metadata={"Software": None})
 
 
+def forecast_svg() -> str:
+    """Return the picture of a forecast: a shuffle, whose rows wait for a barrier."""
+    units = [
+        UnitCost(0, part, (), 0.0, 150e6, 2.0, heap=90e6, first=30e6, adds={"shuffle": 32e6})
+        for part in range(48)
+    ]
+    units.append(UnitCost(1, 48, tuple(range(48)), 0.0, 0.0, 0.0, ends=("shuffle",)))
+    units += [
+        UnitCost(2, 49 + part, (48,), 4e6, 180e6, 3.0, takes=(("shuffle", part / 24),))
+        for part in range(24)
+    ]
+    targets, memory = range(49, 73), ProcessBaseline(160e6, 40e6, 1e9)
+    seconds = Simulation(units, targets, memory, 3, 2).run().seconds
+    recorder = SeriesRecorder(3, seconds)
+    Simulation(units, targets, memory, 3, 2, recorder=recorder).run()
+    layout = "3 worker processes x 2 threads"
+    return draw_memory(recorder.list_series(), 2e9, 1.4e9, layout)
+
+
 def main() -> None:
     """Write all generated tables and pictures."""
     STATIC.mkdir(exist_ok=True)
     for page in GENERATED:
         (DOCS / page).write_text(with_generated(page), encoding="utf-8")
     (STATIC / "size.svg").write_text(terminal_svg(), encoding="utf-8")
+    (STATIC / "forecast.svg").write_text(forecast_svg() + "\n", encoding="utf-8")
     draw_advice(STATIC / "advice.png")
 
 

@@ -153,6 +153,11 @@ def test_generated_pages_are_up_to_date(page):
     assert text == pages.with_generated(page), "run: make pages"
 
 
+def test_the_picture_of_a_forecast_is_up_to_date():
+    drawn = (pages.STATIC / "forecast.svg").read_text(encoding="utf-8")
+    assert drawn == pages.forecast_svg() + "\n", "run: make pages"
+
+
 @pytest.mark.process
 def test_the_terminal_picture_shows_what_the_command_prints():
     drawn = (pages.STATIC / "size.svg").read_text(encoding="utf-8")

@@ -143,7 +143,7 @@ def _list_candidates(
                     continue
                 peak = bounds.find_peak(processes, worker.nthreads, memory)
                 seconds = bounds.find_seconds(threads)
-                high = simulator.job.find_interval(peak).high
+                high = simulator.job.find_demand(peak)
                 cost = simulator.find_cost(pool, nodes, seconds)
                 yield LayoutCandidate(pool, nodes, worker, high, seconds, cost)
 

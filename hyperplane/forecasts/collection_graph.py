@@ -6,7 +6,6 @@ import copy
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import dask
@@ -24,8 +23,8 @@ from hyperplane.core.dask_internals.tasks import (
 from hyperplane.forecasts.model import GraphInfo
 from hyperplane.forecasts.records import KeyColumns, SampleRequest, SampleTask
 from hyperplane.forecasts.sample_plan import SampleStep
+from hyperplane.forecasts.source_files import find_source_files, measure_files
 from hyperplane.forecasts.task_units import Key, UnitGraph, divide_graph
-from hyperplane.guard.graph_structure import find_paths
 
 #: Functions of Dask that write files or other stores, by their names, besides all whose names
 #: contain "write". They would write to the target while they are sampled;
@@ -71,6 +70,8 @@ def materialize(collection: Any, settings: Mapping[str, Any]) -> CollectionGraph
         graph: dict[Key, Any] = cull(convert_legacy_graph(expression.__dask_graph__()), keys)
     barriers = _find_barriers(graph)
     dependencies = {key: node.dependencies for key, node in graph.items()}
+    if not graph.keys() >= frozenset().union(*dependencies.values()):
+        raise ValueError("results of the graph are on a cluster; forecast it before persist()")
     units = divide_graph(dependencies, keys, separate=barriers)
     priorities = order(graph)
     first = [min(priorities[key] for key in unit.members) for unit in units.units]
@@ -117,8 +118,9 @@ def _find_takes(
             names = sorted(barriers[each] for each in graph[key].dependencies if each in barriers)
             if not names:
                 continue
-            spec = graph[_barrier_of(names[0], barriers)].spec
-            partition = _partition_number(key, spec)
+            barrier = _barrier_of(names[0], barriers)
+            spec = graph[barrier].spec
+            partition = _partition_number(_find_inner_key(graph[key], barrier), spec)
             for name in names:
                 if name not in counts:
                     counts[name] = len(list(spec.output_partitions))
@@ -128,6 +130,16 @@ def _find_takes(
 
 def _barrier_of(name: str, barriers: Mapping[Key, str]) -> Key:
     return next(key for key, each in barriers.items() if each == name)
+
+
+def _find_inner_key(node: Any, barrier: Key) -> Key:
+    """Return the key of the task that needs a barrier, also if others were fused with it."""
+    inner = node.args[0] if getattr(node, "args", ()) else None
+    if isinstance(inner, Mapping):
+        for key, each in inner.items():
+            if barrier in getattr(each, "dependencies", ()):
+                return key
+    return node.key
 
 
 def _partition_number(key: Key, spec: Any) -> int:
@@ -172,24 +184,17 @@ def _functions(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
 
 
 def _weigh_sources(units: UnitGraph, graph: Mapping[Key, Any]) -> tuple[dict[int, float], int]:
-    """Return the bytes of the local files that units without inputs read, and their sum."""
-    sizes: dict[str, int] = {}
-    paths: dict[int, list[str]] = {}
-    for number, unit in enumerate(units.units):
-        if not unit.dependencies:
-            found: list[str] = []
-            for key in unit.members:
-                found += find_paths(graph[key])
-            paths[number] = sorted(set(found))
-    uses = Counter(path for found in paths.values() for path in found)
-    for path in uses:
-        try:
-            sizes[path] = Path(path).stat().st_size if not Path(path).is_dir() else 0
-        except (OSError, ValueError):  # a text that is no path
-            sizes[path] = 0
+    """Return the bytes of the files that units without inputs read, and their sum."""
+    files = {
+        number: set().union(*(find_source_files(graph[key]) for key in unit.members))
+        for number, unit in enumerate(units.units)
+        if not unit.dependencies
+    }
+    uses = Counter(file for found in files.values() for file in found)
+    sizes = measure_files(uses.keys())
     # Blocks of one file share its bytes.
     weights = {
-        number: sum(sizes[path] / uses[path] for path in found) for number, found in paths.items()
+        number: sum(sizes[file] / uses[file] for file in found) for number, found in files.items()
     }
     total = sum(size for size in sizes.values())
     return {number: weight for number, weight in weights.items() if weight}, total
@@ -217,7 +222,7 @@ def make_request(
             )
         )
     return SampleRequest(
-        tuple(made), graph.shuffles, graph.shuffle_inputs, config, tuple(keys), budget
+        tuple(made), graph.shuffles, graph.shuffle_inputs, config, tuple(keys), budget, folder
     )
 
 

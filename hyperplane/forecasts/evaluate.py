@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from hyperplane.forecasts.intervals import Interval, find_interval
+from hyperplane.forecasts.intervals import Interval, find_demand, find_interval
 from hyperplane.forecasts.layout import Layout
+from hyperplane.forecasts.memory_series import MemorySeries, SeriesRecorder
 from hyperplane.forecasts.model import GraphModel
-from hyperplane.forecasts.simulate import ProcessBaseline, Simulation, Timeline
+from hyperplane.forecasts.simulate import ALLOCATOR, ProcessBaseline, Simulation, Timeline
 from hyperplane.spec.plan import ClusterPlan
 
 #: Simulations with different durations of tasks.
 SEEDS = 5
 #: Units times processes from which on a single simulation takes seconds, and is the only one.
 _LARGE = 10**6
-#: What the allocators of a thread keep after many tasks, which a short sample does not show, in
-#: bytes and as a share of what the largest task needs: medians of measured runs.
-_KEPT, _KEPT_SHARE = 20 * 10**6, 0.35
-#: What a process keeps after many tasks relative to the sample, without imported modules.
-_DRIFT = 1.5
+#: Share of what malloc keeps after a task by which the memory of a thread grows each time that the
+#: number of its tasks doubles, from four tasks on and up to sixteen. Tables are blocks of many
+#: sizes: freed memory has gaps into which the next ones do not fit. A short sample shows none.
+_GAPS, _FIRST_TASKS, _LAST_TASKS = 0.6, 4, 16
+#: What a worker has in addition to the process of the sample, as connections and threads.
+_WORKER = 10 * 10**6
+#: Fraction of the limit above which a worker returns freed memory to the system.
+_RETURNED = 0.5
 
 
 @dataclass(frozen=True)
@@ -71,9 +76,14 @@ class SampledJob:
 
     def find_interval(self, *peaks: float) -> Interval:
         """Return the interval of peaks of simulations."""
+        writes = self.model.written > 0
         return find_interval(
-            peaks, self.model.empty, self.confidence, self.has_shuffles, self.exact
+            peaks, self.model.empty, self.confidence, self.has_shuffles, writes, self.exact
         )
+
+    def find_demand(self, *peaks: float) -> float:
+        """Return the memory that a process needs at most, from peaks of simulations."""
+        return find_demand(peaks, self.model.empty, self.confidence, self.exact)
 
 
 @dataclass(frozen=True)
@@ -83,25 +93,46 @@ class LayoutForecast:
     Parameters
     ----------
     interval : Interval
-        Peak of the largest worker process.
+        Peak of the largest worker process, with freed memory that it keeps.
+    demand : float
+        Memory that it needs at most without spilling. Above half of its limit a worker returns
+        freed memory, so that this is what limits are compared with.
     total, seconds : float
         Largest memory of all processes together, and time.
     typical : Timeline
         The simulation whose peak is next to that of the forecast.
+    gaps : float
+        Freed memory of a process that it cannot use again, which is no part of the simulations.
     """
 
     interval: Interval
+    demand: float
     total: float
     seconds: float
     typical: Timeline
+    gaps: float
 
 
 def find_baseline(model: GraphModel, layout: Layout) -> ProcessBaseline:
     """Return the memory of a process besides its units and results."""
-    largest = max(unit.transient for unit in model.units)
-    kept = layout.threads * min(_KEPT, _KEPT_SHARE * largest)
-    drift = _DRIFT * max(0.0, model.retained - model.imported)
-    return ProcessBaseline(model.empty, model.imported + drift + kept, layout.shuffle_buffer)
+    retained = max(model.imported, model.retained)
+    return ProcessBaseline(model.empty + _WORKER, retained, layout.shuffle_buffer)
+
+
+def find_gaps(model: GraphModel, layout: Layout) -> float:
+    """Return the freed memory of a process that is too fragmented to be used again."""
+    threads = layout.processes * layout.threads
+    counts = Counter(unit.kind for unit in model.units)
+    heaps: dict[int, float] = {}
+    for unit in model.units:
+        heaps[unit.kind] = max(heaps.get(unit.kind, 0.0), unit.heap)
+    grown = [
+        heap
+        * math.log2(min(max(counts[kind] / threads / _FIRST_TASKS, 1), _LAST_TASKS / _FIRST_TASKS))
+        for kind, heap in heaps.items()
+        if model.classes[kind].has_tables
+    ]
+    return _GAPS * layout.threads * max(grown, default=0.0)
 
 
 def simulate_layout(
@@ -128,24 +159,47 @@ def simulate_layout(
     ]
 
 
-def evaluate_timelines(job: SampledJob, timelines: Sequence[Timeline]) -> LayoutForecast:
+def list_memory(model: GraphModel, layout: Layout, timeline: Timeline, gaps: float) -> MemorySeries:
+    """Return the memory over the time of a simulation of a job, which is run again.
+
+    Freed memory that cannot be used again is added from the first task on.
+    """
+    recorder = SeriesRecorder(layout.processes, timeline.seconds)
+    memory = find_baseline(model, layout)
+    memory = replace(memory, retained=memory.retained + gaps)
+    Simulation(
+        model.units, model.targets, memory, layout.processes, layout.threads, timeline.seed,
+        recorder=recorder,
+    ).run()  # fmt: skip
+    return recorder.list_series()
+
+
+def evaluate_timelines(
+    job: SampledJob, timelines: Sequence[Timeline], layout: Layout
+) -> LayoutForecast:
     """Return the forecast of a job from simulations on one layout."""
     peaks = [max(timeline.peaks) for timeline in timelines]
-    interval = job.find_interval(*peaks)
-    typical = min(timelines, key=lambda each: abs(max(each.peaks) - interval.value))
+    value = median(peaks)
+    gaps = find_gaps(job.model, layout)
+    if layout.limit:
+        gaps = min(gaps, max(0.0, _RETURNED * layout.limit - value))
+    interval = job.find_interval(*(peak + gaps for peak in peaks))
+    typical = min(timelines, key=lambda each: abs(max(each.peaks) - value))
     return LayoutForecast(
         _widen(interval, job.model, typical),
-        median(timeline.total for timeline in timelines),
+        job.find_demand(*peaks),
+        median(timeline.total for timeline in timelines) + layout.processes * gaps,
         median(timeline.seconds for timeline in timelines),
         typical,
+        gaps,
     )
 
 
 def name_terms(
-    terms: Mapping[tuple[str, int | str], float], kinds: tuple[str, ...]
+    terms: Mapping[tuple[str, int | str], float], kinds: tuple[str, ...], gaps: float
 ) -> list[tuple[str, int]]:
     """Return the parts of a peak with names, the largest first."""
-    named: Counter[str] = Counter()
+    named: Counter[str] = Counter({ALLOCATOR: round(gaps)})
     for (what, which), size in terms.items():
         if what == "process":
             named[str(which)] += round(size)

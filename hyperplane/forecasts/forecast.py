@@ -29,6 +29,11 @@ from hyperplane.forecasts.evaluate import (
     name_terms,
     simulate_layout,
 )
+from hyperplane.forecasts.intervals import (
+    CPU_DEVIATION,
+    WALL_DEVIATION,
+    find_time_interval,
+)
 from hyperplane.forecasts.key_columns import find_key_columns
 from hyperplane.forecasts.layout import (
     SHUFFLE_METHOD,
@@ -229,32 +234,42 @@ def _evaluate(
         tasks=len(graph.tasks),
         read=graph.read_bytes,
     )
-    found = evaluate_timelines(job, simulate_layout(model, layout))
+    found = evaluate_timelines(job, simulate_layout(model, layout), layout)
     interval = found.interval
     notes = reasons.find_notes(graph, result, model, found.typical)
     job = replace(job, notes=tuple(notes))
     refusals = [*reasons.find_unequal(job.kinds, model, found.typical), *job.refusals]
-    refusals += _find_spilling(interval.high, layout)
+    refusals += _find_spilling(found.demand, layout)
+    cpu = find_time_interval(model.cpu, CPU_DEVIATION, confidence)
+    wall = find_time_interval(found.seconds, WALL_DEVIATION, confidence)
     return Forecast(
         peak=round(interval.value),
         low=round(interval.low),
         high=round(interval.high),
         total=round(found.total),
-        cpu_s=model.cpu,
-        wall_s=found.seconds,
+        cpu_s=cpu.value,
+        cpu_low=cpu.low,
+        cpu_high=cpu.high,
+        wall_s=wall.value,
+        wall_low=wall.low,
+        wall_high=wall.high,
         refused=bool(refusals),
         reasons=tuple(refusals or notes),
         cost=cost,
         confidence=confidence,
-        terms=tuple(name_terms(found.typical.terms, job.kinds)),
+        terms=tuple(name_terms(found.typical.terms, job.kinds, found.gaps)),
         layout=str(layout),
         limit=layout.limit,
         read=job.read,
         shuffled=round(model.shuffled),
+        written=round(model.written),
         tasks=job.tasks,
         keys=result.keys,
         sampled=sum(len(graph.units.units[step.unit].members) for step in steps),
         job=job,
+        typical=found.typical,
+        gaps=found.gaps,
+        spill=layout.spill,
     )
 
 

@@ -6,6 +6,7 @@ confidence is nominal. They are fractions of the growth over an empty worker, wh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median
@@ -13,10 +14,18 @@ from statistics import NormalDist, median
 #: Confidence of the ranges below.
 _MEASURED_CONFIDENCE = 0.9
 #: Share of the growth by which the peak may be lower and higher.
-STREAMING = (0.35, 0.65)
-SHUFFLING = (0.45, 0.45)
+STREAMING = (0.3, 0.3)
+WRITING = (0.3, 0.55)
+SHUFFLING = (0.3, 0.5)
+#: Share of the growth by which the memory that a job needs may be higher, on a layout whose
+#: processes have little more and so return what they free to the system.
+DEMAND = 0.1
 #: Factor of both ranges if the peaks of the sample were not measured by the kernel.
 INEXACT = 1.5
+#: Deviation of the logarithm of the ratio of measured to forecast CPU seconds, and to wall time: of
+#: the measured runs, and of those whose forecast is from earlier runs.
+CPU_DEVIATION, WALL_DEVIATION = 0.3, 0.45
+PAST_CPU_DEVIATION, PAST_WALL_DEVIATION = 0.2, 0.45
 #: Bytes that two runs of one job differ at least.
 _LEAST = 15 * 10**6
 
@@ -35,6 +44,7 @@ def find_interval(
     empty: float,
     confidence: float = _MEASURED_CONFIDENCE,
     shuffles: bool = False,
+    writes: bool = False,
     exact: bool = True,
 ) -> Interval:
     """Return the peak of several simulations with its interval.
@@ -43,16 +53,48 @@ def find_interval(
     --------
     >>> found = find_interval([300e6, 300e6, 310e6], empty=200e6)
     >>> round(found.value / 1e6), round(found.low / 1e6), round(found.high / 1e6)
-    (300, 265, 365)
+    (300, 270, 330)
     """
     value = median(peaks)
-    below, above = SHUFFLING if shuffles else STREAMING
+    below, above = SHUFFLING if shuffles else WRITING if writes else STREAMING
     scale = _quantile(confidence) / _quantile(_MEASURED_CONFIDENCE)
     scale *= 1.0 if exact else INEXACT
     growth = max(0.0, value - empty)
     low = value - max(_LEAST, growth * below) * scale
     high = value + max(_LEAST, growth * above) * scale
     return Interval(value, max(min(empty, value), min(low, *peaks)), max(high, *peaks))
+
+
+def find_demand(
+    peaks: Sequence[float],
+    empty: float,
+    confidence: float = _MEASURED_CONFIDENCE,
+    exact: bool = True,
+) -> float:
+    """Return the memory that a process needs at most to run a job without spilling.
+
+    Examples
+    --------
+    >>> round(find_demand([300e6, 300e6, 310e6], empty=200e6) / 1e6)
+    315
+    """
+    value = median(peaks)
+    scale = _quantile(confidence) / _quantile(_MEASURED_CONFIDENCE)
+    scale *= 1.0 if exact else INEXACT
+    return max(value + max(_LEAST, (value - empty) * DEMAND) * scale, *peaks)
+
+
+def find_time_interval(value: float, deviation: float, confidence: float) -> Interval:
+    """Return a time with its interval, of a normal distribution of its logarithm.
+
+    Examples
+    --------
+    >>> found = find_time_interval(10.0, deviation=0.3, confidence=0.9)
+    >>> round(found.low, 1), round(found.high, 1)
+    (6.1, 16.4)
+    """
+    factor = math.exp(_quantile(confidence) * deviation)
+    return Interval(value, value / factor, value * factor)
 
 
 def _quantile(confidence: float) -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane.forecasts.records import KeyColumns
+from hyperplane.forecasts.source_files import make_source_file
 
 #: Names of operations in reports.
 JOIN, SHUFFLE, SORT, GROUP, DISTINCT = "join", "shuffle", "sort", "group-by", "distinct rows"
@@ -90,7 +91,7 @@ def _find_columns(operation: str, frame: Any, keys: Sequence[Any]) -> KeyColumns
 
 
 def _find_parts(source: Any) -> tuple[Any, ...]:
-    """Return the partitions of ``read``, or the paths of local Parquet files."""
+    """Return the partitions of ``read``, or the paths of Parquet files, with their systems."""
     from hyperplane.collections.frames.explain.sizes import list_fragments
     from hyperplane.core.dask_internals.frames import FromMap, ReadParquet
     from hyperplane.formats.reader import PartitionReader
@@ -99,5 +100,10 @@ def _find_parts(source: Any) -> tuple[Any, ...]:
         return tuple(source.iterables[0])
     if not isinstance(source, ReadParquet):
         return ()
-    paths = [fragment.path for fragment in list_fragments(source)]
+    # Not the file system of a fragment, which PyArrow wraps for each of them.
+    system = getattr(source, "fs", None) or source._dataset_info["fs"]
+    files = [make_source_file(each.path, system) for each in list_fragments(source)]
+    if all(file.system is not None for file in files):
+        return tuple(files)
+    paths = [file.path for file in files]
     return tuple(paths) if all(Path(path).is_file() for path in paths) else ()

@@ -104,10 +104,10 @@ class LayoutSimulator:
         limit = self.template.usable * worker.ram_per_proc
         layout = self._make_layout(worker, nodes)
         timeline = self._simulate_evenly(layout)
-        high = self.job.find_interval(max(timeline.peaks)).high
+        high = self.job.find_demand(max(timeline.peaks))
         if high <= limit:
             found = self._forecast(layout)
-            high = found.interval.high
+            high = found.demand
         if high > limit:
             return (
                 f"with {worker} on each node up to {round_bytes(round(high))} are needed in a "
@@ -122,9 +122,10 @@ class LayoutSimulator:
             candidate.pool,
             nodes,
             worker,
-            peak=round(found.interval.value),
-            low=round(found.interval.low),
-            high=round(found.interval.high),
+            # Without freed memory that cannot be used again, which is returned above half a limit.
+            peak=round(max(found.typical.peaks)),
+            low=round(min(found.interval.low, *found.typical.peaks)),
+            high=round(found.demand),
             total=round(found.total),
             seconds=timeline.seconds,
             cost=self.find_cost(candidate.pool, nodes, timeline.seconds),
@@ -154,7 +155,7 @@ class LayoutSimulator:
         if key not in self._forecasts:
             others = simulate_layout(self.job.model, layout, self._seeds)
             timelines = [self._simulate_evenly(layout), *others]
-            self._forecasts[key] = evaluate_timelines(self.job, timelines)
+            self._forecasts[key] = evaluate_timelines(self.job, timelines, layout)
         return self._forecasts[key]
 
     def _reduce_memory(
@@ -163,7 +164,7 @@ class LayoutSimulator:
         """Return a layout whose processes have no more memory than they need."""
         # The buffers of shuffles are a share of the memory, so that less memory is needed then.
         for _ in range(2 if self.job.has_shuffles else 1):
-            needed = math.ceil(found.interval.high / self.template.usable / _STEP) * _STEP
+            needed = math.ceil(found.demand / self.template.usable / _STEP) * _STEP
             ram = min(worker.ram_per_proc, max(MIN_RAM, needed))
             worker = replace(worker, ram_per_proc=ram)
             found = self._forecast(self._make_layout(worker, 1))

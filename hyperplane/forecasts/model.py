@@ -77,27 +77,36 @@ class ClassModel:
     ----------
     of_pieces : bool
         Whether the figures depend on the number of pieces of data instead of bytes.
-    output, transient, seconds, cpu : Growth
-        Bytes of the results, bytes of transient memory, and times.
+    output, transient, heap, first, seconds, cpu : Growth
+        Bytes of the results, bytes of transient memory, those of it that malloc keeps, bytes of the
+        first result, and times.
     added : float
         Bytes that a unit adds to shuffles, for each byte of its inputs.
     spread : float
         Largest ratio of the transient memory of two units of the same size.
     largest : float
         Largest size that was sampled.
+    has_tables : bool
+        Whether the units handle tables.
     groups : Growth or None
         Rows of the results, if these have one row for each key of a group-by.
+    written : Growth or None
+        Bytes of the files that a unit writes.
     """
 
     of_pieces: bool
     output: Growth
     transient: Growth
+    heap: Growth
+    first: Growth
     seconds: Growth
     cpu: Growth
     added: Mapping[str, Growth] = field(default_factory=dict)
     spread: float = 1.0
     largest: float = 0.0
+    has_tables: bool = False
     groups: Growth | None = None
+    written: Growth | None = None
 
 
 @dataclass(frozen=True)
@@ -120,8 +129,8 @@ class GraphModel:
     extrapolated : mapping of int to float
         For each class the largest ratio of a unit's pieces of data to those of the sample, of
         classes whose memory grows with them.
-    shuffled : float
-        Bytes that are shuffled.
+    shuffled, written : float
+        Bytes that are shuffled, and those of the files that are written.
     """
 
     units: tuple[UnitCost, ...]
@@ -133,6 +142,7 @@ class GraphModel:
     cpu: float
     extrapolated: Mapping[int, float]
     shuffled: float
+    written: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -162,13 +172,18 @@ class GraphInfo:
 
 
 def find_retained(result: SampleResult) -> float:
-    """Return the memory that a process keeps between tasks besides its results.
+    """Return the memory that a process has before the last task besides its results.
 
-    Allocators keep freed memory for the next task, and the first tasks import modules.
+    The first tasks import modules, and allocators keep some memory. What an earlier task has more
+    is a part of results: views of an array whose other parts are released keep all of it.
     """
-    kept = [record.before - result.empty - record.live for record in result.records[1:]]
-    last = result.records[-1:]
-    return max([0.0, *kept, *(each.before - result.empty - each.live for each in last)])
+    last = result.records[-1]
+    return max(0.0, float(last.before - result.empty - last.live))
+
+
+def find_heap(record: TaskRecord) -> float:
+    """Return the memory that malloc has kept after a task, of that which was no result."""
+    return float(max(0, record.after - record.before - sum(record.outputs)))
 
 
 def find_needs(records: Sequence[TaskRecord]) -> list[float]:
@@ -219,9 +234,7 @@ def _fit_class(
         for step, record, _ in samples
     ]
     records = [record for _, record, _ in samples]
-    # A thread that has read a partition begins to read the next one, until the scheduler has sent
-    # the tasks that follow. Both partitions are then in memory.
-    needs = [need + (0 if step.inputs else record.first) for step, record, need in samples]
+    needs = [need for _, _, need in samples]
     wide = [
         (size, need)
         for (step, *_), size, need in zip(samples, sizes, needs, strict=True)
@@ -235,6 +248,15 @@ def _fit_class(
         of_pieces=of_pieces,
         output=fit_growth(list(zip(sizes, outputs, strict=True))),
         transient=fit_growth(list(zip(sizes, needs, strict=True)), largest=True),
+        heap=fit_growth([(x, find_heap(each)) for x, each in zip(sizes, records, strict=True)]),
+        # A thread that has read a partition begins to read the next one, until the scheduler has
+        # sent the tasks that follow. Both partitions are then in memory.
+        first=fit_growth(
+            [
+                (x, 0.0 if step.inputs else each.first)
+                for x, (step, each, _) in zip(sizes, samples, strict=True)
+            ]
+        ),
         seconds=fit_growth([(x, each.seconds) for x, each in zip(sizes, records, strict=True)]),
         cpu=fit_growth([(x, each.cpu) for x, each in zip(sizes, records, strict=True)]),
         added={
@@ -245,8 +267,12 @@ def _fit_class(
         },
         spread=max(scaled) / min(scaled),
         largest=max(sizes),
+        has_tables=any(record.has_tables for record in records),
         groups=fit_growth([(x, each.groups) for x, each in zip(sizes, records, strict=True)])
         if all(record.groups for record in records)
+        else None,
+        written=fit_growth([(x, each.written) for x, each in zip(sizes, records, strict=True)])
+        if any(record.written for record in records)
         else None,
     )
 
@@ -280,7 +306,7 @@ class _Predictor:
         costs: list[UnitCost] = []
         outputs: list[float] = []
         shares: list[int] = [max(1, len(unit.outputs)) for unit in self.graph.units]
-        cpu = 0.0
+        cpu = written = 0.0
         for number, unit in enumerate(self.graph.units):
             fitted = self.classes[unit.kind]
             size = self.info.weights.get(number, 0.0) + self._taken(number)
@@ -295,6 +321,7 @@ class _Predictor:
                 self.shuffled[name] = self.shuffled.get(name, 0.0) + added
             outputs.append(fitted.output(size) * self._share_of_groups(number, fitted, size))
             cpu += fitted.cpu(size)
+            written += fitted.written(size) if fitted.written is not None else 0.0
             costs.append(
                 UnitCost(
                     kind=unit.kind,
@@ -303,6 +330,8 @@ class _Predictor:
                     output=outputs[-1],
                     transient=fitted.transient(size),
                     seconds=fitted.seconds(size),
+                    heap=min(fitted.heap(size), fitted.transient(size)),
+                    first=fitted.first(size),
                     adds=adds,
                     ends=self.info.barriers.get(number, ()),
                     takes=tuple(
@@ -321,6 +350,7 @@ class _Predictor:
             cpu,
             self.extrapolated,
             sum(self.shuffled.values()),
+            written,
         )
 
     def _taken(self, number: int) -> float:

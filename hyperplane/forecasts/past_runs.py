@@ -21,6 +21,11 @@ from statistics import NormalDist, fmean
 
 from hyperplane.core.units import format_bytes, plural
 from hyperplane.forecasts.collection_graph import CollectionGraph
+from hyperplane.forecasts.intervals import (
+    PAST_CPU_DEVIATION,
+    PAST_WALL_DEVIATION,
+    find_time_interval,
+)
 from hyperplane.forecasts.layout import Layout
 from hyperplane.forecasts.result import Forecast
 from hyperplane.guard.graph_structure import SourceSizes, find_structure
@@ -37,8 +42,8 @@ MOST_RUNS = 10
 #: Exponent of the growth before any run was compared, and its standard deviation.
 EXPONENT, EXPONENT_DEVIATION = 0.3, 0.3
 #: Scatter of the logarithm of the growth of two runs of one job, and how many runs it is worth.
-#: These four were chosen by the first eight jobs of docs/explanation/forecast.md.
-SCATTER, SCATTER_RUNS = 0.1, 4.0
+#: These four were chosen by six of the eleven jobs of docs/explanation/forecast.md.
+SCATTER, SCATTER_RUNS = 0.05, 4.0
 #: Share of the growth, and bytes, that earlier results may have in memory.
 _HELD_SHARE, _HELD = 0.1, 10 * 10**6
 #: Least growth, so that its logarithm exists, and bytes that two runs of one job differ at least.
@@ -243,13 +248,25 @@ def _combine(
         run.usage.seconds * ratio * run.usage.processes * run.usage.threads / threads
         for run, ratio, _ in runs
     ]
+    # Several runs have a mean, whose scatter is smaller than that of a single one.
+    scatter = math.sqrt((1 + 1 / len(runs)) / 2)
+    cpu = find_time_interval(
+        fmean(run.usage.cpu_seconds * ratio for run, ratio, _ in runs),
+        PAST_CPU_DEVIATION * scatter,
+        confidence,
+    )
+    wall = find_time_interval(fmean(walls), PAST_WALL_DEVIATION * scatter, confidence)
     return Forecast(
         peak=round(peak),
         low=round(max(0.0, low)),
         high=round(high),
         total=round(max(peak, empty * layout.processes + fmean(totals))),
-        cpu_s=fmean(run.usage.cpu_seconds * ratio for run, ratio, _ in runs),
-        wall_s=fmean(walls),
+        cpu_s=cpu.value,
+        cpu_low=cpu.low,
+        cpu_high=cpu.high,
+        wall_s=wall.value,
+        wall_low=wall.low,
+        wall_high=wall.high,
         refused=False,
         reasons=tuple(_describe(runs, size)),
         cost=0.0,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dask.utils import key_split
+
 from hyperplane.core.units import format_bytes, plural
 from hyperplane.forecasts.collection_graph import CollectionGraph, find_writers
 from hyperplane.forecasts.key_columns import JOIN, SHUFFLE, SORT
@@ -150,6 +152,11 @@ def find_notes(
                 f"has a {ratio:.0f}th of it: the peak is rather an upper bound"
             )
     found += find_frequent_keys(graph, result, model)
+    if any(str(key_split(key)).startswith("rechunk-split") for key in graph.tasks):
+        found.append(
+            "tasks rechunk an array: Dask chose them because there was no cluster when the array "
+            "was made, or few chunks. With array.rechunk.method = 'p2p' the graph is another one"
+        )
     if graph.shuffles:
         found.append("how many rows of a shuffle are in memory at a time differs between runs")
     if not result.exact:

@@ -58,7 +58,7 @@ class KeyColumns:
     source_name : str
         Name of the step that reads the files.
     parts : tuple
-        Paths of local Parquet files, or partitions that Polars scans.
+        Paths of local Parquet files, or partitions or files of object stores with a ``scan``.
     complete : bool
         Whether the operation gets all rows of the files.
     """
@@ -119,7 +119,7 @@ class SampleRequest:
     """A sample: its steps, the shuffles and how many inputs each of them has in all.
 
     ``keys`` are examined after the steps, with at most the share ``budget`` of the time that the
-    job reads their files.
+    job reads their files. ``target`` is the folder into which tasks write files.
     """
 
     tasks: tuple[SampleTask, ...]
@@ -128,6 +128,7 @@ class SampleRequest:
     config: Mapping[str, Any] = field(default_factory=dict)
     keys: tuple[KeyColumns, ...] = ()
     budget: float = 0.05
+    target: str = ""
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,10 @@ class TaskRecord:
         Bytes of the result of its first task, if only later tasks of the step need it.
     groups : int
         Rows of the result, if it has one row for each key of a group-by; otherwise 0.
+    written : int
+        Bytes of the files that it wrote.
+    has_tables : bool
+        Whether a task of the step returned a table.
     """
 
     seconds: float
@@ -168,6 +173,8 @@ class TaskRecord:
     taken: int = 0
     first: int = 0
     groups: int = 0
+    written: int = 0
+    has_tables: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,23 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.text_tables import as_html, as_text
 from hyperplane.core.units import format_bytes, plural, round_bytes
 from hyperplane.forecasts.advise import advise_layout
-from hyperplane.forecasts.evaluate import SampledJob
+from hyperplane.forecasts.evaluate import SampledJob, list_memory
 from hyperplane.forecasts.measured_advice import MeasuredAdvice
+from hyperplane.forecasts.memory_picture import draw_memory
+from hyperplane.forecasts.memory_series import MemorySeries
 from hyperplane.forecasts.records import KeyStatistics
+from hyperplane.forecasts.simulate import Timeline
 from hyperplane.spec.pool import PoolSpec
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,6 +44,8 @@ class Forecast:
         CPU seconds of all tasks.
     wall_s : float
         Seconds from the first to the last task, if each thread has a core.
+    cpu_low, cpu_high, wall_low, wall_high : float
+        Intervals in which these times are expected, with the same confidence.
     refused : bool
         Whether the figures are not reliable or missing; ``reasons`` says why.
     reasons : tuple of str
@@ -51,8 +60,9 @@ class Forecast:
         Worker processes and threads.
     limit : int
         Memory limit of a worker process in bytes; 0 for none.
-    read, shuffled : int
-        Bytes of local files that are read, and of rows that are shuffled.
+    read, shuffled, written : int
+        Bytes of files that are read, of rows that are shuffled, and of files that are written; the
+        last two are only known from a sample.
     tasks, sampled : int
         Number of the tasks of the job, and of those that the sample has run.
     keys : tuple of KeyStatistics
@@ -61,6 +71,12 @@ class Forecast:
         Names of the records of earlier runs from which the figures are, without a sample.
     job : SampledJob or None
         What simulations of other layouts need; None if no sample has run.
+    typical : Timeline or None
+        The simulation with the peak of the forecast; None if no sample has run.
+    gaps : float
+        Bytes of the peak that are freed memory which a process cannot use again.
+    spill : float
+        Fraction of the limit from which on results are written to disk; 0 if they are not.
     resample : callable or None
         Returns a forecast from a sample, in place of this one from earlier runs.
     """
@@ -80,17 +96,66 @@ class Forecast:
     limit: int = 0
     read: int = 0
     shuffled: int = 0
+    written: int = 0
+    cpu_low: float = 0.0
+    cpu_high: float = 0.0
+    wall_low: float = 0.0
+    wall_high: float = 0.0
     tasks: int = 0
     sampled: int = 0
     keys: tuple[KeyStatistics, ...] = ()
     runs: tuple[str, ...] = ()
     job: SampledJob | None = field(default=None, compare=False)
+    typical: Timeline | None = field(default=None, compare=False)
+    gaps: float = 0.0
+    spill: float = 0.0
     resample: Callable[[], Forecast] | None = field(default=None, compare=False)
 
     @property
     def largest_term(self) -> str:
         """Name of the largest part of the peak; empty if nothing is known."""
         return self.terms[0][0] if self.terms else ""
+
+    @cached_property
+    def series(self) -> MemorySeries | None:
+        """Memory of each worker process over the simulated run; None if no sample has run."""
+        if self.job is None or self.typical is None:
+            return None
+        return list_memory(self.job.model, self.job.layout, self.typical, self.gaps)
+
+    def to_svg(self) -> str:
+        """Return a picture of the memory over the simulated run; empty if no sample has run."""
+        if self.series is None:
+            return ""
+        return draw_memory(self.series, self.limit, self.spill * self.limit, self.layout)
+
+    @check_call
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plot the memory of each worker process over the simulated run.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on; a new figure by default.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        RequestError
+            If no sample has run.
+        MissingPackage
+            If matplotlib is not installed (extra ``plot``).
+        """
+        from hyperplane.forecasts.memory_plot import plot_memory
+
+        if self.series is None:
+            advice = "hyperplane.forecast(collection, plan, history=False) takes a sample"
+            allowed = "a forecast with a sample"
+            raise RequestError([Fault("forecast", "one without a sample", allowed, advice)])
+        return plot_memory(self.series, self.limit, self.spill * self.limit, ax)
 
     def as_arguments(self) -> dict[str, Any]:
         """Return the advice of :meth:`advise` as arguments of ``initialize_cluster``."""
@@ -155,14 +220,12 @@ class Forecast:
                 ("peak", f"{text} ({interval} with {percent} confidence)"),
                 *(("mostly", f"{name}, {round_bytes(size)}") for name, size in self.terms[:1]),
                 ("total", f"{round_bytes(self.total)} in {self.layout}"),
-                ("time", f"{self.cpu_s:.3g} CPU s, {self.wall_s:.3g} s"),
+                ("time", self._describe_time()),
             ]
         if self.limit:
             found.append(("limit", f"{format_bytes(self.limit)} for each worker process"))
-        data = [
-            *([f"{round_bytes(self.read)} of files"] if self.read else []),
-            *([f"{round_bytes(self.shuffled)} shuffled"] if self.shuffled else []),
-        ]
+        sizes = ("read", self.read), ("shuffled", self.shuffled), ("written", self.written)
+        data = [f"{round_bytes(size)} {what}" for what, size in sizes if size]
         if data:
             found.append(("data", ", ".join(data)))
         found += [("key", str(key)) for key in self.keys if key.is_notable]
@@ -173,6 +236,16 @@ class Forecast:
             return [*found, ("history", text), *reasons]
         sample = f"{self.sampled} of {plural(self.tasks, 'task')}, {self.cost:.3g} CPU s"
         return [*found, ("sample", sample), *reasons]
+
+    def _describe_time(self) -> str:
+        times = (
+            (self.cpu_s, self.cpu_low, self.cpu_high, "CPU s"),
+            (self.wall_s, self.wall_low, self.wall_high, "s"),
+        )
+        return ", ".join(
+            f"{value:.3g} {unit}" + (f" ({low:.3g} to {high:.3g})" if high else "")
+            for value, low, high, unit in times
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the forecast as values that JSON can represent."""
@@ -185,9 +258,14 @@ class Forecast:
             "limit": self.limit,
             "layout": self.layout,
             "cpu_s": self.cpu_s,
+            "cpu_low": self.cpu_low,
+            "cpu_high": self.cpu_high,
             "wall_s": self.wall_s,
+            "wall_low": self.wall_low,
+            "wall_high": self.wall_high,
             "read": self.read,
             "shuffled": self.shuffled,
+            "written": self.written,
             "tasks": self.tasks,
             "sampled": self.sampled,
             "cost": self.cost,
@@ -208,4 +286,4 @@ class Forecast:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return as_html(self.rows())
+        return f"{as_html(self.rows())}{self.to_svg()}"

@@ -98,7 +98,7 @@ class SampleRunner:
         release_memory()
         cpu, began = time.process_time(), time.perf_counter()
         with PeakMeter() as meter:
-            values, first = run_members(task, inputs, self._sizeof)
+            values, first, has_tables = run_members(task, inputs, self._sizeof)
         added, taken = {}, 0
         if self.shuffles is not None:
             self.shuffles.receive()
@@ -116,6 +116,8 @@ class SampleRunner:
             taken=taken,
             first=first,
             groups=self._count_groups(values[key] for key in task.outputs),
+            has_tables=has_tables,
+            written=_remove_files(self.request.target),
         )
         return record, values
 
@@ -143,20 +145,38 @@ class SampleRunner:
 
 def run_members(
     task: SampleTask, inputs: Mapping[Key, Any], sizeof: Callable[[Any], int]
-) -> tuple[dict[Key, Any], int]:
-    """Run the tasks of a step; return its results, and the bytes of the first intermediate one."""
+) -> tuple[dict[Key, Any], int, bool]:
+    """Run the tasks of a step.
+
+    Return its results, the bytes of the first intermediate one, and whether any was a table.
+    """
     values = dict(inputs)
-    first = 0
+    first, has_tables = 0, False
     uses = Counter(key for _, node in task.members for key in node.dependencies)
     for number, (key, node) in enumerate(task.members):
         values[key] = node({other: values[other] for other in node.dependencies})
+        has_tables = has_tables or _is_table(values[key])
         if not number and key not in task.outputs:
             first = sizeof(values[key])
         for other in node.dependencies:
             uses[other] -= 1
             if not uses[other] and other not in task.outputs:
                 del values[other]
-    return {key: values[key] for key in task.outputs}, first
+    return {key: values[key] for key in task.outputs}, first, has_tables
+
+
+def _is_table(value: Any) -> bool:
+    """Whether a value consists of columns, which are blocks of different sizes."""
+    return type(value).__module__.partition(".")[0] in ("pandas", "pyarrow", "polars")
+
+
+def _remove_files(folder: str) -> int:
+    """Remove the files in a folder, and return their bytes; without a name there are none."""
+    files = [path for path in Path(folder).rglob("*") if path.is_file()] if folder else []
+    size = sum(path.stat().st_size for path in files)
+    for path in files:
+        path.unlink()
+    return size
 
 
 def import_modules(names: Sequence[str]) -> None:

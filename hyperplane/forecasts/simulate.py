@@ -7,19 +7,26 @@ last unit that needs it. The memory of a process at a time is the sum of
 
 - an empty worker, and what its allocators keep between tasks,
 - the results that it has, with copies,
-- the transient memory of the units that it runs, in full from the start to the end of each,
-- its share of the rows that are in shuffles.
+- the transient memory of the units that it runs, in full from the start to the end of each, or what
+  malloc has kept after earlier units, if that is more: the next ones use it first,
+- the partition that waits for its following tasks while its thread has begun with the next one,
+- its share of the rows that are in shuffles, and those of one input that are being divided.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hyperplane.forecasts.memory_series import SeriesRecorder
+
 #: Share of the rows of a shuffle that is in memory until its barrier. Measured: 0.4 to 1.0.
 SHUFFLE_SHARE = 0.85
+#: Tasks that a worker has at a time, for each thread (distributed.scheduler.worker-saturation).
+SATURATION = 1.1
 #: Buffer of a worker for rows that it writes to disk (distributed.p2p.storage.buffer).
 DISK_BUFFER = 100 * 2**20
 #: Bytes below which a term of memory is nothing.
@@ -52,6 +59,10 @@ class UnitCost:
         Shuffles whose barrier it is.
     takes : tuple of (str, float)
         Shuffle and relative position, 0 to 1, of the partition that it takes out of it.
+    heap : float
+        Bytes of the transient memory that malloc does not return to the system afterwards.
+    first : float
+        Bytes of its first result, if it has no inputs and consists of several tasks.
     """
 
     kind: int
@@ -63,6 +74,8 @@ class UnitCost:
     adds: Mapping[str, float] = field(default_factory=dict)
     ends: tuple[str, ...] = ()
     takes: tuple[tuple[str, float], ...] = ()
+    heap: float = 0.0
+    first: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -89,12 +102,15 @@ class Timeline:
     terms : mapping of (str, int or str) to float
         Bytes of the process with the largest memory at that time: ``("run", class)``,
         ``("result", class)`` and ``("process", name)``.
+    seed : int
+        Seed of the durations.
     """
 
     peaks: tuple[float, ...]
     total: float
     seconds: float
     terms: Mapping[tuple[str, int | str], float]
+    seed: int = 0
 
 
 class Simulation:
@@ -113,8 +129,11 @@ class Simulation:
         threads: int,
         seed: int = 0,
         jitter: float = 0.25,
+        recorder: SeriesRecorder | None = None,
     ) -> None:
         self.units, self.memory = units, memory
+        self.seed = seed
+        self._recorder, self._now = recorder, 0.0
         self.processes, self.threads = processes, threads
         self._random, self._jitter = random.Random(seed), jitter  # noqa: S311
         self._missing = [len(unit.dependencies) for unit in units]
@@ -131,11 +150,22 @@ class Simulation:
         #: Running units and numbers of processes, also outdated ones.
         self._free = [(0, process) for process in range(processes)]
         self._holders: list[set[int]] = [set() for _ in units]
-        #: Bytes of each process without shuffled rows, and those of its units by their class.
+        #: Bytes of each process without shuffled rows and running units, and those of its units by
+        #: their class.
         self._own = [memory.empty] * processes
+        #: Transient memory of running units, and what malloc has kept in each thread.
+        self._transient = [0.0] * processes
+        self._heap = [0.0] * processes
+        self._heaps = [[0.0] * threads for _ in range(processes)]
+        #: Waiting first results of running units, and how many of them there can be.
+        self._ahead: list[dict[int, float]] = [{} for _ in range(processes)]
+        self._most_ahead = math.ceil(SATURATION * threads) - threads
         self._terms_of: list[dict[tuple[str, int | str], float]] = [{} for _ in range(processes)]
         self._has_run = [False] * processes
+        #: Rows of each shuffle, and those of its largest input, which are received and divided in
+        #: addition to what the buffers have.
         self._shuffled: dict[str, float] = {}
+        self._received: dict[str, float] = {}
         self._shuffle = 0.0  # shuffled rows in each process
         self._peaks = [memory.empty] * processes
         self._largest = memory.empty
@@ -150,7 +180,6 @@ class Simulation:
                 heapq.heappush(self._roots, (self.units[number].priority, number))
                 self._waiting += 1
         events: list[tuple[float, int, int]] = []
-        now = 0.0
         while True:
             while self._waiting and (process := self._find_free()) is not None:
                 while self._waiting and self._running[process] < self.threads:
@@ -158,15 +187,15 @@ class Simulation:
                     self._waiting -= 1
                     self._start(process, chosen)
                     factor = 1 + self._random.uniform(-self._jitter, self._jitter)
-                    end = now + self.units[chosen].seconds * factor
+                    end = self._now + self.units[chosen].seconds * factor
                     heapq.heappush(events, (end, chosen, process))
                 heapq.heappush(self._free, (self._running[process], process))
             if not events:
                 break
-            now, number, process = heapq.heappop(events)
+            self._now, number, process = heapq.heappop(events)
             self._end(process, number)
         self._record_all()
-        return Timeline(tuple(self._peaks), self._total, now, self._terms)
+        return Timeline(tuple(self._peaks), self._total, self._now, self._terms, self.seed)
 
     def _find_free(self) -> int | None:
         """Return the process that starts units next: that with the fewest running ones."""
@@ -194,7 +223,11 @@ class Simulation:
         for other in unit.dependencies:
             self._hold(process, other)
         self._running[process] += 1
-        self._add(process, unit.transient, ("run", unit.kind))
+        transient = unit.transient
+        if unit.first and len(self._ahead[process]) < self._most_ahead:
+            self._ahead[process][number] = unit.first
+            transient += unit.first
+        self._add_transient(process, transient, unit.kind)
         self._total = max(self._total, self._sum + self.processes * self._shuffle)
 
     def _end(self, process: int, number: int) -> None:
@@ -205,7 +238,9 @@ class Simulation:
             self._record(process)
         self._running[process] -= 1
         heapq.heappush(self._free, (self._running[process], process))
-        self._add(process, -unit.transient, ("run", unit.kind))
+        self._keep_heap(process, unit.heap)
+        transient = unit.transient + self._ahead[process].pop(number, 0.0)
+        self._add_transient(process, -transient, unit.kind)
         if self._users[number]:
             self._hold(process, number)
         for other in unit.dependencies:
@@ -225,10 +260,13 @@ class Simulation:
     def _change_shuffles(self, unit: UnitCost) -> None:
         for shuffle, size in unit.adds.items():
             self._shuffled[shuffle] = self._shuffled.get(shuffle, 0.0) + size
+            self._received[shuffle] = max(self._received.get(shuffle, 0.0), size)
         for shuffle in unit.ends:
             self._shuffled.pop(shuffle, None)
+            self._received.pop(shuffle, None)
         share = SHUFFLE_SHARE * sum(self._shuffled.values()) / self.processes
-        self._shuffle = min(share, self.memory.shuffle_buffer + DISK_BUFFER)
+        received = sum(self._received.values())
+        self._shuffle = min(share, self.memory.shuffle_buffer + DISK_BUFFER) + received
 
     def _find_process(self, number: int) -> int:
         """Return the process of a unit: that of its shuffled partition, or of most input bytes."""
@@ -269,13 +307,32 @@ class Simulation:
             terms = self._terms_of[process]
             terms[term] = terms.get(term, 0.0) + size
 
+    def _add_transient(self, process: int, size: float, kind: int) -> None:
+        before = max(self._transient[process], self._heap[process])
+        self._transient[process] += size
+        self._sum += max(self._transient[process], self._heap[process]) - before
+        terms = self._terms_of[process]
+        terms["run", kind] = terms.get(("run", kind), 0.0) + size
+
+    def _keep_heap(self, process: int, size: float) -> None:
+        """Note what malloc keeps in the thread of a unit: in that which has kept the least."""
+        least = self._heaps[process][0]
+        if size > least:
+            heapq.heapreplace(self._heaps[process], size)
+            before = max(self._transient[process], self._heap[process])
+            self._heap[process] += size - least
+            self._sum += max(self._transient[process], self._heap[process]) - before
+
     def _record_all(self) -> None:
         for process in range(self.processes):
             self._record(process)
 
     def _record(self, process: int) -> None:
         """Record the memory of a process before it changes."""
-        size = self._own[process] + self._shuffle
+        running = max(self._transient[process], self._heap[process])
+        size = self._own[process] + running + self._shuffle
+        if self._recorder is not None:
+            self._recorder.record(process, self._now, size)
         if size > self._peaks[process]:
             self._peaks[process] = size
             if size > self._largest:
@@ -285,7 +342,8 @@ class Simulation:
     def _list_terms(self, process: int) -> dict[tuple[str, int | str], float]:
         terms: dict[tuple[str, int | str], float] = {
             ("process", WORKER): self.memory.empty,
-            ("process", ALLOCATOR): self.memory.retained if self._has_run[process] else 0.0,
+            ("process", ALLOCATOR): (self.memory.retained if self._has_run[process] else 0.0)
+            + max(0.0, self._heap[process] - self._transient[process]),
             ("process", SHUFFLE): self._shuffle,
             **self._terms_of[process],
         }

@@ -20,6 +20,7 @@ import pytest
 from scale import scaled
 
 import hyperplane
+from hyperplane.core.units import round_bytes
 from hyperplane.errors import RequestError
 from hyperplane.forecasts import collection_graph, reasons
 from hyperplane.forecasts.result import Forecast
@@ -60,7 +61,12 @@ def test_a_function_that_needs_a_known_memory(plan):
     assert found.low < found.peak < found.high < 2 * found.peak
     assert json.loads(found.to_json())["peak"] == found.peak
     assert "running allocate, sum" in str(found)
-    assert "<table>" in found._repr_html_()
+    page = found._repr_html_()
+    assert "<table>" in page
+    assert page.count("<svg") == 1
+    assert max(found.series.peaks) == pytest.approx(found.peak, rel=0.001)
+    assert found.cpu_low < found.cpu_s < found.cpu_high
+    assert found.wall_low < found.wall_s < found.wall_high
 
 
 @pytest.mark.process
@@ -80,11 +86,17 @@ def test_more_threads_need_more_memory_in_a_process():
 def test_writing_is_sampled_in_another_folder(plan, folder, tmp_path):
     frame = dd.read_parquet(folder)
     target = tmp_path / "out"
-    found = hyperplane.forecast(frame.to_parquet(target, compute=False), plan)
+    job = frame.to_parquet(target, write_index=False, compute=False)
+    found = hyperplane.forecast(job, plan)
     assert not found.refused
     assert found.sampled
     assert list(tmp_path.rglob("*.parquet")) == []
     assert found.read == sum(path.stat().st_size for path in folder.iterdir())
+    job.compute()
+    written = sum(path.stat().st_size for path in target.glob("*.parquet"))
+    assert found.written == pytest.approx(written, rel=0.05)
+    assert f"{round_bytes(found.written)} written" in str(found)
+    assert json.loads(found.to_json())["written"] == found.written
 
 
 @pytest.mark.process
@@ -280,6 +292,11 @@ def test_a_result_prints_what_is_known():
         layout="2 worker processes x 1 thread",
         limit=4 * 10**9,
         read=10**9,
+        written=300 * MB,
+        cpu_low=8.0,
+        cpu_high=20.0,
+        wall_low=4.0,
+        wall_high=9.0,
         tasks=901,
         sampled=30,
     )
@@ -288,9 +305,9 @@ def test_a_result_prints_what_is_known():
         "peak    1.23 GB in the largest worker process (1 GB to 1.5 GB with 90 % confidence)",
         "mostly  shuffle buffers, 800 MB",
         "total   2.47 GB in 2 worker processes x 1 thread",
-        "time    12.5 CPU s, 6.2 s",
+        "time    12.5 CPU s (8 to 20), 6.2 s (4 to 9)",
         "limit   4 GB for each worker process",
-        "data    1 GB of files",
+        "data    1 GB read, 300 MB written",
         "sample  30 of 901 tasks, 0.5 CPU s",
         "note    a note",
     ]

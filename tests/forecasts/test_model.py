@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from hyperplane.forecasts.intervals import find_interval
-from hyperplane.forecasts.model import GraphInfo, build_model, find_needs, fit_growth
+from hyperplane.forecasts.evaluate import find_gaps
+from hyperplane.forecasts.intervals import find_demand, find_interval, find_time_interval
+from hyperplane.forecasts.layout import Layout
+from hyperplane.forecasts.model import (
+    GraphInfo,
+    build_model,
+    find_needs,
+    find_retained,
+    fit_growth,
+)
 from hyperplane.forecasts.records import KeyStatistics, SampleResult, TaskRecord
 from hyperplane.forecasts.sample_plan import plan_sample
 from hyperplane.forecasts.task_units import divide_graph
@@ -13,10 +23,11 @@ from hyperplane.forecasts.task_units import divide_graph
 MB = 10**6
 
 
-def record(outputs, inputs=0, need=0, live=0, **options):
+def record(outputs, inputs=0, need=0, live=0, after=0, **options):
     return TaskRecord(
-        1.0, 2.0, 100 * MB + live, 100 * MB + live + need, 0, live, inputs, (outputs,), **options
-    )
+        1.0, 2.0, 100 * MB + live, 100 * MB + live + need, after, live, inputs, (outputs,),
+        **options,
+    )  # fmt: skip
 
 
 def build(parts, records, weights=None, keys=()):
@@ -122,10 +133,54 @@ def test_memory_is_proportional_to_the_size_of_the_source():
     assert largest.output > 20_000
 
 
-def test_a_first_result_that_waits_for_its_next_task_counts_twice():
+def test_a_first_result_that_waits_for_its_next_task_is_known():
     parts = [record(0, need=20 * MB, first=5 * MB) for _ in range(3)]
     model = build(30, [*parts, record(1), record(1)])
-    assert model.units[0].transient / MB == pytest.approx(25)
+    assert model.units[0].transient / MB == pytest.approx(20)
+    assert model.units[0].first / MB == pytest.approx(5)
+    assert model.units[-1].first == 0
+
+
+def test_what_malloc_keeps_is_what_remains_after_a_task_besides_its_result():
+    parts = [record(5 * MB, need=20 * MB, after=114 * MB) for _ in range(3)]
+    model = build(30, [*parts, record(1), record(1)])
+    assert [unit.heap / MB for unit in model.units[:2]] == pytest.approx([9, 9])
+    assert model.units[-1].heap == 0
+
+
+def test_views_of_a_released_result_are_no_memory_that_a_process_keeps():
+    # Parts of the first result are 1 MB of 40, and keep all of it until they are released.
+    records = [record(40 * MB), record(1 * MB, live=40 * MB)]
+    records += [
+        replace(record(1), before=140 * MB, live=1 * MB),
+        replace(record(1), before=103 * MB),
+    ]
+    assert find_retained(SampleResult(tuple(records), 100 * MB, True)) == 3 * MB
+
+
+@pytest.mark.parametrize(
+    ("units", "threads", "expected"), [(4, 1, 0), (8, 1, 6), (16, 1, 12), (64, 1, 12), (16, 2, 12)]
+)
+def test_tables_leave_gaps_in_freed_memory_the_more_tasks_run(units, threads, expected):
+    found = []
+    for has_tables in (True, False):
+        parts = [record(0, need=20 * MB, after=110 * MB, has_tables=has_tables) for _ in range(3)]
+        model = build(units, [*parts, record(1), record(1)])
+        found.append(find_gaps(model, Layout(1, threads)) / MB)
+    assert found == [pytest.approx(expected), 0]
+
+
+def test_the_memory_that_is_needed_is_below_the_end_of_the_interval():
+    peaks = [400e6, 410e6, 405e6]
+    interval = find_interval(peaks, 100e6)
+    assert interval.value < find_demand(peaks, 100e6) < interval.high
+    assert find_demand(peaks, 100e6, 0.99) > find_demand(peaks, 100e6, 0.9)
+
+
+def test_the_interval_of_a_time_has_the_same_factor_on_both_sides():
+    found = find_time_interval(10.0, 0.3, 0.9)
+    assert found.high / 10 == pytest.approx(10 / found.low)
+    assert find_time_interval(10.0, 0.3, 0.99).high > found.high
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hyperplane.forecasts.memory_series import MemorySeries, SeriesRecorder
 from hyperplane.forecasts.simulate import (
+    ALLOCATOR,
     SHUFFLE,
     SHUFFLE_SHARE,
     WORKER,
@@ -23,6 +25,29 @@ def unit(number, *dependencies, output=0.0, transient=0.0, kind=0, **options):
 def simulate(units, processes=1, threads=1, memory=NOTHING, jitter=0.0):
     targets = [len(units) - 1]
     return Simulation(units, targets, memory, processes, threads, jitter=jitter).run()
+
+
+def test_the_recorded_memory_is_that_of_the_process_over_the_time():
+    units = [unit(0, output=10, transient=15), unit(1, 0, output=1, transient=20)]
+    recorder = SeriesRecorder(1, seconds=2.0, parts=4)
+    timeline = Simulation(units, [1], NOTHING, 1, 1, jitter=0.0, recorder=recorder).run()
+    assert (timeline.peaks, timeline.seconds) == ((30,), 2)
+    series = recorder.list_series()
+    # In the third part the first unit ends, whose memory was the last value before.
+    assert series == MemorySeries(2.0, ((15, 15, 30, 30),))
+    assert series.peaks == timeline.peaks
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_recorded_peaks_are_those_of_the_simulation(processes):
+    parts = [unit(number, output=number % 7, transient=9, adds={"s": 2.0}) for number in range(40)]
+    units = [*parts, unit(40, *range(40), ends=("s",)), unit(41, 40, transient=3)]
+    memory = ProcessBaseline(empty=5, retained=1, shuffle_buffer=1e12)
+    expected = Simulation(units, [41], memory, processes, 2, seed=3).run()
+    recorder = SeriesRecorder(processes, expected.seconds)
+    again = Simulation(units, [41], memory, processes, 2, expected.seed, recorder=recorder).run()
+    assert again == expected
+    assert recorder.list_series().peaks == expected.peaks
 
 
 def test_a_chain_has_the_memory_of_one_result_and_one_task():
@@ -64,9 +89,10 @@ def test_shuffled_rows_are_held_until_the_barrier_and_shared_by_the_processes():
     parts = [unit(number, adds={"s": 100.0}) for number in range(4)]
     units = [*parts, unit(4, 0, 1, 2, 3, ends=("s",)), unit(5, 4, transient=1, takes=(("s", 0.9),))]
     [peak] = simulate(units).peaks
-    assert peak == pytest.approx(400 * SHUFFLE_SHARE)
+    # And the rows of one input, which are being divided.
+    assert peak == pytest.approx(400 * SHUFFLE_SHARE + 100)
     timeline = simulate(units, processes=2)
-    assert timeline.peaks == pytest.approx((200 * SHUFFLE_SHARE,) * 2)
+    assert timeline.peaks == pytest.approx((200 * SHUFFLE_SHARE + 100,) * 2)
     assert list(timeline.terms) == [("process", SHUFFLE)]
 
 
@@ -74,7 +100,35 @@ def test_the_buffer_limits_shuffled_rows():
     memory = ProcessBaseline(empty=0, retained=0, shuffle_buffer=0)
     parts = [unit(number, adds={"s": 1e9}) for number in range(4)]
     [peak] = simulate([*parts, unit(4, 0, 1, 2, 3, ends=("s",))], memory=memory).peaks
-    assert peak == 100 * 2**20
+    assert peak == 100 * 2**20 + 1e9
+
+
+def test_malloc_keeps_memory_for_the_next_task_and_not_for_results():
+    parts = [unit(number, output=10, transient=40, heap=25) for number in range(4)]
+    units = [*parts, unit(4, 0, 1, 2, 3, output=1, transient=5)]
+    timeline = simulate(units)
+    assert timeline.peaks == (70,)  # the fourth part runs, with three results
+    parts = [unit(number, output=10, transient=26, heap=25) for number in range(4)]
+    timeline = simulate([*parts, unit(4, 0, 1, 2, 3, output=1, transient=5)])
+    assert timeline.peaks == (65,)
+    # While the last unit runs, the 25 are still there, of which it uses 5.
+    assert timeline.terms == {("result", 0): 40, ("process", ALLOCATOR): 25}
+
+
+def test_malloc_keeps_memory_for_each_thread_that_has_run_such_a_task():
+    parts = [unit(number, transient=10, heap=8) for number in range(4)]
+    large = unit(4, 0, 1, 2, 3, output=1, transient=30, heap=30)
+    [peak] = simulate([*parts, large, unit(5, 4)], threads=2).peaks
+    assert peak == 30 + 8 + 1
+    [peak] = simulate([*parts, large, unit(5, 4)], threads=1).peaks
+    assert peak == 30 + 1
+
+
+@pytest.mark.parametrize(("threads", "ahead"), [(1, 1), (2, 1), (8, 1), (16, 2)])
+def test_one_partition_of_a_process_waits_for_its_next_task(threads, ahead):
+    units = [unit(number, transient=10, first=4) for number in range(40)]
+    [peak] = simulate(units, threads=threads).peaks
+    assert peak == 10 * threads + 4 * ahead
 
 
 def test_more_threads_and_larger_partitions_never_need_less():
