@@ -42,6 +42,9 @@ class ShuffleRestartLimit(SchedulerPlugin):
     def __init__(self) -> None:
         self.losses: Counter[Any] = Counter()
         self._workers: dict[Any, list[str]] = {}
+        #: Workers of all runs of a shuffle. One may be lost for the rows of a run that has ended,
+        #: before the next run begins.
+        self._participants: dict[Any, set[str]] = {}
 
     async def start(self, scheduler: Scheduler) -> None:
         """Remember the scheduler."""
@@ -58,7 +61,9 @@ class ShuffleRestartLimit(SchedulerPlugin):
         if msg["expected"]:
             return
         for identity, shuffle in self._active_shuffles().items():
-            if msg["worker"] in shuffle.participating_workers:
+            self._participants.setdefault(identity, set()).update(shuffle.participating_workers)
+        for identity, participants in self._participants.items():
+            if msg["worker"] in participants:
                 self.losses[identity] += 1
                 self._workers.setdefault(identity, []).append(msg["worker"])
 
@@ -72,8 +77,8 @@ class ShuffleRestartLimit(SchedulerPlugin):
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """Forget the losses of a shuffle that has ended."""
-        if finish == "forgotten" and self.losses:
-            for identity in [each for each in self.losses if _barrier_key(each) == key]:
+        if finish == "forgotten" and self._participants:
+            for identity in [each for each in self._participants if _barrier_key(each) == key]:
                 self._forget(identity)
 
     def _proposed_size(self) -> str:
@@ -88,8 +93,8 @@ class ShuffleRestartLimit(SchedulerPlugin):
         return f"{max(1, int(min(sizes) / 1e6))} MB"
 
     def _forget(self, identity: Any) -> None:
-        del self.losses[identity]
-        self._workers.pop(identity, None)
+        for kept in (self.losses, self._workers, self._participants):
+            kept.pop(identity, None)
 
     def _fail(self, identity: Any, losses: int) -> None:
         barrier = self.scheduler.tasks.get(_barrier_key(identity))
