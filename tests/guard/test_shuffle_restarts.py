@@ -83,17 +83,20 @@ def test_a_worker_that_is_lost_between_two_runs_counts() -> None:
     run = SimpleNamespace(participating_workers={"w0", "w1"})
     extension = SimpleNamespace(active_shuffles={"x": run})
     limit: Any = ShuffleRestartLimit()
-    limit.scheduler = SimpleNamespace(extensions={"shuffle": extension})
+    worker = SimpleNamespace(memory_limit=500_000_000, nthreads=1)
+    limit.scheduler = SimpleNamespace(extensions={"shuffle": extension}, workers={"w1": worker})
 
     def lose(worker: str, expected: bool = False) -> None:
         limit.log_event("all", {"action": "remove-worker", "worker": worker, "expected": expected})
 
     lose("w0")
     extension.active_shuffles = {}
+    limit.scheduler.workers = {}
     lose("w1")
     lose("of no shuffle")
     lose("w1", expected=True)
     assert limit.losses == {"x": 2}
+    assert limit._size == "17 MB", "that of the workers before all were lost"
     limit.transition("shuffle-barrier-x", "released", "forgotten")
     lose("w1")
     assert not limit.losses
