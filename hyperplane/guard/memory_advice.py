@@ -242,7 +242,10 @@ def _smaller_partitions(failure: MemoryFailure) -> str | None:
         return None
     if uses_shared_buffers(task.prefix):
         size = max(1, int(find_shuffled_size(limit, failure.report.threads) / 1e6))
-        return f'df = df.repartition(partition_size="{size}MB")'
+        smaller = f'df.repartition(partition_size="{size}MB")'
+        if task.prefix.startswith("hash-join"):  # the other frame may be as large
+            return f"left, right = ({smaller} for df in (left, right))"
+        return f"df = {smaller}"
     if "p2p" in task.prefix or task.prefix == "operation":
         return None
     if _COMBINES.search(task.prefix):

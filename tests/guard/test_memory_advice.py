@@ -155,6 +155,15 @@ def make_failure(*running: RunningTask, cause: Cause = "terminate", **fields: An
         ),
         pytest.param(
             make_failure(
+                make_task("('hash-join-transfer-1', 3)", "hash-join-transfer", inputs=100),
+                input_type="pandas.core.frame.DataFrame",
+            ),
+            PLAN,
+            'left, right = (df.repartition(partition_size="8MB") for df in (left, right))',
+            id="a partition that is too large to be merged",
+        ),
+        pytest.param(
+            make_failure(
                 make_task("('p2pshuffle-1', 3)", "p2pshuffle", inputs=100),
                 input_type="pandas.core.frame.DataFrame",
             ),
