@@ -13,9 +13,9 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-#: Services of pip-audit -> a page that answers if they can be reached.
+#: Services of pip-audit -> a page of the kind that it reads, which a mirror of packages may lack.
 SERVICES = {
-    "pypi": "https://pypi.org/pypi/pip/json",
+    "pypi": "https://pypi.org/pypi/pip/24.0/json",
     "osv": "https://api.osv.dev/v1/vulns/PYSEC-2021-871",
 }
 SECONDS = 20

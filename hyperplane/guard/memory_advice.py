@@ -32,11 +32,16 @@ _OPERATIONS = (
     (r"hashjoinp2p|hash-join|merge", "merge"),
     (r"p2pshuffle|shuffle_p2p|shuffle-p2p", "shuffle (receiving rows)"),
     (r"rechunk-(transfer|p2p)|rechunk", "rechunk"),
+    (r"repartitiontofewer|finalize", "concatenation of partitions, as in compute()"),
     (r"operation", "function on the rows of a shuffle, such as groupby-apply, sort or set_index"),
 )
 _ENDINGS = re.compile(r"-(tree|aggregate|chunk|combine|part)$")
 #: Prefixes of tasks that combine the results of many partitions into one.
 _COMBINES = re.compile(r"-(tree|aggregate|combine)$")
+#: Prefixes of tasks that put many partitions into one; smaller partitions do not change its size.
+_CONCATENATIONS = ("repartitiontofewer", "finalize", "concat")
+#: Bytes of a process that has imported pandas, for tasks that have not begun.
+_STARTED_PROCESS = 250_000_000
 _FRAMES = ("pandas.", "dask_expr", "cudf.", "DataFrame", "Series")
 #: Causes that leave the process running.
 _PAUSES = ("spill disk", "paused")
@@ -49,6 +54,7 @@ _CAUSES: dict[Cause, str] = {
     "spill disk": "paused because its disk for results is full (or max-spill is reached)",
     "paused": "paused at {share:.0%} of its limit by memory that is not that of results",
     "allocation": "refused an allocation of memory",
+    "inputs": "not given it, because its inputs are larger than the limit",
 }
 
 
@@ -155,6 +161,8 @@ def needed_memory(failure: MemoryFailure, available: int = 0) -> int:
     is available if that is between. An estimate below the limit proves that figures are missing.
     """
     report, task = failure.report, failure.running
+    if failure.cause == "inputs":  # in memory twice while they are combined
+        return math.ceil((_STARTED_PROCESS + 2 * failure.inputs) * _MARGIN / _USABLE)
     growth = own_growth(report, task) if task is not None else report.peak - report.empty
     reserved = own_reservation(report, task) if task is not None else 0
     if failure.cause == "allocation" and task is not None:
@@ -234,12 +242,17 @@ def _smaller_partitions(failure: MemoryFailure) -> str | None:
         return None
     if uses_shared_buffers(task.prefix):
         size = max(1, int(find_shuffled_size(limit, failure.report.threads) / 1e6))
-        return f'df = df.repartition(partition_size="{size}MB")'
+        smaller = f'df.repartition(partition_size="{size}MB")'
+        if task.prefix.startswith("hash-join"):  # the other frame may be as large
+            return f"left, right = ({smaller} for df in (left, right))"
+        return f"df = {smaller}"
     if "p2p" in task.prefix or task.prefix == "operation":
         return None
     if _COMBINES.search(task.prefix):
         pieces = max(2, math.ceil(8 * task.inputs / limit))
         return f"split_out={pieces} in the aggregation"
+    if task.prefix.startswith(_CONCATENATIONS) or failure.cause == "inputs":
+        return None
     growth = max(own_growth(failure.report, task), own_reservation(failure.report, task))
     factor = max(1.0, growth / task.inputs)
     size = max(1, int(0.1 * limit / factor / 1e6))
@@ -249,14 +262,14 @@ def _smaller_partitions(failure: MemoryFailure) -> str | None:
 def explain(failure: MemoryFailure, layout: WorkerLayout) -> str:
     """Return the text of the error: what happened, the figures, and the fix."""
     report = failure.report
-    attempts = failure.attempts
     happened = _CAUSES[failure.cause].format(share=report.peak / max(1, report.limit))
     lines = [
         f"task {failure.task} ({describe_operation(failure.prefix)}) did not fit in the memory of "
         f"a worker: worker {report.worker} was {happened}.",
         f"Peak {_size(report.peak)} of {_size(report.limit)}; inputs of the task "
-        f"{_size(failure.inputs)}; an empty worker uses {_size(report.empty)}; "
-        + ("tried once." if attempts == 1 else f"tried {attempts} times."),
+        f"{_size(failure.inputs)}; "
+        + (f"an empty worker uses {_size(report.empty)}; " if report.empty else "")
+        + _describe_attempts(failure),
         f"Also in memory: {_describe_others(failure)}.",
     ]
     if failure.detail:
@@ -265,13 +278,23 @@ def explain(failure: MemoryFailure, layout: WorkerLayout) -> str:
     return "\n".join(lines)
 
 
+def _describe_attempts(failure: MemoryFailure) -> str:
+    if failure.cause == "inputs":
+        return "not started."
+    return "tried once." if failure.attempts == 1 else f"tried {failure.attempts} times."
+
+
 def _describe_others(failure: MemoryFailure) -> str:
     report = failure.report
     others = [task for task in report.running if task.key != failure.task]
     parts = []
     if others:
-        names = sorted({describe_operation(task.prefix) for task in others})
-        parts.append(f"{len(others)} other running tasks ({', '.join(names)})")
+        names = ", ".join(sorted({describe_operation(task.prefix) for task in others}))
+        # A task that waits for others (worker_client) fails with its process, for their memory.
+        grown = max(0, report.peak - min(task.memory_before for task in others))
+        count = f"{len(others)} other running tasks" if others[1:] else "1 other running task"
+        began = "they" if others[1:] else "it"
+        parts.append(f"{count} ({names}; the process grew by {_size(grown)} since {began} began)")
     held = sorted(report.held.items(), key=lambda item: -item[1])
     if held:
         sizes = ", ".join(f"{name} {_size(size)}" for name, size in held[:4])

@@ -290,9 +290,36 @@ class MemoryExplainer(SchedulerPlugin):
             if reports:
                 cause = reports[-1].cause
                 return self.create_error(key, prefix, cause, "", reports, error)
+        if type(error) is MemoryError and (report := self._describe_inputs(key)) is not None:
+            original = task_errors.copy_error(exception)
+            return self.create_error(
+                key, prefix, "inputs", str(error), (report,), original=original
+            )
         if isinstance(error, NoWorkerError) and not self.scheduler.workers:
             return self._explain_by_others(key, exception, str(error))
         return None
+
+    def _describe_inputs(self, key: Any) -> MemoryReport | None:
+        """Return a report of a task that Dask does not start, because its inputs are too large."""
+        task = self.scheduler.tasks.get(key)
+        worker = task.processing_on if task is not None else None
+        if task is None or worker is None:
+            return None
+        inputs = sum(each.get_nbytes() for each in task.dependencies)
+        run = RunningTask(shorten_key(key), self._prefix(key), 0.0, memory_before=0, inputs=inputs)
+        return MemoryReport(
+            worker=worker.address,
+            name=str(worker.name),
+            cause="inputs",
+            peak=worker.memory.process,
+            limit=worker.memory_limit,
+            running=(run,),
+            held={},
+            spilled=0,
+            threads=worker.nthreads,
+            pid=0,
+            time=time.time(),
+        )
 
     def _explain_by_others(
         self, key: Any, exception: Any, detail: str, workers: Collection[str] | None = None

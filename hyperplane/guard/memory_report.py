@@ -15,8 +15,9 @@ TOPIC = "hyperplane-memory"
 #: Why a process was ended: by its nanny at the threshold ``terminate``; by the kernel, when the
 #: machine or the control group had no memory left. Or why it was of no use: it stays paused,
 #: because the disk for spilled results is full, or because its memory is not that of results; or an
-#: allocation inside a task failed (``MemoryError``, ``std::bad_alloc``).
-Cause = Literal["terminate", "kernel", "cgroup", "spill disk", "paused", "allocation"]
+#: allocation inside a task failed (``MemoryError``, ``std::bad_alloc``); or Dask did not start a
+#: task, because its inputs exceed the limit.
+Cause = Literal["terminate", "kernel", "cgroup", "spill disk", "paused", "allocation", "inputs"]
 
 
 @dataclass(frozen=True)

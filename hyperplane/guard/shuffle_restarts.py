@@ -42,6 +42,10 @@ class ShuffleRestartLimit(SchedulerPlugin):
     def __init__(self) -> None:
         self.losses: Counter[Any] = Counter()
         self._workers: dict[Any, list[str]] = {}
+        #: Workers of all runs of a shuffle. One may be lost for the rows of a run that has ended,
+        #: before the next run begins.
+        self._participants: dict[Any, set[str]] = {}
+        self._size = "1/16 of the memory for each thread"
 
     async def start(self, scheduler: Scheduler) -> None:
         """Remember the scheduler."""
@@ -57,8 +61,11 @@ class ShuffleRestartLimit(SchedulerPlugin):
             return
         if msg["expected"]:
             return
+        self._note_size()
         for identity, shuffle in self._active_shuffles().items():
-            if msg["worker"] in shuffle.participating_workers:
+            self._participants.setdefault(identity, set()).update(shuffle.participating_workers)
+        for identity, participants in self._participants.items():
+            if msg["worker"] in participants:
                 self.losses[identity] += 1
                 self._workers.setdefault(identity, []).append(msg["worker"])
 
@@ -72,24 +79,23 @@ class ShuffleRestartLimit(SchedulerPlugin):
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """Forget the losses of a shuffle that has ended."""
-        if finish == "forgotten" and self.losses:
-            for identity in [each for each in self.losses if _barrier_key(each) == key]:
+        if finish == "forgotten" and self._participants:
+            for identity in [each for each in self._participants if _barrier_key(each) == key]:
                 self._forget(identity)
 
-    def _proposed_size(self) -> str:
-        """Return the size of partitions that can be shuffled; workers without a limit have none."""
+    def _note_size(self) -> None:
+        """Keep the size of partitions that the workers can shuffle, for when none is left."""
         sizes = [
             find_shuffled_size(worker.memory_limit, worker.nthreads)
             for worker in self.scheduler.workers.values()
             if worker.memory_limit
         ]
-        if not sizes:
-            return "1/16 of the memory for each thread"
-        return f"{max(1, int(min(sizes) / 1e6))} MB"
+        if sizes:
+            self._size = f"{max(1, int(min(sizes) / 1e6))} MB"
 
     def _forget(self, identity: Any) -> None:
-        del self.losses[identity]
-        self._workers.pop(identity, None)
+        for kept in (self.losses, self._workers, self._participants):
+            kept.pop(identity, None)
 
     def _fail(self, identity: Any, losses: int) -> None:
         barrier = self.scheduler.tasks.get(_barrier_key(identity))
@@ -101,7 +107,7 @@ class ShuffleRestartLimit(SchedulerPlugin):
         message = (
             f"a shuffle was started again {losses - 1} times, because {losses} workers that took "
             "part in it were lost; it would go on forever\n  to do: if memory is the reason, use "
-            f"partitions of at most {self._proposed_size()}, more memory per process, or a key "
+            f"partitions of at most {self._size}, more memory per process, or a key "
             "with more different values; otherwise see cluster.get_logs() for the reason\n  lost: "
             f"{workers}"
         )

@@ -27,7 +27,7 @@ TOO_LARGE = 2.0
 #: Prefixes of the tasks that split a partition or a chunk, and what makes these smaller.
 _REMEDIES = {
     "shuffle-transfer": 'df.repartition(partition_size="{size}MB")',
-    "hash-join-transfer": 'df.repartition(partition_size="{size}MB")',
+    "hash-join-transfer": 'df.repartition(partition_size="{size}MB") of both data frames',
     "rechunk-transfer": "chunks of at most {size} MB",
 }
 

@@ -34,8 +34,8 @@ class WorkerOutOfMemory(HyperplaneError, MemoryError, KilledWorker):
     attempts : int
         How often it was tried.
     cause : str
-        ``terminate`` (ended by its nanny), ``kernel``, ``cgroup``, ``spill disk`` or
-        ``allocation``.
+        ``terminate`` (ended by its nanny), ``kernel``, ``cgroup``, ``spill disk``, ``paused``,
+        ``allocation`` or ``inputs`` (not started, because its inputs exceed the limit).
     fix : str
         A change to paste.
     """

@@ -6,9 +6,16 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from dask.utils import key_split
 from distributed.spans import SpansSchedulerExtension
 
-from hyperplane.core.dask_internals.span_limit import KEPT_SPANS, SpanLimit, remove_old_spans
+from hyperplane.core.dask_internals.span_limit import (
+    KEPT_KEYS,
+    KEPT_SPANS,
+    SpanLimit,
+    remove_old_spans,
+)
 
 
 class FakeTaskGroup:
@@ -77,3 +84,23 @@ def test_the_counters_of_a_worker_keep_the_entries_of_the_last_spans() -> None:
     for counter in counters:
         assert {key[1] for key in counter} == {f"span-{n}" for n in range(20, KEPT_SPANS + 20)}
         assert len(counter) == 2 * KEPT_SPANS
+
+
+@pytest.mark.parametrize("process", ["scheduler", "worker"])
+def test_the_cache_of_prefixes_is_cleared_when_it_has_many_keys(process: str) -> None:
+    key_split.cache_clear()
+    scheduler, limit = make_scheduler(), SpanLimit()
+    asyncio.run(limit.start(scheduler))
+
+    def look() -> int:
+        if process == "scheduler":
+            limit.update_graph(scheduler)
+        else:
+            remove_old_spans(SimpleNamespace(digests_total={}, digests_max={}))
+        return int(key_split.cache_info().currsize)
+
+    for number in range(KEPT_KEYS):
+        key_split(f"sum-{number}")
+    assert look() == KEPT_KEYS
+    key_split("sum-more")
+    assert look() == 0

@@ -56,6 +56,35 @@ def make_failure(*running: RunningTask, cause: Cause = "terminate", **fields: An
             id="a growing task: twice the limit",
         ),
         pytest.param(
+            make_failure(
+                make_task("('repartitiontofewer-1', 0)", "repartitiontofewer", inputs=300),
+                input_type="pandas.core.frame.DataFrame",
+            ),
+            PLAN,
+            "initialize_cluster(..., ram_gb_per_proc=1)",
+            id="all partitions in one task, as compute() does: no smaller partitions",
+        ),
+        pytest.param(
+            make_failure(
+                make_task("('repartitiontofewer-1', 0)", "repartitiontofewer", inputs=800),
+                cause="inputs",
+                input_type="pandas.core.frame.DataFrame",
+            ),
+            PLAN,
+            "initialize_cluster(..., ram_gb_per_proc=2.4)",
+            id="inputs larger than the limit: twice, and a process",
+        ),
+        pytest.param(
+            make_failure(
+                make_task("('sum-tree-1', 0)", "sum-tree", inputs=800),
+                cause="inputs",
+                input_type="pandas.core.frame.DataFrame",
+            ),
+            PLAN,
+            "split_out=13 in the aggregation",
+            id="results of an aggregation larger than the limit",
+        ),
+        pytest.param(
             make_failure(make_task(), reserved=1500),
             PLAN,
             "initialize_cluster(..., ram_gb_per_proc=1.8)",
@@ -123,6 +152,15 @@ def make_failure(*running: RunningTask, cause: Cause = "terminate", **fields: An
             PLAN,
             'df = df.repartition(partition_size="8MB")',
             id="a partition that is too large to be shuffled",
+        ),
+        pytest.param(
+            make_failure(
+                make_task("('hash-join-transfer-1', 3)", "hash-join-transfer", inputs=100),
+                input_type="pandas.core.frame.DataFrame",
+            ),
+            PLAN,
+            'left, right = (df.repartition(partition_size="8MB") for df in (left, right))',
+            id="a partition that is too large to be merged",
         ),
         pytest.param(
             make_failure(
@@ -198,6 +236,17 @@ def test_the_text_has_all_figures() -> None:
         "tried 2 times.",
         "Also in memory: results (from-map 90 MB); of these 30 MB on disk.",
     ]
+
+
+def test_tasks_beside_it_are_listed_with_the_growth_since_they_began() -> None:
+    """A task that waits for others fails with the process, for their memory."""
+    waits = make_task("driver-1", "driver", memory_before=150)
+    inner = make_task("inner-1", "inner", memory_before=160)
+    text = explain(make_failure(waits, inner), PLAN)
+    grown = "the process grew by 320 MB since"
+    assert f"Also in memory: 1 other running task (inner; {grown} it began)." in text
+    text = explain(make_failure(waits, inner, make_task("sum-1", memory_before=200)), PLAN)
+    assert f"Also in memory: 2 other running tasks (inner, sum; {grown} they began)." in text
 
 
 @pytest.mark.parametrize(

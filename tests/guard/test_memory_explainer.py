@@ -64,6 +64,29 @@ def report_of(worker: str, *keys: str, **fields: Any) -> MemoryReport:
     return replace(report, worker=worker)
 
 
+def test_a_task_whose_inputs_exceed_its_worker_is_explained() -> None:
+    """Dask does not start it, and raises a MemoryError."""
+
+    async def test() -> None:
+        async with open_cluster() as (scheduler, client, (worker,)):
+            parts = client.map(lambda number: bytes(700), range(2), key="part")
+            await client.gather([client.submit(len, part) for part in parts])
+            scheduler.workers[worker.address].memory_limit = 1_000
+            with pytest.raises(WorkerOutOfMemory) as caught:
+                await client.submit(lambda both: None, parts, key="finalize-compute-1")
+            error = caught.value
+            assert (error.cause, error.limit) == ("inputs", 1_000)
+            assert error.inputs == pytest.approx(1466, abs=200)
+            assert error.operation == "concatenation of partitions, as in compute()"
+            assert error.fix == "initialize_cluster(..., ram_gb_per_proc=0.4)"
+            assert "was not given it, because its inputs are larger than the limit" in str(error)
+            assert "not started" in str(error)
+            assert "huge collection" in str(error)
+            assert type(error.__cause__) is MemoryError
+
+    run(test)
+
+
 def test_a_certain_failure_is_raised_after_the_first_report() -> None:
     async def test() -> None:
         async with open_cluster() as (scheduler, client, (worker,)):

@@ -76,3 +76,27 @@ def test_the_shuffle_is_blamed_and_not_the_tasks_that_make_its_rows(
     limit._fail("x", 4)
     assert ended == [rows]
     assert explained == [blamed]
+
+
+def test_a_worker_that_is_lost_between_two_runs_counts() -> None:
+    """It still has the rows of the former run, and the next one would not fit either."""
+    run = SimpleNamespace(participating_workers={"w0", "w1"})
+    extension = SimpleNamespace(active_shuffles={"x": run})
+    limit: Any = ShuffleRestartLimit()
+    worker = SimpleNamespace(memory_limit=500_000_000, nthreads=1)
+    limit.scheduler = SimpleNamespace(extensions={"shuffle": extension}, workers={"w1": worker})
+
+    def lose(worker: str, expected: bool = False) -> None:
+        limit.log_event("all", {"action": "remove-worker", "worker": worker, "expected": expected})
+
+    lose("w0")
+    extension.active_shuffles = {}
+    limit.scheduler.workers = {}
+    lose("w1")
+    lose("of no shuffle")
+    lose("w1", expected=True)
+    assert limit.losses == {"x": 2}
+    assert limit._size == "17 MB", "that of the workers before all were lost"
+    limit.transition("shuffle-barrier-x", "released", "forgotten")
+    lose("w1")
+    assert not limit.losses

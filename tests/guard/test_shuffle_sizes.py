@@ -58,6 +58,8 @@ def test_a_shuffle_of_large_partitions_is_reported_once() -> None:
         "thread, which hold a partition several times: use "
         'df.repartition(partition_size="53MB") before, or ram_gb_per_proc=4.0'
     )
+    (text,) = warnings_of(Scheduler(250 * MB, prefix="hash-join-transfer"))
+    assert 'use df.repartition(partition_size="53MB") of both data frames before, or' in text
     (text,) = warnings_of(Scheduler(250 * MB, prefix="rechunk-transfer", threads=2))
     assert "0.5 GB for each thread" in text
     assert "use chunks of at most 26 MB before, or ram_gb_per_proc=8.0" in text
