@@ -31,6 +31,7 @@ from hyperplane.cli.output import JsonOption, write_json
 from hyperplane.core.errors import Fault, JobError, check
 from hyperplane.core.public_calls import stating_outcome
 from hyperplane.jobs import job_control
+from hyperplane.jobs.runners.registry import describe_cost, resolve_options
 from hyperplane.jobs.store.job_records import OPEN, Job
 from hyperplane.jobs.store.jobs_home import open_store
 
@@ -149,6 +150,10 @@ def submit(
         )  # fmt: skip
     if dry_run:
         job_render.show_local(job, as_json)
+    if not as_json:
+        for line in describe_cost(job, resolve_options(runner, options)):
+            typer.echo(f"cost  {line}")
+    if dry_run:
         return
     store = open_store()
     if no_overlap and (earlier := store.find(schedule=schedule, statuses=OPEN, limit=1)):

@@ -31,6 +31,7 @@ FILES = (
     "slack.yaml",
     "tuning.yaml",
     "history.yaml",
+    "runners.yaml",
 )
 
 #: Packages of Dask that hyperplane imports on first use, and the file of their defaults.
