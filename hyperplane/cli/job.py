@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hyperplane.cli import job_inspect, job_render, job_schedule, job_state_machine
+from hyperplane.cli import (
+    job_inspect,
+    job_rehearse,
+    job_render,
+    job_schedule,
+    job_state_machine,
+)
 from hyperplane.cli.job_options import (
     ActiveOption,
     FileArgument,
@@ -223,6 +229,7 @@ def resume(id_: IdArgument, wait: WaitOption = False, as_json: JsonOption = Fals
 
 
 app.command()(job_render.render)
+app.command("rehearse")(job_rehearse.rehearse_job)
 app.command()(job_schedule.schedule)
 
 

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.jobs.definition.pipeline import Pipeline
-from hyperplane.jobs.definition.step import Resources, Step
-from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.execution.cluster_arguments import find_framework_faults
-from hyperplane.jobs.execution.step_command import (
-    attempt_prefix,
-    build_arguments,
-    list_units,
-    working_folder,
-)
-from hyperplane.jobs.execution.step_environment import secret_variables, step_variables
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.exporters.base import Document
 from hyperplane.jobs.exporters.exported_step import file_stem
+from hyperplane.jobs.runners.aws_batch.first_attempts import first_attempts, with_sizes
 from hyperplane.jobs.runners.aws_batch.requests import plan_submission
 from hyperplane.jobs.runners.aws_batch.runner import PROGRAM_FILE, AwsBatchRunner
 from hyperplane.jobs.runners.aws_batch.staged_code import TaskFile, collect_files
-from hyperplane.jobs.runners.aws_batch.step_checks import find_option_faults
-from hyperplane.jobs.runners.step_resources import resource_request
+from hyperplane.jobs.runners.aws_batch.step_checks import find_option_faults, find_process_faults
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.platforms.aws.object_staging import parse_staging
 
@@ -62,16 +51,11 @@ class AwsBatchExporter:
             runner = self._create_runner()
         except RequestError as error:
             return list(error.faults)
-        faults = [*find_option_faults(runner.settings), *runner.find_unsupported(pipeline)]
-        for index, step in enumerate(pipeline.steps):
-            where = f"steps[{index}]."
-            if step.gang_size:
-                is_training = step.kind == "train"
-                field = "kind" if is_training else "gang"
-                shown = "train" if is_training else str(step.gang)
-                faults.append(Fault(f"{where}{field}", shown, "a step of one process on aws-batch"))
-            faults += find_framework_faults(step, where.rstrip("."), "aws-batch")
-        return faults
+        return [
+            *find_option_faults(runner.settings),
+            *runner.find_unsupported(pipeline),
+            *find_process_faults(pipeline),
+        ]
 
     def render(self, job: Job) -> list[Document]:
         """Render one document for each step: its requests, manifest, files and cost."""
@@ -102,10 +86,11 @@ class AwsBatchExporter:
         cost: str,
     ) -> dict[str, Any]:
         settings = runner.settings
-        commands = list(_first_attempts(job, in_container, step, moved))
+        first = step.max_parallel or runner.at_once
+        commands = list(first_attempts(job, in_container, step, moved))[:first]
         files = collect_files(commands[0], step.kind, job.pipeline.root, settings)
         program = TaskFile(PROGRAM_FILE.name, PROGRAM_FILE.read_bytes())
-        planned = plan_submission(commands, _with_sizes(step), 1.0, settings, program, files)
+        planned = plan_submission(commands, with_sizes(step), 1.0, settings, program, files)
         folder = parse_staging(str(settings.staging))
         return {
             "step": step.name,
@@ -120,30 +105,6 @@ class AwsBatchExporter:
             "register_job_definition": planned.definition,
             "submit_job": planned.job,
         }
-
-
-def _first_attempts(
-    job: Job, in_container: Job, step: Step, moved: Step
-) -> Iterator[AttemptCommand]:
-    """Yield the commands of the attempts that the runner submits first."""
-    for unit in list_units(step)[: step.max_parallel or AwsBatchRunner.at_once]:
-        yield AttemptCommand(
-            build_arguments(in_container, moved, unit, in_container.python),
-            {},
-            working_folder(in_container.pipeline, moved),
-            attempt_prefix(job, unit, 1),
-            step_variables(in_container, step, unit, 1),
-            dict.fromkeys(secret_variables(dict.fromkeys(step.secrets, "")), ""),
-            Path(job.pipeline.root, step.path) if step.path else None,
-        )
-
-
-def _with_sizes(step: Step) -> Step:
-    """Return a step with the resources of its pool in place of the pool's name."""
-    request = resource_request(step)
-    ram_gb = None if request.memory is None else request.memory / 1e9
-    sizes = Resources(cores=request.cores, ram_gb=ram_gb, gpus=request.gpus)
-    return step.model_copy(update={"resources": sizes})
 
 
 def _dump(document: dict[str, Any]) -> str:

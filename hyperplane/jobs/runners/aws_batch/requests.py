@@ -152,7 +152,7 @@ def plan_submission(
         message = f"no container of Fargate is large enough: at most {LARGEST_FARGATE}, and no GPUs"
         raise OSError(errno.EPERM, message, "AWS Batch")
     folder, name = parse_staging(str(settings.staging)), attempt_job_name(commands[0])
-    prepared = [_with_notebook_program(command, step) for command in commands]
+    prepared = [with_notebook_program(command, step) for command in commands]
     keys = [folder.content_key(file.content, file.suffix) for file in files]
     manifest_key = folder.key("attempts", f"{name}.json")
     definition = build_definition(step, size, _secret_arns(step, settings), settings)
@@ -176,7 +176,7 @@ def plan_submission(
     return PlannedSubmission(definition, job, manifest_key, build_manifest(prepared, files, keys))
 
 
-def _with_notebook_program(command: AttemptCommand, step: Step) -> AttemptCommand:
+def with_notebook_program(command: AttemptCommand, step: Step) -> AttemptCommand:
     """Return the command of a notebook with the program that is sent, others unchanged."""
     if step.kind != "notebook":
         return command

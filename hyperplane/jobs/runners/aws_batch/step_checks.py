@@ -9,6 +9,7 @@ from hyperplane.core.errors import Fault, UnknownPool
 from hyperplane.jobs import calls
 from hyperplane.jobs.definition.message_formatting import format_value
 from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.execution.cluster_arguments import find_framework_faults
 from hyperplane.jobs.runners.aws_batch.requests import secret_sources, task_size
 from hyperplane.jobs.runners.aws_batch.staged_code import MAX_FOLDER_BYTES, list_folder
 from hyperplane.platforms.aws.service_check import ComputeEnvironment
@@ -71,6 +72,18 @@ def find_step_faults(pipeline: Pipeline, settings: AwsBatchSettings) -> Iterator
             allowed = f"a folder of at most {MAX_FOLDER_BYTES} bytes"
             advice = "add the files to the image, and set the option root=FOLDER"
             yield Fault("root", f"{size} bytes in {pipeline.root}", allowed, advice)
+
+
+def find_process_faults(pipeline: Pipeline) -> Iterator[Fault]:
+    """Yield a fault for each step with several processes, or a cluster that starts before it."""
+    for index, step in enumerate(pipeline.steps):
+        where = f"steps[{index}]"
+        if step.gang_size:
+            is_training = step.kind == "train"
+            field = "kind" if is_training else "gang"
+            shown = "train" if is_training else str(step.gang)
+            yield Fault(f"{where}.{field}", shown, "a step of one process on aws-batch")
+        yield from find_framework_faults(step, where, "aws-batch")
 
 
 def find_resource_faults(
