@@ -42,6 +42,7 @@ from hyperplane.spec.settings import (
     HistorySettings,
     JobSettings,
     ProgressSettings,
+    RunnersSection,
 )
 from hyperplane.spec.tuning import TuningSection
 
@@ -56,6 +57,7 @@ __all__ = [
     "memory_policy",
     "pools",
     "progress",
+    "runners",
     "sizing_rules",
     "tuning",
 ]
@@ -277,6 +279,11 @@ def progress() -> ProgressSettings:
     return _read_section(f"{_ROOT}.progress", ProgressSettings)
 
 
+def runners() -> RunnersSection:
+    """Return the settings of the runners that have no engine of clusters."""
+    return _read_section(f"{_ROOT}.runners", RunnersSection)
+
+
 def auto_engines(engines: Registry[Any] | None = None) -> tuple[str, ...]:
     """Return the names of the engines that ``engine="auto"`` tries, in order.
 
@@ -290,11 +297,8 @@ def auto_engines(engines: Registry[Any] | None = None) -> tuple[str, ...]:
         raise ConfigError([_make_fault(_ENGINES, section, "a mapping of the sections of engines")])
     path = f"{_ENGINES}.auto"
     names = section.get("auto")
-    if (
-        not isinstance(names, list | tuple)
-        or not names
-        or not all(isinstance(n, str) for n in names)
-    ):
+    is_list = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    if not is_list or not names:
         raise ConfigError([_make_fault(path, names, "a list of engine names")])
     # Names of built-in engines need no search for entry points, which takes longer.
     if engines is not None and not (
@@ -321,7 +325,7 @@ def faults(engines: Registry[Any]) -> list[Fault]:
             models[name] = engines.load(name).settings
     readers: list[Callable[[], object]] = [
         *(pools, sizing_rules, memory_policy, partial(auto_engines, engines)),
-        *(jobs, tuning, history, progress),
+        *(jobs, tuning, history, progress, runners),
         *(partial(engine_settings, name, model) for name, model in models.items()),
     ]
     for read in readers:
@@ -333,13 +337,7 @@ def faults(engines: Registry[Any]) -> list[Fault]:
 
 
 def check_sections(engines: Registry[Any]) -> None:
-    """Raise :class:`~hyperplane.errors.ConfigError` if there are unknown sections.
-
-    Parameters
-    ----------
-    engines : Registry
-        The engines that may have a section. None of them is imported.
-    """
+    """Raise ConfigError if there are unknown sections, without an import of the engines."""
     if unknown := _find_unknown_sections(engines):
         raise ConfigError(unknown)
 

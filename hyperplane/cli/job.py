@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hyperplane.cli import job_inspect, job_render, job_schedule, job_state_machine
+from hyperplane.cli import (
+    job_inspect,
+    job_rehearse,
+    job_render,
+    job_schedule,
+    job_state_machine,
+)
 from hyperplane.cli.job_options import (
     ActiveOption,
     FileArgument,
@@ -31,6 +37,7 @@ from hyperplane.cli.output import JsonOption, write_json
 from hyperplane.core.errors import Fault, JobError, check
 from hyperplane.core.public_calls import stating_outcome
 from hyperplane.jobs import job_control
+from hyperplane.jobs.runners.registry import describe_cost, resolve_options
 from hyperplane.jobs.store.job_records import OPEN, Job
 from hyperplane.jobs.store.jobs_home import open_store
 
@@ -149,6 +156,10 @@ def submit(
         )  # fmt: skip
     if dry_run:
         job_render.show_local(job, as_json)
+    if not as_json:
+        for line in describe_cost(job, resolve_options(runner, options)):
+            typer.echo(f"cost  {line}")
+    if dry_run:
         return
     store = open_store()
     if no_overlap and (earlier := store.find(schedule=schedule, statuses=OPEN, limit=1)):
@@ -218,6 +229,7 @@ def resume(id_: IdArgument, wait: WaitOption = False, as_json: JsonOption = Fals
 
 
 app.command()(job_render.render)
+app.command("rehearse")(job_rehearse.rehearse_job)
 app.command()(job_schedule.schedule)
 
 

@@ -57,7 +57,8 @@ RunnerOptionsOption = Annotated[
     typer.Option(
         "--runner-option",
         metavar="NAME=VALUE",
-        help="For kubernetes: root, or a setting of the engine such as image; may be repeated.",
+        help="For kubernetes: root, or a setting of the engine such as image. For aws-batch: a "
+        "setting of hyperplane.runners.aws_batch such as queue. May be repeated.",
     ),
 ]
 ScheduleOption = Annotated[

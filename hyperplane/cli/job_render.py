@@ -57,7 +57,8 @@ def render(
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="Option of the runner: python for slurm, image and root for kubernetes.",
+            help="Option of the runner: python for slurm, image and root for kubernetes, "
+            "queue, image, staging and others for aws-batch.",
         ),
     ] = None,
     out: Annotated[
@@ -65,7 +66,7 @@ def render(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the steps of a job, or a runner's scripts or manifests; submit nothing."""
+    """Show the steps of a job, or a runner's scripts, manifests or requests; submit nothing."""
     options, faults = _parse_options(runner, option or [], out)
     job = build_job(
         file, parameter=parameter, name=name, timeout=timeout, active_timeout=active_timeout,

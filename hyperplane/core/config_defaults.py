@@ -32,6 +32,7 @@ FILES = (
     "tuning.yaml",
     "history.yaml",
     "progress.yaml",
+    "runners.yaml",
 )
 
 #: Packages of Dask that hyperplane imports on first use, and the file of their defaults.

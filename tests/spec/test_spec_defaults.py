@@ -15,6 +15,7 @@ from hyperplane.core import config_defaults
 from hyperplane.sizing.fit import SINGLE_PROCESS_CORES
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.settings import (
+    AwsBatchSettings,
     CudaSettings,
     GatewaySettings,
     HistorySettings,
@@ -26,6 +27,7 @@ from hyperplane.spec.settings import (
     RayLocalSettings,
     RaySlurmSettings,
     RaySshSettings,
+    RunnersSection,
     SlurmSettings,
     SparkKubernetesSettings,
     SparkLocalSettings,
@@ -94,6 +96,13 @@ def test_defaults_of_the_progress() -> None:
     shipped = section("progress.yaml", "progress")
     assert ProgressSettings() == ProgressSettings(**shipped)
     assert set(ProgressSettings.model_fields) == set(shipped)
+
+
+def test_defaults_of_runners() -> None:
+    shipped = section("runners.yaml", "runners")
+    assert RunnersSection() == RunnersSection(**shipped)
+    assert set(RunnersSection.model_fields) == set(shipped)
+    assert set(AwsBatchSettings.model_fields) == set(shipped["aws_batch"])
 
 
 def test_defaults_of_the_memory_policy() -> None:

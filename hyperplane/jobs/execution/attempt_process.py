@@ -46,7 +46,7 @@ class AttemptCommand:
     """
 
     argv: Sequence[str]
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
     folder: str
     attempt_prefix: Path
     step_variables: Mapping[str, str] = field(default_factory=dict)

@@ -1,1 +1,1 @@
-"""Files that run a job without a supervisor: Slurm, Kubernetes, Amazon States Language."""
+"""Files of a job for another system: Slurm, Kubernetes, AWS Batch, Amazon States Language."""

@@ -24,6 +24,7 @@ EXPORTERS: Registry[Exporter] = Registry(
     built_in={
         "slurm": "hyperplane.jobs.exporters.slurm:SlurmExporter",
         "kubernetes": "hyperplane.jobs.exporters.kubernetes:KubernetesExporter",
+        "aws-batch": "hyperplane.jobs.exporters.aws_batch:AwsBatchExporter",
     },
 )
 
@@ -31,7 +32,8 @@ EXPORTERS: Registry[Exporter] = Registry(
 def create_exporter(name: str, **options: Any) -> Exporter:
     """Create an exporter; raise a RequestError for an unknown name or unknown options.
 
-    The options are ``python`` for Slurm, and ``image`` and ``root`` for Kubernetes.
+    The options are ``python`` for Slurm, ``image`` and ``root`` for Kubernetes, and settings of
+    ``hyperplane.runners.aws_batch`` for AWS Batch.
     """
     kind: Any = EXPORTERS.load(name)
     known = [field.name for field in dataclasses.fields(kind)]

@@ -1,4 +1,4 @@
-"""Runners, which run the steps of a job: on this machine, in Slurm or in Kubernetes."""
+"""Runners, which run the steps of a job: on this machine, in Slurm, Kubernetes or AWS Batch."""
 
 from typing import Any
 

@@ -187,6 +187,15 @@ class ClosableRunner(Protocol):
         ...
 
 
+@runtime_checkable
+class PricedRunner(Protocol):
+    """A runner of a service that is paid for; other runners need no ``describe_cost``."""
+
+    def describe_cost(self, job: Job) -> list[str]:
+        """Return a line with the cost of each step, or the reason why it is unknown."""
+        ...
+
+
 class SharedFilesystemMixin:
     """Base class of runners whose steps access the files of this machine."""
 

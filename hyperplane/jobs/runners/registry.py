@@ -5,6 +5,7 @@ CONTRIBUTING.md, *Add a platform*, lists the other files of a new runner.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from hyperplane.jobs.definition.message_formatting import format_value
 
 if TYPE_CHECKING:
     from hyperplane.jobs.runners.base import Runner
+    from hyperplane.jobs.store.job_records import Job
 
 #: Runners by name; other packages register theirs in the entry-point group.
 RUNNERS: Registry[Runner] = Registry(
@@ -23,6 +25,7 @@ RUNNERS: Registry[Runner] = Registry(
         "local": "hyperplane.jobs.runners.local:LocalRunner",
         "slurm": "hyperplane.jobs.runners.slurm.runner:SlurmRunner",
         "kubernetes": "hyperplane.jobs.runners.kubernetes.runner:KubernetesRunner",
+        "aws-batch": "hyperplane.jobs.runners.aws_batch.runner:AwsBatchRunner",
     },
 )
 
@@ -39,14 +42,28 @@ def create_runner(name: str, environment: Mapping[str, str], options: Mapping[st
 def resolve_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Complete the runner options of a submission; the result is JSON-serializable.
 
-    Options of Kubernetes are settings of the engine of that name, and ``root``; the other built-in
-    runners have none. Raises RequestError if there is no such runner, or with every fault of the
-    options.
+    Options of Kubernetes are settings of the engine of that name, and ``root``; those of AWS Batch
+    are settings of ``hyperplane.runners.aws_batch``. The other built-in runners have none. Raises
+    RequestError if there is no such runner, or with every fault of the options.
     """
     if not isinstance(options, Mapping) or not all(isinstance(option, str) for option in options):
         allowed = "a mapping of names to values"
         raise RequestError([Fault("runner_options", format_value(options), allowed)])
     return RUNNERS.load(name).resolve_options(options)
+
+
+def describe_cost(job: Job, options: Mapping[str, Any]) -> list[str]:
+    """Return a line with the cost of each step, for runners of services that are paid for.
+
+    ``options`` are those that :func:`resolve_options` returns. Nothing is submitted.
+    """
+    from hyperplane.jobs.pipeline_sizes import with_sizes
+    from hyperplane.jobs.runners.base import PricedRunner
+
+    runner = create_runner(job.runner, os.environ, options)
+    if not isinstance(runner, PricedRunner):
+        return []
+    return runner.describe_cost(with_sizes(job))
 
 
 def has_shared_files(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hyperplane.spec.settings.aws import AwsBatchSettings, RunnersSection
 from hyperplane.spec.settings.base import (
     EngineSettings,
     LeaseSettings,
@@ -38,6 +39,7 @@ from hyperplane.spec.settings.spark import (
 from hyperplane.spec.settings.ssh import HostSettings, SshSettings
 
 __all__ = [
+    "AwsBatchSettings",
     "BatchSettings",
     "ClusterPodSettings",
     "CudaSettings",
@@ -59,6 +61,7 @@ __all__ = [
     "RaySlurmSettings",
     "RaySshSettings",
     "RemoteSettings",
+    "RunnersSection",
     "SlurmSettings",
     "SparkKubernetesSettings",
     "SparkLocalSettings",

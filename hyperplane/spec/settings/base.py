@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -42,6 +42,27 @@ def _refuse_bool(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("seconds, or text such as '300s', '30m' or '2 hours'")
     return value
+
+
+SettingsT = TypeVar("SettingsT", bound=BaseModel)
+
+
+def replace_settings(settings: SettingsT, options: Mapping[str, Any], where: str) -> SettingsT:
+    """Return a copy of a model with some settings replaced.
+
+    Raises
+    ------
+    RequestError
+        With every option that is unknown or has an invalid value; ``where`` is the argument.
+    """
+    replacements = {str(name).replace("-", "_"): value for name, value in options.items()}
+    try:
+        return type(settings)(**{**settings.model_dump(), **replacements})
+    except ValidationError as error:
+        faults = faults_from_validation(error, where)
+        raise RequestError(
+            [with_model_keys(fault, type(settings), where) for fault in faults]
+        ) from error
 
 
 Duration = Annotated[str | float, AfterValidator(_check_duration), BeforeValidator(_refuse_bool)]
@@ -83,14 +104,7 @@ class EngineSettings(BaseModel):
         RequestError
             With every option that is unknown or has an invalid value.
         """
-        replacements = {str(name).replace("-", "_"): value for name, value in options.items()}
-        try:
-            return type(self)(**{**self.model_dump(), **replacements}).with_keys(self._keys)
-        except ValidationError as error:
-            faults = faults_from_validation(error, where)
-            raise RequestError(
-                [with_model_keys(fault, type(self), where) for fault in faults]
-            ) from error
+        return replace_settings(self, options, where).with_keys(self._keys)
 
 
 class StartupSettings(EngineSettings):

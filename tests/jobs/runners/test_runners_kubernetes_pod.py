@@ -12,7 +12,7 @@ import pytest
 
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.failure_kinds import MEMORY, classify_failure
-from hyperplane.jobs.runners.kubernetes.attempt_manifests import attempt_job_name
+from hyperplane.jobs.runners.attempt_names import attempt_job_name
 from hyperplane.jobs.runners.kubernetes.pod_process import PodProcess
 from hyperplane.platforms.kubernetes.errors import KubernetesError
 from hyperplane.platforms.kubernetes.job_watcher import JobSnapshot

@@ -19,11 +19,8 @@ from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step, calls
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners import registry
-from hyperplane.jobs.runners.kubernetes.attempt_manifests import (
-    attempt_job_name,
-    build_job,
-    build_secret,
-)
+from hyperplane.jobs.runners.attempt_names import attempt_job_name
+from hyperplane.jobs.runners.kubernetes.attempt_manifests import build_job, build_secret
 from hyperplane.jobs.runners.kubernetes.runner import KubernetesRunner
 from hyperplane.platforms.kubernetes.manifest_yaml import dump_yaml
 from hyperplane.platforms.kubernetes.staged_files import StagedFile

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import suppress
-from pathlib import Path
 
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.notebook import extract_notebook
-from hyperplane.jobs.step_wrapper import PREFACE_SUFFIX
+from hyperplane.jobs.runners.remote_attempt_files import RemoteAttemptFiles
 from hyperplane.platforms.kubernetes.errors import KubernetesError
 from hyperplane.platforms.kubernetes.job_watcher import JobWatcher
 
@@ -21,52 +18,17 @@ LOG_ATTEMPTS, LOG_RETRY_SECONDS = 5, 2.0
 _LOG_REMOVED = b"unable to retrieve container logs"
 
 
-class AttemptFiles:
+class AttemptFiles(RemoteAttemptFiles):
     """Files of one attempt on this machine; ``watcher`` provides the log."""
 
     def __init__(self, command: AttemptCommand, watcher: JobWatcher) -> None:
-        self._command, self._watcher = command, watcher
+        super().__init__(command, "Kubernetes")
+        self._watcher = watcher
         self._following: asyncio.Task[None] | None = None
-
-    def exit_code(self) -> int | None:
-        """Return the recorded exit code."""
-        try:
-            return int(self._command.file(".exit").read_text())
-        except (OSError, ValueError):
-            return None
-
-    def end_time(self) -> float:
-        """Return the end time of the container; 0 while it is unknown."""
-        with suppress(OSError):
-            return self._command.file(".exit").stat().st_mtime
-        return 0.0
 
     def pod_name(self) -> str:
         """Return the name of the pod that runs the attempt; empty before the start."""
-        try:
-            return self._command.file(".pid").read_text()
-        except OSError:
-            return ""
-
-    def record_start(self, pod: str, at: float) -> None:
-        """Record which pod runs the attempt, and since when."""
-        if not self.pod_name():
-            # The log replaces the messages on why the attempt does not run yet.
-            self._write(".log", self._preface())
-            self._write(".pid", pod.encode(), at)
-
-    def record_end(self, code: int, at: float | None = None) -> None:
-        """Record how and when the attempt ended."""
-        self._write(".exit", str(code).encode(), at)
-
-    def write_status(self, message: str) -> None:
-        """Write to the log why the attempt does not run yet, replacing the previous message."""
-        self._write(".log", self._preface() + f"waiting for Kubernetes: {message}\n".encode())
-
-    def append_line(self, message: str) -> None:
-        """Append a line to the log."""
-        with self._command.file(".log").open("a") as log:
-            log.write(f"\n{message}\n")
+        return self.started_as()
 
     def follow(self, pod: str) -> None:
         """Copy the log of a pod as it is written; start over if the connection broke."""
@@ -91,7 +53,7 @@ class AttemptFiles:
         if self._following is not None:
             await asyncio.wait({self._following}, timeout=seconds)
         self.stop_following()
-        self._extract_notebook()
+        self.extract_notebook()
 
     async def save_log(self, pod: str) -> None:
         """Fetch the whole log, and replace the copy unless that is longer."""
@@ -106,33 +68,4 @@ class AttemptFiles:
                     self._write(".log", whole_log)
                 break
             await asyncio.sleep(LOG_RETRY_SECONDS)
-        self._extract_notebook()
-
-    def _preface(self) -> bytes:
-        """Return the first lines of the log, which the pod does not have."""
-        try:
-            return self._command.file(PREFACE_SUFFIX).read_bytes()
-        except OSError:
-            return b""
-
-    def _extract_notebook(self) -> None:
-        """Move the executed notebook from the log to its file."""
-        try:
-            output = Path(self._command.file(".notebook").read_text())
-            log = self._command.file(".log").read_bytes()
-        except OSError:
-            return
-        text, notebook = extract_notebook(log)
-        if text != log:
-            self._write(".log", text)
-        if notebook is not None:
-            output.parent.mkdir(parents=True, exist_ok=True)
-            output.write_bytes(notebook)
-
-    def _write(self, suffix: str, content: bytes, at: float | None = None) -> None:
-        """Write a file through a draft and a rename."""
-        draft = self._command.file(f"{suffix}.draft")
-        draft.write_bytes(content)
-        if at is not None:
-            os.utime(draft, (at, at))
-        draft.replace(self._command.file(suffix))
+        self.extract_notebook()

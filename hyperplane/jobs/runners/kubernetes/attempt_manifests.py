@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from hyperplane import config
@@ -14,6 +12,7 @@ from hyperplane.core.errors import UnknownPool
 from hyperplane.core.units import gb_to_bytes
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.runners.attempt_names import attempt_job_name, owning_job_id
 from hyperplane.jobs.runners.cluster_command import cluster_words_in_image
 from hyperplane.jobs.runners.kubernetes.gang_manifests import add_gang_fields, gang_words
 from hyperplane.jobs.runners.kubernetes.step_pod import STEP_NAME, build_step_labels, build_step_pod
@@ -29,27 +28,6 @@ from hyperplane.platforms.kubernetes.pods import (
 )
 from hyperplane.platforms.kubernetes.staged_files import StagedFile
 from hyperplane.spec.settings import KubernetesJobSettings
-
-
-def attempt_job_name(command: AttemptCommand) -> str:
-    """Return the unique, reproducible name of an attempt's Job.
-
-    Examples
-    --------
-    >>> folder = Path("/jobs/8f2c0a11-1111-4000-8000-000000000001/steps/002-Tidy up/chunk-00007")
-    >>> attempt_job_name(AttemptCommand((), {}, "", folder / "attempt-1"))
-    'hyperplane-8f2c0a11-1111-002-tidy-up-00007-1'
-    """
-    above, _, attempt = str(command.attempt_prefix).rpartition("/steps/")
-    step, *chunk, number = attempt.split("/")
-    words = [Path(above).name[:13], step[:24], *(part.removeprefix("chunk-") for part in chunk)]
-    words.append(number.removeprefix("attempt-"))
-    return re.sub("[^a-z0-9]+", "-", "-".join(["hyperplane", *words]).lower())
-
-
-def owning_job_id(command: AttemptCommand) -> str:
-    """Return the id of the job that an attempt belongs to."""
-    return Path(str(command.attempt_prefix).rpartition("/steps/")[0]).name
 
 
 def build_job(

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.runners.attempt_names import attempt_job_name, owning_job_id
 from hyperplane.jobs.runners.kubernetes.attempt_files import AttemptFiles
-from hyperplane.jobs.runners.kubernetes.attempt_manifests import attempt_job_name, owning_job_id
 from hyperplane.jobs.runners.kubernetes.step_pod import CONTAINER, JOB_LABEL
 from hyperplane.platforms.kubernetes import pod_status
 from hyperplane.platforms.kubernetes.job_watcher import JobSnapshot, JobWatcher

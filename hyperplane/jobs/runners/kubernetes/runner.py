@@ -28,7 +28,6 @@ from hyperplane.jobs.definition.message_formatting import format_value
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.notebook_steps import cell_errors, kernel_folder
 from hyperplane.jobs.runners.base import RemoteQueueMixin
 from hyperplane.jobs.runners.kubernetes.attempt_manifests import build_job, build_secret
 from hyperplane.jobs.runners.kubernetes.gang_files import PLAN_SUFFIX
@@ -39,13 +38,13 @@ from hyperplane.jobs.runners.kubernetes.gang_manifests import (
 from hyperplane.jobs.runners.kubernetes.gang_process import GangProcess
 from hyperplane.jobs.runners.kubernetes.pod_process import PodProcess
 from hyperplane.jobs.runners.kubernetes.step_pod import CONTAINER, FOLDER, find_requirements_faults
+from hyperplane.jobs.runners.notebook_program import PROGRAM_FILES
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.platforms.kubernetes.batch_job import BATCH
 from hyperplane.platforms.kubernetes.errors import KubernetesError
 from hyperplane.platforms.kubernetes.job_watcher import JobWatcher
 from hyperplane.platforms.kubernetes.kubeconfig import resolve_kubeconfig
 from hyperplane.platforms.kubernetes.staged_files import MAX_FILE_BYTES, StagedFile
-from hyperplane.platforms.local import process_identity
 from hyperplane.spec.settings import KubernetesJobSettings
 
 if TYPE_CHECKING:
@@ -56,11 +55,7 @@ _PYTHON = "python"
 LOGIN_SECONDS = 30.0
 #: Seconds within which the API server has to respond to a request.
 REQUEST_SECONDS = 30.0
-#: Files of the program that executes notebooks, and their folder in a pod.
-_PROGRAM_FILES = [
-    Path(str(module.__file__))
-    for module in (notebook, cell_errors, kernel_folder, process_identity)
-]
+#: Folder in a pod of the program that executes notebooks.
 _PROGRAM_FOLDER = f"{FOLDER}/.hyperplane"
 
 
@@ -171,7 +166,7 @@ class KubernetesRunner(RemoteQueueMixin):
                     f"{_PROGRAM_FOLDER}/{file.name}",
                     file.read_bytes(),
                 )
-                for number, file in enumerate(_PROGRAM_FILES)
+                for number, file in enumerate(PROGRAM_FILES)
             ]
             files += program
             words = (_PYTHON, program[0].path, *command.argv[2:])

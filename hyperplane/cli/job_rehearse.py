@@ -1,0 +1,69 @@
+"""``hyperplane job rehearse``: run the tasks of a job here as another system would."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hyperplane.cli.job_options import (
+    FileArgument,
+    ParametersOption,
+    RunnerOptionsOption,
+    build_job,
+)
+from hyperplane.cli.options import parse_settings
+from hyperplane.core.errors import Fault
+from hyperplane.core.public_calls import stating_outcome
+from hyperplane.jobs.job_progress import to_plain_line
+from hyperplane.jobs.pipeline_sizes import with_sizes
+
+if TYPE_CHECKING:
+    from hyperplane.jobs.runners.aws_batch.rehearsal import TaskOutcome
+
+#: The runner whose tasks can be rehearsed.
+_RUNNER = "aws-batch"
+#: Lines of the log of a task that are shown.
+_LINES = 20
+
+
+def rehearse_job(
+    file: FileArgument,
+    parameter: ParametersOption = None,
+    runner: Annotated[
+        str, typer.Option(metavar=_RUNNER, help="Runner whose environment the tasks get.")
+    ] = _RUNNER,
+    runner_option: RunnerOptionsOption = None,
+    all_chunks: Annotated[
+        bool, typer.Option("--all", help="Run all chunks of each step, not only the first.")
+    ] = False,
+) -> None:
+    """Run the tasks of a job here, one after the other, as the runner would; submit nothing.
+
+    Exit code: 0 if all tasks succeed, otherwise 1.
+    """
+    # Their import would delay all other commands.
+    from hyperplane.jobs.runners.aws_batch.rehearsal import describe_differences, rehearse
+    from hyperplane.jobs.runners.aws_batch.runner import AwsBatchRunner
+
+    options, faults = parse_settings(runner_option or (), "--runner-option")
+    if runner != _RUNNER:
+        faults.append(Fault("--runner", repr(runner), f"{_RUNNER} for a rehearsal"))
+    with stating_outcome("nothing was run"):
+        job = with_sizes(build_job(file, parameter=parameter, runs_here=False, other_faults=faults))
+        rehearsed = AwsBatchRunner({}, AwsBatchRunner.resolve_options(options))
+        succeeded = rehearse(job, rehearsed, all_chunks=all_chunks, report=_show)
+    typer.echo("differences from AWS Batch:")
+    for line in describe_differences(job, rehearsed.settings):
+        typer.echo(f"  - {line}")
+    if not succeeded:
+        raise typer.Exit(1)
+
+
+def _show(outcome: TaskOutcome) -> None:
+    """Print how a task ended, and the end of its log."""
+    name = f"step {outcome.step!r}" + f", chunk {outcome.chunk}" * (outcome.chunk >= 0)
+    end = "exceeded its timeout" if outcome.code is None else f"exit code {outcome.code}"
+    typer.echo(f"{name}: {end} after {outcome.seconds:.1f} s")
+    for line in outcome.log.splitlines()[-_LINES:]:
+        typer.echo(f"  {to_plain_line(line)}")

@@ -1,0 +1,236 @@
+"""Run the tasks of a job on this machine as AWS Batch would run them, without an account."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from hyperplane import config
+from hyperplane.core.errors import Fault, check
+from hyperplane.jobs.definition.dependencies import waves
+from hyperplane.jobs.definition.step import Step
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.redaction import redact_text
+from hyperplane.jobs.execution.step_environment import find_secrets, secret_variables
+from hyperplane.jobs.notebook import extract_notebook
+from hyperplane.jobs.runners.aws_batch.first_attempts import first_attempts, with_sizes
+from hyperplane.jobs.runners.aws_batch.requests import (
+    build_manifest,
+    dump_manifest,
+    task_size,
+    with_notebook_program,
+)
+from hyperplane.jobs.runners.aws_batch.runner import PROGRAM_FILE, AwsBatchRunner
+from hyperplane.jobs.runners.aws_batch.staged_code import collect_files
+from hyperplane.jobs.runners.aws_batch.step_checks import find_process_faults
+from hyperplane.jobs.store.job_records import Job
+from hyperplane.platforms.aws.task_sizes import TaskSize
+from hyperplane.spec.settings import AwsBatchSettings
+
+#: Limits the memory, and runs the program of the container with objects that are files here.
+_CODE = """
+import json, pathlib, resource, runpy, sys
+program, manifest, objects, folder, memory = sys.argv[1:]
+resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
+fetch = lambda key: pathlib.Path(objects, key).read_bytes()
+run_task = runpy.run_path(program)["run_task"]
+run_task(json.loads(pathlib.Path(manifest).read_bytes()), fetch, folder)
+"""
+_MIB = 1 << 20
+#: Seconds between SIGTERM and SIGKILL of a container.
+_STOP_SECONDS = 30.0
+
+
+class TaskOutcome(NamedTuple):
+    """How a task of a rehearsal ended.
+
+    Parameters
+    ----------
+    step : str
+        Name of the step.
+    chunk : int
+        Number of the chunk; -1 for a step without chunks.
+    code : int or None
+        Exit code, negative for a signal; None if it exceeded its time limit.
+    seconds : float
+        Time that it took.
+    log : str
+        What it has printed.
+    """
+
+    step: str
+    chunk: int
+    code: int | None
+    seconds: float
+    log: str
+
+
+def find_rehearsal_faults(job: Job, runner: AwsBatchRunner) -> Iterator[Fault]:
+    """Yield a fault for each part of a job that cannot be rehearsed on this machine."""
+    if not sys.platform.startswith("linux"):
+        yield Fault("runner", repr(runner.name), "a rehearsal on Linux, which limits the memory")
+    if runner.settings.root is not None:
+        advice = "omit the option: the files of the pipeline are then used"
+        yield Fault("root", repr(runner.settings.root), "no folder of an image", advice)
+    yield from runner.find_unsupported(job.pipeline)
+    yield from find_process_faults(job.pipeline)
+    for step in job.pipeline.steps:
+        _, missing = find_secrets(step.secrets, os.environ, config.jobs().secrets)
+        for name in missing:
+            allowed = "a secret whose value this machine has"
+            yield Fault(f"step {step.name!r}: secrets", repr(name), allowed)
+
+
+def rehearse(
+    job: Job, runner: AwsBatchRunner, *, all_chunks: bool, report: Callable[[TaskOutcome], None]
+) -> bool:
+    """Run the tasks of a job one after the other, and return whether all succeeded.
+
+    Parameters
+    ----------
+    job : Job
+        The job, with resources in place of the pool ``auto``.
+    runner : AwsBatchRunner
+        The runner with its options; nothing is sent.
+    all_chunks : bool
+        Whether all chunks of a step run, or only the first.
+    report : callable
+        Called with the outcome of each task. After one that failed, no other one runs.
+
+    Raises
+    ------
+    RequestError
+        With everything that cannot be rehearsed; nothing has run.
+    """
+    check(find_rehearsal_faults(job, runner))
+    in_container = runner.with_runtime_paths(job)
+    steps = {step.name: step for step in job.pipeline.steps}
+    moved = {step.name: step for step in in_container.pipeline.steps}
+    for wave in waves(job.pipeline):
+        for name in wave:
+            commands = list(first_attempts(job, in_container, steps[name], moved[name]))
+            for index in range(len(commands) if all_chunks else 1):
+                outcome = _run_task(job, steps[name], commands, index, runner.settings)
+                report(outcome)
+                if outcome.code != 0:
+                    return False
+    return True
+
+
+def describe_differences(job: Job, settings: AwsBatchSettings) -> list[str]:
+    """Return in what a rehearsal differs from AWS Batch, as lines of text."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    image = settings.image or "of the containers"
+    sizes = [task_size(with_sizes(step), 1.0, settings) for step in job.pipeline.steps]
+    cores = max((size.cores for size in sizes if size is not None), default=0)
+    lines = [
+        f"the image {image} is not used: Python {version} and the packages of this environment are",
+        "memory is limited as the data of each process (RLIMIT_DATA), not of all together: a step "
+        "with several processes may use more than in its container",
+        f"cores are not limited: at most {cores:g} in a container, {os.cpu_count()} here",
+        "the files and the network of this machine can be accessed; a container has those of its "
+        "image and its subnet",
+        "no credentials of Amazon are passed on, and the permissions of the roles are not tested",
+        "tasks run one after the other; on AWS Batch chunks run at once",
+    ]
+    if any(size is not None and size.gpus for size in sizes):
+        lines.append("GPUs are those of this machine, if it has any")
+    return lines
+
+
+def _run_task(
+    job: Job,
+    step: Step,
+    commands: list[AttemptCommand],
+    index: int,
+    settings: AwsBatchSettings,
+) -> TaskOutcome:
+    files = collect_files(commands[0], step.kind, job.pipeline.root, settings)
+    keys = [str(number) for number in range(len(files))]
+    prepared = [with_notebook_program(command, step) for command in commands]
+    size = task_size(with_sizes(step), 1.0, settings) or TaskSize(1, 1)  # the check has found it
+    with tempfile.TemporaryDirectory(prefix="hyperplane-rehearsal-") as folder:
+        place = Path(folder)
+        work, objects = place / "work", place / "objects"
+        work.mkdir()
+        objects.mkdir()
+        for key, file in zip(keys, files, strict=True):
+            (objects / key).write_bytes(file.content)
+        manifest = place / "manifest.json"
+        manifest.write_bytes(dump_manifest(build_manifest(prepared, files, keys)))
+        words = [str(PROGRAM_FILE), str(manifest), str(objects), str(work), str(size.memory * _MIB)]
+        chunk = index if step.chunk_count else -1
+        started = time.monotonic()
+        environment = _container_environment(step, index, len(commands), work, settings)
+        code = _run(words, environment, place / "log", step.timeout)
+        seconds = time.monotonic() - started
+        log, _ = extract_notebook((place / "log").read_bytes())
+    return TaskOutcome(step.name, chunk, code, seconds, _mask(log.decode(errors="replace"), step))
+
+
+def _run(
+    words: list[str], environment: Mapping[str, str], log: Path, timeout: float | None
+) -> int | None:
+    """Run a task to its end; return None after its time limit."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603 - a list of arguments, and no shell
+            [sys.executable, "-c", _CODE, *words],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        return process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a task and all processes that it has started."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_SECONDS)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _container_environment(
+    step: Step, index: int, count: int, work: Path, settings: AwsBatchSettings
+) -> dict[str, str]:
+    """Return the environment of a container: nothing of the environment of this process."""
+    environment = {
+        # The container's command is "python".
+        "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.defpath)),
+        "HOME": str(work),
+        "AWS_BATCH_JOB_ID": str(uuid.uuid4()),
+        "AWS_BATCH_JQ_NAME": settings.queue or "rehearsal",
+        "AWS_BATCH_JOB_ATTEMPT": "1",
+    }
+    if count > 1:
+        environment["AWS_BATCH_JOB_ID"] += f":{index}"
+        environment["AWS_BATCH_JOB_ARRAY_INDEX"] = str(index)
+        environment["AWS_BATCH_JOB_ARRAY_SIZE"] = str(count)
+    pairs = (pair.partition("=") for pair in settings.environ)
+    environment |= {name: text for name, _, text in pairs}
+    values, _ = find_secrets(step.secrets, os.environ, config.jobs().secrets)
+    return {**environment, **secret_variables(values)}
+
+
+def _mask(text: str, step: Step) -> str:
+    values, _ = find_secrets(step.secrets, os.environ, config.jobs().secrets)
+    return redact_text(text, tuple(values.values())) if values else text

@@ -1,0 +1,253 @@
+"""Requests to AWS Batch for attempts: job definition, job, and the manifest of its tasks."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from hyperplane.core.units import gb_to_bytes
+from hyperplane.jobs.definition.step import Step
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.step_environment import secret_variables
+from hyperplane.jobs.notebook import SEND_VARIABLE
+from hyperplane.jobs.runners.attempt_names import attempt_job_name, owning_job_id
+from hyperplane.jobs.runners.aws_batch.staged_code import PROGRAM_FOLDER, TaskFile
+from hyperplane.jobs.runners.notebook_program import PROGRAM_FILES
+from hyperplane.jobs.runners.step_resources import grace_seconds, resource_request
+from hyperplane.platforms.aws.object_staging import parse_staging
+from hyperplane.platforms.aws.task_sizes import LARGEST_FARGATE, TaskSize, round_to_fargate
+from hyperplane.spec.settings import AwsBatchSettings
+from hyperplane.spec.settings.aws import DEFAULT_LOG_GROUP
+
+#: Tag of all jobs and definitions, with the id of the job of hyperplane.
+JOB_TAG = "hyperplane-job"
+#: Executes the text of task_program.py. It is fixed: user input is only in its arguments.
+BOOTSTRAP = (
+    "import boto3,hashlib,sys;"
+    "b,k=sys.argv[1:3];"
+    "t=boto3.client('s3').get_object(Bucket=b,Key=k)['Body'].read();"
+    "hashlib.sha256(t).hexdigest() in k or sys.exit(k+' has changed');"
+    "exec(compile(t,k,'exec'))"
+)
+_MIB = 1 << 20
+#: Least memory of a container of EC2 in MiB, and least seconds of a time limit.
+_LEAST_MEMORY, _LEAST_TIMEOUT = 4, 60
+#: Seconds that Batch waits longer than the supervisor, which ends attempts at their time limit.
+_TIMEOUT_MARGIN = 120
+
+Object = dict[str, Any]
+
+
+def task_size(step: Step, memory_factor: float, settings: AwsBatchSettings) -> TaskSize | None:
+    """Return the size of the container of a step; None if Fargate has none that is large enough."""
+    request = resource_request(step)
+    memory = gb_to_bytes(settings.ram_gb) if request.memory is None else request.memory
+    cores = settings.cores if request.cores is None else request.cores
+    mib = max(_LEAST_MEMORY, math.ceil(memory * memory_factor / _MIB))
+    if settings.platform == "fargate":
+        return round_to_fargate(TaskSize(cores, mib, request.gpus))
+    # Instances have whole cores; a smaller request would be refused.
+    return TaskSize(max(1, math.ceil(cores)), mib, request.gpus)
+
+
+def build_definition(
+    step: Step, size: TaskSize, secret_names: Mapping[str, str], settings: AwsBatchSettings
+) -> Object:
+    """Return the request that registers the job definition of attempts.
+
+    Its name has the hash of its content. ``secret_names`` are the variables with secrets and the
+    ARN of each value, which Batch reads itself.
+    """
+    resources = [
+        {"type": "VCPU", "value": f"{size.cores:g}"},
+        {"type": "MEMORY", "value": str(size.memory)},
+        *([{"type": "GPU", "value": str(size.gpus)}] if size.gpus else []),
+    ]
+    container: Object = {
+        "image": settings.image,
+        "resourceRequirements": resources,
+        # Otherwise the program is the first process of the container, and ignores SIGTERM.
+        "linuxParameters": {"initProcessEnabled": True},
+        "environment": [
+            {"name": name, "value": text}
+            for name, text in {
+                **({"AWS_DEFAULT_REGION": settings.region} if settings.region else {}),
+                **_parse_pairs(settings.environ),
+            }.items()
+        ],
+    }
+    if settings.log_group != DEFAULT_LOG_GROUP:  # Batch creates its default group itself
+        container["logConfiguration"] = {
+            "logDriver": "awslogs",
+            "options": {"awslogs-group": settings.log_group},
+        }
+    if settings.job_role:
+        container["jobRoleArn"] = settings.job_role
+    if settings.execution_role:
+        container["executionRoleArn"] = settings.execution_role
+    if secret_names:
+        container["secrets"] = [
+            {"name": name, "valueFrom": arn} for name, arn in sorted(secret_names.items())
+        ]
+    if settings.platform == "fargate":
+        enabled = "ENABLED" if settings.public_ip else "DISABLED"
+        container["networkConfiguration"] = {"assignPublicIp": enabled}
+    request: Object = {
+        "type": "container",
+        "containerProperties": container,
+        "platformCapabilities": [settings.platform.upper()],
+        "retryStrategy": {"attempts": 1},  # the supervisor retries
+    }
+    if step.timeout is not None:  # also without a supervisor
+        seconds = math.ceil(step.timeout + grace_seconds()) + _TIMEOUT_MARGIN
+        request["timeout"] = {"attemptDurationSeconds": max(_LEAST_TIMEOUT, seconds)}
+    if settings.tags:
+        request["tags"] = _parse_pairs(settings.tags)
+    digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+    return {"jobDefinitionName": f"hyperplane-{digest[:32]}", **request}
+
+
+class PlannedSubmission(NamedTuple):
+    """Requests of attempts, before anything is sent.
+
+    Parameters
+    ----------
+    definition : dict
+        Request that registers the job definition.
+    job : dict
+        Request that submits the job; ``jobDefinition`` is the name of the definition, in place of
+        which the runner sends its ARN.
+    manifest_key : str
+        Key of the manifest in the bucket.
+    manifest : dict
+        Files, variables and programs of the tasks.
+    """
+
+    definition: Object
+    job: Object
+    manifest_key: str
+    manifest: Object
+
+
+def plan_submission(
+    commands: Sequence[AttemptCommand],
+    step: Step,
+    memory_factor: float,
+    settings: AwsBatchSettings,
+    program: TaskFile,
+    files: Sequence[TaskFile],
+) -> PlannedSubmission:
+    """Return the requests for one attempt, or for an array of attempts at chunks of a step.
+
+    ``program`` is the program of the container, and ``files`` are those that it writes there.
+    Raises OSError if no container of the platform is large enough.
+    """
+    size = task_size(step, memory_factor, settings)
+    if size is None:
+        message = f"no container of Fargate is large enough: at most {LARGEST_FARGATE}, and no GPUs"
+        raise OSError(errno.EPERM, message, "AWS Batch")
+    folder, name = parse_staging(str(settings.staging)), attempt_job_name(commands[0])
+    prepared = [with_notebook_program(command, step) for command in commands]
+    keys = [folder.content_key(file.content, file.suffix) for file in files]
+    manifest_key = folder.key("attempts", f"{name}.json")
+    definition = build_definition(step, size, _secret_arns(step, settings), settings)
+    words = [
+        "python",
+        "-c",
+        BOOTSTRAP,
+        folder.bucket,
+        folder.content_key(program.content, program.suffix),
+        manifest_key,
+    ]
+    job = {
+        "jobName": name,
+        "jobQueue": settings.queue,
+        "jobDefinition": definition["jobDefinitionName"],
+        **({"arrayProperties": {"size": len(commands)}} if len(commands) > 1 else {}),
+        "containerOverrides": {"command": words},
+        "tags": {**_parse_pairs(settings.tags), JOB_TAG: owning_job_id(commands[0])},
+        "propagateTags": True,
+    }
+    return PlannedSubmission(definition, job, manifest_key, build_manifest(prepared, files, keys))
+
+
+def with_notebook_program(command: AttemptCommand, step: Step) -> AttemptCommand:
+    """Return the command of a notebook with the program that is sent, others unchanged."""
+    if step.kind != "notebook":
+        return command
+    program = f"{PROGRAM_FOLDER}/{PROGRAM_FILES[0].name}"
+    return replace(
+        command,
+        argv=(command.argv[0], program, *command.argv[2:]),
+        step_variables={**command.step_variables, SEND_VARIABLE: "1"},
+    )
+
+
+def _secret_arns(step: Step, settings: AwsBatchSettings) -> dict[str, str]:
+    """Return the ARN of the secret of each variable that has one."""
+    return {
+        variable: arn
+        for name, arn in secret_sources(step, settings).items()
+        for variable in secret_variables({name: ""})
+    }
+
+
+def build_manifest(
+    commands: Sequence[AttemptCommand], files: Sequence[TaskFile], keys: Sequence[str]
+) -> Object:
+    """Return the manifest of attempts: their files, variables and programs, without secrets.
+
+    The position of an attempt is its index in the array job.
+    """
+    all_variables = [_plain_variables(command) for command in commands]
+    shared = {
+        name: text
+        for name, text in all_variables[0].items()
+        if all(variables.get(name) == text for variables in all_variables)
+    }
+    return {
+        "folder": commands[0].folder,
+        "files": [
+            {
+                "key": key,
+                "sha256": hashlib.sha256(file.content).hexdigest(),
+                "path": file.path,
+                "archive": file.archive,
+                "importable": file.importable,
+            }
+            for key, file in zip(keys, files, strict=True)
+        ],
+        "variables": shared,
+        "tasks": [
+            {
+                "variables": {name: text for name, text in variables.items() if name not in shared},
+                "argv": list(command.argv),
+            }
+            for command, variables in zip(commands, all_variables, strict=True)
+        ],
+    }
+
+
+def dump_manifest(manifest: Mapping[str, Any]) -> bytes:
+    """Return a manifest as JSON."""
+    return json.dumps(manifest, ensure_ascii=False, indent=1).encode(errors="surrogateescape")
+
+
+def secret_sources(step: Step, settings: AwsBatchSettings) -> dict[str, str]:
+    """Return the ARNs of the secrets of a step by their names, without those that have none."""
+    sources = _parse_pairs(settings.secrets)
+    return {name: sources[name] for name in step.secrets if name in sources}
+
+
+def _plain_variables(command: AttemptCommand) -> dict[str, str]:
+    hidden = command.secret_variables
+    return {name: text for name, text in command.step_variables.items() if name not in hidden}
+
+
+def _parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
+    return {name: text for name, _, text in (pair.partition("=") for pair in pairs)}

@@ -1,0 +1,106 @@
+"""Faults of options and pipelines that AWS Batch cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from hyperplane.core.errors import Fault, UnknownPool
+from hyperplane.jobs import calls
+from hyperplane.jobs.definition.message_formatting import format_value
+from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.execution.cluster_arguments import find_framework_faults
+from hyperplane.jobs.runners.aws_batch.requests import secret_sources, task_size
+from hyperplane.jobs.runners.aws_batch.staged_code import MAX_FOLDER_BYTES, list_folder
+from hyperplane.platforms.aws.service_check import ComputeEnvironment
+from hyperplane.platforms.aws.task_sizes import LARGEST_FARGATE
+from hyperplane.spec.settings import AwsBatchSettings
+
+_SECTION = "hyperplane.runners.aws_batch"
+_ADVICE = "set it in the configuration, or with the option {}="
+#: Settings without which nothing can be submitted, and what they are.
+_REQUIRED = {
+    "queue": "the name of a job queue",
+    "image": "the name of an image, such as registry/name:tag",
+    "staging": "a folder of a bucket, such as s3://bucket/folder",
+}
+_REQUIRED_FOR_FARGATE = {
+    "execution_role": "the ARN of a role that pulls the image and writes logs",
+    "job_role": "the ARN of a role that reads the staging folder",
+}
+
+
+def find_option_faults(settings: AwsBatchSettings) -> list[Fault]:
+    """Return a fault for each setting that is missing."""
+    required = dict(_REQUIRED)
+    if settings.platform == "fargate":
+        required |= _REQUIRED_FOR_FARGATE
+    return [
+        Fault(f"{_SECTION}.{name}", "nothing", allowed, _ADVICE.format(name))
+        for name, allowed in required.items()
+        if getattr(settings, name) is None
+    ]
+
+
+def find_step_faults(pipeline: Pipeline, settings: AwsBatchSettings) -> Iterator[Fault]:
+    """Yield a fault for each part of a pipeline that a container cannot run."""
+    if pipeline.requirements is not None:
+        asked = format_value(pipeline.requirements)
+        advice = "install them in the image, and omit the key"
+        yield Fault("requirements", asked, "no requirements on aws-batch", advice)
+    for step in pipeline.steps:
+        where = f"step {step.name!r}: "
+        if step.argv[1:] == ("-m", calls.PROGRAM):
+            allowed = "a script or notebook, or a program in the image"
+            yield Fault(f"{where}argv", "a Python function", allowed)
+        sources = secret_sources(step, settings)
+        for name in step.secrets:
+            if name not in sources:
+                allowed = "a secret that AWS Batch can read"
+                advice = f"add '{name}=ARN' to {_SECTION}.secrets"
+                yield Fault(f"{where}secrets", format_value(name), allowed, advice)
+        if sources and settings.execution_role is None:
+            yield Fault(
+                f"{_SECTION}.execution_role",
+                "nothing",
+                f"the ARN of a role that reads the secrets of step {step.name!r}",
+                _ADVICE.format("execution_role"),
+            )
+    if settings.root is None and settings.stage == "folder":
+        size = sum(file.stat().st_size for _, file in list_folder(Path(pipeline.root)))
+        if size > MAX_FOLDER_BYTES:
+            allowed = f"a folder of at most {MAX_FOLDER_BYTES} bytes"
+            advice = "add the files to the image, and set the option root=FOLDER"
+            yield Fault("root", f"{size} bytes in {pipeline.root}", allowed, advice)
+
+
+def find_process_faults(pipeline: Pipeline) -> Iterator[Fault]:
+    """Yield a fault for each step with several processes, or a cluster that starts before it."""
+    for index, step in enumerate(pipeline.steps):
+        where = f"steps[{index}]"
+        if step.gang_size:
+            is_training = step.kind == "train"
+            field = "kind" if is_training else "gang"
+            shown = "train" if is_training else str(step.gang)
+            yield Fault(f"{where}.{field}", shown, "a step of one process on aws-batch")
+        yield from find_framework_faults(step, where, "aws-batch")
+
+
+def find_resource_faults(
+    pipeline: Pipeline, settings: AwsBatchSettings, environments: Sequence[ComputeEnvironment]
+) -> Iterator[Fault]:
+    """Yield a fault for each step that no compute environment of the queue can run."""
+    for step in pipeline.steps:
+        where = f"step {step.name!r}: resources"
+        try:
+            size = task_size(step, 1.0, settings)
+        except UnknownPool:  # reported for all runners, or chosen from earlier runs
+            continue
+        if size is None:
+            asked = format_value(step.resources.model_dump(exclude_none=True))
+            allowed = f"at most {LARGEST_FARGATE} and no GPUs on Fargate"
+            yield Fault(where, asked, allowed, "use a queue of EC2 and the option platform=ec2")
+        elif environments and not any(each.fits(size) for each in environments):
+            asked = f"{size.cores:g} vCPU, {size.memory} MiB, {size.gpus} GPUs"
+            allowed = "; ".join(each.describe() for each in environments)
+            yield Fault(where, asked, allowed, "request less, or use another queue")

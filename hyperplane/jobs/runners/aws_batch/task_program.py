@@ -1,0 +1,76 @@
+"""Program of a container: fetch the files of an attempt from S3, and replace this by its program.
+
+The container executes the text of this file, which it fetches from S3 as well, so that the image
+needs only Python and boto3. It imports nothing of the package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+#: Variables of an array job. Steps do not see them, because timing decides which attempts are an
+#: array; HYPERPLANE_SHARD_INDEX, CHUNK_ID and so on have the number of the chunk.
+_INDEX, _SIZE = "AWS_BATCH_JOB_ARRAY_INDEX", "AWS_BATCH_JOB_ARRAY_SIZE"
+_JOB_FOLDER = "HYPERPLANE_JOB_FOLDER"
+
+
+def run_task(manifest: dict[str, Any], fetch: Callable[[str], bytes], folder: str) -> None:
+    """Write the files of a task to a folder, and replace this process by its program."""
+    index = int(os.environ.pop(_INDEX, "0"))
+    os.environ.pop(_SIZE, None)
+    task = manifest["tasks"][index]
+    paths = []
+    for file in manifest["files"]:
+        content = fetch(file["key"])
+        if hashlib.sha256(content).hexdigest() != file["sha256"]:
+            sys.exit(f"{file['key']} has changed since the step was submitted")
+        path = os.path.join(folder, file["path"])  # noqa: PTH118 - few imports
+        if file["archive"]:
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                archive.extractall(path)
+        else:
+            os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
+            with open(path, "wb") as target:  # noqa: PTH123
+                target.write(content)
+        if file["importable"]:
+            paths.append(path)
+    os.environ.update(manifest["variables"])
+    os.environ.update(task["variables"])
+    if not os.path.isabs(os.environ.get(_JOB_FOLDER, "/")):  # noqa: PTH117
+        os.environ[_JOB_FOLDER] = folder
+    if paths:
+        other = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+        os.environ["PYTHONPATH"] = os.pathsep.join(paths + other)
+    argv = task["argv"]
+    try:
+        os.chdir(os.path.join(folder, manifest["folder"]))  # noqa: PTH118
+        os.execvp(argv[0], argv)  # noqa: S606 - a list of arguments, and no shell
+    except OSError as error:
+        sys.stderr.write(f"{argv[0]}: {error.strerror}\n")
+        # The exit codes of a shell.
+        sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def main(bucket: str, key: str) -> None:
+    """Run the task whose manifest is an object of a bucket."""
+    import boto3
+
+    client = boto3.client("s3")
+
+    def fetch(name: str) -> bytes:
+        content: bytes = client.get_object(Bucket=bucket, Key=name)["Body"].read()
+        return content
+
+    run_task(json.loads(fetch(key)), fetch, tempfile.mkdtemp(prefix="hyperplane-"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[-3], sys.argv[-1])

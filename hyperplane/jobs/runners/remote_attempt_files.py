@@ -1,0 +1,88 @@
+"""Files on this machine of an attempt whose program runs on another one."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.notebook import extract_notebook
+from hyperplane.jobs.step_wrapper import PREFACE_SUFFIX
+
+
+class RemoteAttemptFiles:
+    """Start, log and exit code of one attempt; ``system`` is the name of its scheduler."""
+
+    def __init__(self, command: AttemptCommand, system: str) -> None:
+        self._command, self._system = command, system
+
+    def exit_code(self) -> int | None:
+        """Return the recorded exit code."""
+        try:
+            return int(self._command.file(".exit").read_text())
+        except (OSError, ValueError):
+            return None
+
+    def end_time(self) -> float:
+        """Return the end time of the container; 0 while it is unknown."""
+        with suppress(OSError):
+            return self._command.file(".exit").stat().st_mtime
+        return 0.0
+
+    def started_as(self) -> str:
+        """Return the name of what runs the attempt, such as a pod; empty before the start."""
+        try:
+            return self._command.file(".pid").read_text()
+        except OSError:
+            return ""
+
+    def record_start(self, name: str, at: float) -> None:
+        """Record what runs the attempt, and since when."""
+        if not self.started_as():
+            # The log replaces the messages on why the attempt does not run yet.
+            self._write(".log", self._preface())
+            self._write(".pid", name.encode(), at)
+
+    def record_end(self, code: int, at: float | None = None) -> None:
+        """Record how and when the attempt ended."""
+        self._write(".exit", str(code).encode(), at)
+
+    def write_status(self, message: str) -> None:
+        """Write to the log why the attempt does not run yet, replacing the previous message."""
+        text = f"waiting for {self._system}: {message}\n"
+        self._write(".log", self._preface() + text.encode())
+
+    def append_line(self, message: str) -> None:
+        """Append a line to the log."""
+        with self._command.file(".log").open("a") as log:
+            log.write(f"\n{message}\n")
+
+    def _preface(self) -> bytes:
+        """Return the first lines of the log, which the container does not have."""
+        try:
+            return self._command.file(PREFACE_SUFFIX).read_bytes()
+        except OSError:
+            return b""
+
+    def extract_notebook(self) -> None:
+        """Move the executed notebook from the log to its file."""
+        try:
+            output = Path(self._command.file(".notebook").read_text())
+            log = self._command.file(".log").read_bytes()
+        except OSError:
+            return
+        text, notebook = extract_notebook(log)
+        if text != log:
+            self._write(".log", text)
+        if notebook is not None:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.write_bytes(notebook)
+
+    def _write(self, suffix: str, content: bytes, at: float | None = None) -> None:
+        """Write a file through a draft and a rename."""
+        draft = self._command.file(f"{suffix}.draft")
+        draft.write_bytes(content)
+        if at is not None:
+            os.utime(draft, (at, at))
+        draft.replace(self._command.file(suffix))

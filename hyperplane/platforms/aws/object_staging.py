@@ -1,0 +1,77 @@
+"""Files that tasks read, in a folder of an S3 bucket, named by the hash of their content."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from typing import NamedTuple
+
+from hyperplane.platforms.aws.errors import AwsRequestError
+from hyperplane.platforms.aws.session import AwsSession
+
+_NOT_FOUND = 404
+
+
+class StagingFolder(NamedTuple):
+    """A folder of a bucket; ``prefix`` is empty or ends with a slash."""
+
+    bucket: str
+    prefix: str
+
+    def key(self, *names: str) -> str:
+        """Return the key of an object in the folder."""
+        return self.prefix + "/".join(names)
+
+    def content_key(self, content: bytes, suffix: str) -> str:
+        """Return the key of an object with this content."""
+        return self.key("content", hashlib.sha256(content).hexdigest() + suffix)
+
+    def url(self, key: str) -> str:
+        """Return the URL of an object."""
+        return f"s3://{self.bucket}/{key}"
+
+
+def parse_staging(url: str) -> StagingFolder:
+    """Return the folder of a URL such as ``s3://bucket/folder``.
+
+    Examples
+    --------
+    >>> parse_staging("s3://team/jobs").key("a", "b")
+    'jobs/a/b'
+    """
+    bucket, _, prefix = url.removeprefix("s3://").partition("/")
+    prefix = prefix.strip("/")
+    return StagingFolder(bucket, f"{prefix}/" if prefix else "")
+
+
+class ObjectStaging:
+    """Uploads objects to a staging folder; each content once."""
+
+    def __init__(self, session: AwsSession, folder: StagingFolder) -> None:
+        self._session, self.folder = session, folder
+        self._uploaded: set[str] = set()
+        self._lock = threading.Lock()
+
+    def upload_content(self, content: bytes, suffix: str) -> str:
+        """Upload content unless the bucket has it, and return its key. Raises AwsError."""
+        key = self.folder.content_key(content, suffix)
+        with self._lock:  # attempts that start together have the same files
+            if key not in self._uploaded:
+                if not self._exists(key):
+                    self.put(key, content)
+                self._uploaded.add(key)
+        return key
+
+    def put(self, key: str, content: bytes) -> None:
+        """Write an object. Raises AwsError."""
+        self._session.call("s3", "put_object", Bucket=self.folder.bucket, Key=key, Body=content)
+
+    def _exists(self, key: str) -> bool:
+        try:
+            self._session.call("s3", "head_object", Bucket=self.folder.bucket, Key=key)
+        except AwsRequestError as error:
+            # Without the permission to list the bucket, S3 answers 403 for a missing object.
+            if error.status not in (_NOT_FOUND, 403):
+                raise
+            return False
+        return True

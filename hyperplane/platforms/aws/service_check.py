@@ -1,0 +1,206 @@
+"""Check, before anything is submitted, what would make jobs of AWS Batch fail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from hyperplane.core.errors import Fault
+from hyperplane.platforms.aws.batch import BatchApi
+from hyperplane.platforms.aws.errors import (
+    DENIED_CODES,
+    AwsCredentialsError,
+    AwsError,
+    AwsRequestError,
+)
+from hyperplane.platforms.aws.object_staging import parse_staging
+from hyperplane.platforms.aws.session import AwsSession
+from hyperplane.platforms.aws.task_sizes import TaskSize
+from hyperplane.spec.settings import AwsBatchSettings
+
+#: An image of Amazon's registry, whose existence can be checked.
+_ECR = re.compile(
+    r"(?P<account>[0-9]{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/"
+    r"(?P<name>[a-z0-9._/-]+)(?::(?P<tag>[A-Za-z0-9._-]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+#: Memory of an instance that containers cannot have, as a fraction: the system and the agent.
+_SYSTEM_MEMORY = 0.03
+#: A type such as m5.2xlarge; others are families, whose sizes are not asked.
+_INSTANCE_TYPE = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
+
+
+class ComputeEnvironment(NamedTuple):
+    """Limits of a compute environment of a queue.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    max_cores : float
+        Maximum vCPUs of all its containers together.
+    instances : tuple of TaskSize
+        Sizes of its instance types; empty if they are unknown.
+    """
+
+    name: str
+    max_cores: float
+    instances: tuple[TaskSize, ...] = ()
+
+    def fits(self, size: TaskSize) -> bool:
+        """Return whether it can run a container of a size."""
+        if size.cores > self.max_cores:
+            return False
+        return not self.instances or any(
+            size.cores <= each.cores
+            and size.memory <= each.memory * (1 - _SYSTEM_MEMORY)
+            and size.gpus <= each.gpus
+            for each in self.instances
+        )
+
+    def describe(self) -> str:
+        """Return the limits as text."""
+        text = f"at most {self.max_cores:g} vCPU in {self.name}"
+        if not self.instances:
+            return text
+        sizes = ", ".join(f"{each.cores:g} vCPU with {each.memory} MiB" for each in self.instances)
+        return f"{text}, whose instances have {sizes}"
+
+
+class ServiceReport(NamedTuple):
+    """Faults of the settings, and the compute environments of the queue."""
+
+    faults: list[Fault]
+    environments: tuple[ComputeEnvironment, ...] = ()
+
+
+def check_service(session: AwsSession, settings: AwsBatchSettings) -> ServiceReport:
+    """Ask credentials, queue, compute environments, image, bucket and roles; submit nothing."""
+    try:
+        if not session.region():
+            advice = "set AWS_REGION, or the option region="
+            return ServiceReport([Fault("region", "nothing", "a region of Amazon", advice)])
+        session.call("sts", "get_caller_identity")
+    except AwsError as error:  # the answers to all other requests would be the same
+        return ServiceReport([Fault("credentials", "", str(error))])
+    faults, environments = _check_queue(session, settings)
+    for check in (_check_bucket, _check_image, _check_roles):
+        try:
+            faults += check(session, settings)
+        except AwsError as error:
+            faults.append(Fault(check.__name__.removeprefix("_check_"), "", str(error)))
+    return ServiceReport(faults, tuple(environments))
+
+
+def _check_queue(
+    session: AwsSession, settings: AwsBatchSettings
+) -> tuple[list[Fault], list[ComputeEnvironment]]:
+    api, asked = BatchApi(session), repr(settings.queue)
+    try:
+        queue = api.describe_queue(str(settings.queue))
+        if queue is None:
+            allowed = f"a job queue of AWS Batch in {session.region()}"
+            return [Fault("queue", asked, allowed)], []
+        names = [order["computeEnvironment"] for order in queue["computeEnvironmentOrder"]]
+        described = api.describe_environments(names)
+        faults = list(_queue_faults(queue, described, settings))
+        usable = [each for each in described if each.get("state") == "ENABLED"]
+        return faults, [_read_environment(session, each) for each in usable]
+    except AwsError as error:
+        return [Fault("queue", "", str(error))], []
+
+
+def _queue_faults(
+    queue: Mapping[str, Any], described: Sequence[Mapping[str, Any]], settings: AwsBatchSettings
+) -> Iterator[Fault]:
+    asked = repr(settings.queue)
+    state = f"{queue.get('state')} and {queue.get('status')}"
+    if state != "ENABLED and VALID":
+        yield Fault("queue", asked, f"an enabled queue; it is {state}")
+    for each in described:
+        name, status = each["computeEnvironmentName"], each.get("status")
+        if each.get("state") != "ENABLED" or status != "VALID":
+            reason = f": {each['statusReason']}" if each.get("statusReason") else ""
+            allowed = f"enabled compute environments; {name} is {each.get('state')} and {status}"
+            yield Fault("queue", asked, allowed + reason)
+    kinds = {str(each.get("computeResources", {}).get("type", "")) for each in described}
+    is_fargate = {kind.startswith("FARGATE") for kind in kinds if kind}
+    wanted = settings.platform == "fargate"
+    if is_fargate and is_fargate != {wanted}:
+        found = "fargate" if True in is_fargate else "ec2"
+        yield Fault("platform", repr(settings.platform), f"{found}, as the queue {asked} has")
+
+
+def _read_environment(session: AwsSession, described: Mapping[str, Any]) -> ComputeEnvironment:
+    resources = described.get("computeResources", {})
+    types = [str(each) for each in resources.get("instanceTypes", [])]
+    instances: list[TaskSize] = []
+    if types and all(_INSTANCE_TYPE.fullmatch(each) for each in types):
+        try:
+            answer = session.call("ec2", "describe_instance_types", InstanceTypes=types)
+        except AwsError:  # without the permission, sizes are not compared
+            answer = {"InstanceTypes": []}
+        instances = [
+            TaskSize(
+                each["VCpuInfo"]["DefaultVCpus"],
+                each["MemoryInfo"]["SizeInMiB"],
+                sum(gpu.get("Count", 0) for gpu in each.get("GpuInfo", {}).get("Gpus", [])),
+            )
+            for each in answer["InstanceTypes"]
+        ]
+    name = str(described["computeEnvironmentName"])
+    return ComputeEnvironment(name, float(resources.get("maxvCpus", 1e9)), tuple(instances))
+
+
+def _check_bucket(session: AwsSession, settings: AwsBatchSettings) -> list[Fault]:
+    bucket = parse_staging(str(settings.staging)).bucket
+    try:
+        session.call("s3", "head_bucket", Bucket=bucket)
+    except AwsRequestError as error:
+        reasons = {404: "an existing bucket", 403: "a bucket that you may read and write"}
+        if error.status not in reasons:
+            raise
+        return [Fault("staging", repr(settings.staging), reasons[error.status])]
+    return []
+
+
+def _check_image(session: AwsSession, settings: AwsBatchSettings) -> list[Fault]:
+    """Return a fault if an image of Amazon's registry does not exist; others are not checked."""
+    match = _ECR.fullmatch(str(settings.image))
+    if match is None or match["region"] != session.region():
+        return []
+    identity = {"imageDigest": match["digest"]} if match["digest"] else {}
+    identity = identity or {"imageTag": match["tag"] or "latest"}
+    try:
+        session.call(
+            "ecr",
+            "describe_images",
+            registryId=match["account"],
+            repositoryName=match["name"],
+            imageIds=[identity],
+        )
+    except AwsRequestError as error:
+        if error.code in ("RepositoryNotFoundException", "ImageNotFoundException"):
+            return [Fault("image", repr(settings.image), "an image of the registry", str(error))]
+        if error.code not in DENIED_CODES:
+            raise
+    return []
+
+
+def _check_roles(session: AwsSession, settings: AwsBatchSettings) -> list[Fault]:
+    """Return a fault for each role that does not exist, as far as it may be asked."""
+    faults = []
+    for name in ("job_role", "execution_role"):
+        arn = getattr(settings, name)
+        if arn is None:
+            continue
+        try:
+            session.call("iam", "get_role", RoleName=arn.rpartition("/")[2])
+        except AwsCredentialsError:
+            raise
+        except AwsRequestError as error:
+            if error.code == "NoSuchEntity":
+                faults.append(Fault(name, repr(arn), "an existing role"))
+            elif error.code not in DENIED_CODES:
+                raise
+    return faults

@@ -1,0 +1,63 @@
+"""Settings of steps that run as jobs of AWS Batch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from hyperplane.spec.settings.kubernetes import IMAGE_PATTERN, Variable
+
+#: Log group of Batch.
+DEFAULT_LOG_GROUP = "/aws/batch/job"
+
+_ROLE = r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]{1,512}$"
+_SOURCE = r"^[^=\x00-\x1f]+=arn:aws[a-z-]*:(secretsmanager|ssm):[^\x00-\x20]+$"
+_PART = r"[A-Za-z0-9 +.:/@_-]"
+
+Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f]+$")]
+Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]+$")]
+#: Name or ARN of a job queue.
+Queue = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_:/-]{0,255}$")]
+Image = Annotated[str, StringConstraints(pattern=f"^{IMAGE_PATTERN}$")]
+StagingUrl = Annotated[
+    str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?$")
+]
+Role = Annotated[str, StringConstraints(pattern=_ROLE)]
+#: A secret of steps and the ARN of its value, as "database/password=arn:aws:...".
+SecretSource = Annotated[str, StringConstraints(pattern=_SOURCE)]
+Tag = Annotated[str, StringConstraints(pattern=f"^{_PART}{{1,128}}={_PART}{{0,256}}$")]
+LogGroup = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/#-]{1,512}$")]
+
+
+class AwsBatchSettings(BaseModel):
+    """Settings of steps on AWS Batch; ``config/runners.yaml`` explains each."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    region: Region | None = None
+    profile: Line | None = None
+    queue: Queue | None = None
+    image: Image | None = None
+    staging: StagingUrl | None = None
+    platform: Literal["ec2", "fargate"] = "ec2"
+    job_role: Role | None = None
+    execution_role: Role | None = None
+    public_ip: bool = False
+    cores: Annotated[float, Field(gt=0, le=256)] = 1.0
+    ram_gb: Annotated[float, Field(gt=0, le=4096)] = 2.0
+    stage: Literal["file", "folder"] = "file"
+    send_package: bool = False
+    root: Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")] | None = None
+    secrets: tuple[SecretSource, ...] = ()
+    environ: tuple[Variable, ...] = ()
+    tags: tuple[Tag, ...] = ()
+    log_group: LogGroup = DEFAULT_LOG_GROUP
+
+
+class RunnersSection(BaseModel):
+    """Settings of the runners that have no engine of clusters, by their names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    aws_batch: AwsBatchSettings = AwsBatchSettings()
