@@ -260,13 +260,13 @@ class TestFaults:
             ]
 
     def test_an_unknown_section_is_a_fault(self):
-        allowed = "one of the sections engines, gpu_pools, history, jobs, memory, pools, progress, runners"
+        allowed = "one of the sections engines, gpu_pools, history, jobs, memory, pools"
         with dask.config.set({"hyperplane.memroy": 0.9}):
             assert config.faults(ENGINES) == [
                 Fault(
                     "hyperplane.memroy",
                     "0.9",
-                    f"{allowed}, services, sizing, slack, tuning",
+                    f"{allowed}, progress, runners, services, sizing, slack, tuning",
                     source="dask.config.set",
                 )
             ]
