@@ -3,7 +3,8 @@
 The latter is FastAPI with ``model.predict`` in its handler. Both have one process on one core, the
 same model and the same uvicorn; the clients are on another core and keep their connections. The two
 alternate; each round has a new process. With one client per connection, each client sends its next
-request when it has its answer.
+request when it has its answer. CPU time of the server for each request is a fair comparison on a
+machine where other programs run, too.
 
     python benchmarks/serve.py --rounds 4 --seconds 4 --clients 1 16
 
@@ -22,6 +23,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+import psutil
 
 BY_HAND = """
 import sys
@@ -77,10 +80,14 @@ def request(number: int) -> bytes:
     return head.encode() + body
 
 
-async def measure(port: int, clients: int, seconds: float) -> tuple[float, float, float]:
-    """Return requests per second, and median and p99 of the latencies in milliseconds."""
+async def measure(
+    server: psutil.Process, port: int, clients: int, seconds: float
+) -> tuple[float, float, float, float]:
+    """Return requests per second, and median, p99 and CPU time of a request in milliseconds."""
     latencies: list[float] = []
     end = time.perf_counter() + seconds
+
+    before = sum(server.cpu_times()[:2])
 
     async def client(first: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -100,23 +107,25 @@ async def measure(port: int, clients: int, seconds: float) -> tuple[float, float
     await asyncio.gather(*(client(17 * number) for number in range(clients)))
     latencies.sort()
     p99 = latencies[int(len(latencies) * 0.99)]
-    return len(latencies) / seconds, statistics.median(latencies) * 1000, p99 * 1000
+    cpu = (sum(server.cpu_times()[:2]) - before) / len(latencies)
+    return len(latencies) / seconds, statistics.median(latencies) * 1000, p99 * 1000, cpu * 1000
 
 
 def run_round(
     name: str, folder: str, port: int, clients: list[int], seconds: float
-) -> list[tuple[float, float, float]]:
+) -> list[tuple[float, float, float, float]]:
     """Measure a new server with each number of clients."""
     process = start(name, folder, port)
+    server = psutil.Process(process.pid)
     try:
-        for _ in range(600):
+        for _ in range(6000):
             try:
-                asyncio.run(measure(port, 1, 0.3))  # warm
+                asyncio.run(measure(server, port, 1, 0.3))  # warm
                 break
             except OSError:
                 assert process.poll() is None, f"{name} has ended"
                 time.sleep(0.1)
-        return [asyncio.run(measure(port, number, seconds)) for number in clients]
+        return [asyncio.run(measure(server, port, number, seconds)) for number in clients]
     finally:
         process.terminate()
         process.wait(60)
@@ -132,7 +141,7 @@ def main() -> None:
     arguments = parser.parse_args()
     os.sched_setaffinity(0, {1})
     names = ["FastAPI, async", "FastAPI, threads", "hyperplane serve"]
-    results: dict[str, list[list[tuple[float, float, float]]]] = {name: [] for name in names}
+    results: dict[str, list[list[tuple[float, float, float, float]]]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-c", MAKE_MODEL, folder], check=True)
         assert Path(folder, "delays").exists()
@@ -145,16 +154,20 @@ def main() -> None:
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     for index, clients in enumerate(arguments.clients):
         print(
-            f"\n{clients} clients     requests/s   median ms   p99 ms   hyperplane / it (min-max)"
+            f"\n{clients} clients     requests/s   median ms   p99 ms   CPU ms"
+            "   hyperplane / it: requests (min-max), CPU (min-max)"
         )
         for name in names:
             rows = [turn[index] for turn in results[name]]
             ours = [turn[index] for turn in results["hyperplane serve"]]
-            ratios = [a[0] / b[0] for a, b in zip(ours, rows, strict=True)]
-            rate, middle, p99 = (statistics.median(column) for column in zip(*rows, strict=True))
+            medians = (statistics.median(column) for column in zip(*rows, strict=True))
             print(
-                f"{name:18}{rate:8,.0f}{middle:12.2f}{p99:9.2f}{statistics.median(ratios):9.2f}"
-                f"  ({min(ratios):.2f}-{max(ratios):.2f})"
+                "{:18}{:8,.0f}{:12.2f}{:9.2f}{:9.3f}".format(name, *medians),
+                *(
+                    f"{statistics.median(ratios):9.2f}  ({min(ratios):.2f}-{max(ratios):.2f})"
+                    for column in (0, 3)
+                    for ratios in [[a[column] / b[column] for a, b in zip(ours, rows, strict=True)]]
+                ),
             )
 
 

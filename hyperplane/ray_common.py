@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from hyperplane import config
 from hyperplane.clusters import interrupts, records, registry
+from hyperplane.clusters.gpu_requests import find_gpu_pool
 from hyperplane.clusters.planning import Planner
 from hyperplane.clusters.ray.engine import RayEngine
 from hyperplane.clusters.ray.framework import RayFramework
@@ -29,7 +30,6 @@ from hyperplane.core.errors import (
 )
 from hyperplane.core.errors.base import request_error
 from hyperplane.core.public_calls import check_call
-from hyperplane.core.units import bytes_to_gb
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import OMITTED, ClusterArguments, read_request
 
@@ -96,9 +96,8 @@ def initialize_ray_cluster(
     """Start a Ray cluster, and wait until all its worker nodes are registered.
 
     Its head node is on this machine. So are its worker nodes, unless ``hyperplane.engines.auto``
-    names ``ssh`` or ``slurm`` first: then they are on hosts, or in jobs.
-    If it names ``kubernetes`` first, head and worker nodes are in pods.
-    Afterwards, ``ray.init()`` without an address, or any function of ``ray``, uses the cluster.
+    names ``ssh`` or ``slurm`` first: then they are on hosts, or in jobs. If it names ``kubernetes``
+    first, all are in pods. Afterwards, ``ray.init()`` without an address uses the cluster.
 
     Parameters
     ----------
@@ -109,7 +108,8 @@ def initialize_ray_cluster(
     ram_gb_per_worker : float
         Memory of each worker node in GB (10**9 bytes), of which its object store gets 30 %.
     n_gpus : int
-        GPUs of each worker node, which tasks with ``num_gpus`` use.
+        GPUs of each worker node, which tasks with ``num_gpus`` use. If a pool has as many, the two
+        arguments before are ignored, and each worker node is a node of the smallest such pool.
     use_existing : bool
         Whether to return the running Ray cluster, if there is one. Otherwise the Ray clusters that
         this process has started are ended, and a new one is started.
@@ -144,6 +144,8 @@ def initialize_ray_cluster(
     if not faults and not num_workers and not use_existing:
         allowed = "a whole number, 1 or more; 0 with use_existing=True connects only"
         faults.append(Fault("num_workers", "0", allowed))
+    if pool := find_gpu_pool(config.pools().values(), n_gpus):
+        cpu_core_per_worker, ram_gb_per_worker = pool.whole_cores, pool.allocatable_ram_gb
     arguments = ClusterArguments(
         num_workers=max(1, num_workers) if not faults else OMITTED,
         nprocs=1,
@@ -190,9 +192,10 @@ def quickstart_ray(num_workers: int, size: str) -> RayCluster:
     arguments = ClusterArguments(
         num_workers=num_workers,
         nprocs=1,
-        nthreads=pool.allocatable_cores,
+        nthreads=pool.whole_cores,
         cores_per_worker=pool.allocatable_cores,
-        ram_gb_per_proc=bytes_to_gb(pool.allocatable_ram),
+        ram_gb_per_proc=pool.allocatable_ram_gb,
+        ngpus=pool.gpus,
         pool=pool,
         engine=_choose_engine().name,
     )
@@ -292,12 +295,11 @@ def _choose_engine() -> RayEngine:
 
 
 def _list_engines() -> list[RayEngine]:
-    """Return the engines of Ray on the platforms that the configuration names, in order."""
+    """Return the engines of Ray on the configured platforms, in order."""
     names = registry.select_engines(_FRAMEWORK, config.auto_engines(registry.ENGINES))
     # Those of other packages may have other clusters.
-    return [_load_engine(name) for name in names if name in _ENGINES] or [
-        _load_engine(_DEFAULT_ENGINE)
-    ]
+    found = [_load_engine(name) for name in names if name in _ENGINES]
+    return found or [_load_engine(_DEFAULT_ENGINE)]
 
 
 def _load_engine(name: str) -> RayEngine:
@@ -316,7 +318,7 @@ def _plan(planner: Planner) -> ClusterPlan:
         return planner.plan()
     except RequestError as error:
         named = [replace(each, where=_NAMES.get(each.where, each.where)) for each in error.faults]
-        if [each.where for each in named] == [each.where for each in error.faults]:
+        if named == list(error.faults):
             raise
         unique = list({(each.where, each.asked): each for each in named}.values())
         raise request_error(unique) from error
@@ -353,8 +355,7 @@ def _initialize(planner: Planner, num_workers: int, use_existing: bool) -> RayCl
     started = interrupts.complete_start(
         partial(engine.start_with_lines, plan, lambda kind, text: lines[kind](text))
     )
-    cluster: RayCluster = started.cluster
-    return cluster
+    return cast("RayCluster", started.cluster)
 
 
 def _close_own_clusters() -> None:
@@ -382,8 +383,7 @@ def _find_cluster() -> RayCluster | None:
         engine = _load_engine(record.engine)
         settings = config.engine_settings(engine.name, engine.settings)
         with suppress(ClusterNotFound):
-            cluster: RayCluster = engine.connect(record.name, settings).cluster
-            return cluster
+            return cast("RayCluster", engine.connect(record.name, settings).cluster)
     return None
 
 

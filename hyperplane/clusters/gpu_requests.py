@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
-from hyperplane.core.errors import Fault
+from hyperplane.core.errors import DoesNotFit, Fault
 from hyperplane.core.units import plural
 from hyperplane.platforms.local.gpus import VARIABLE, Gpus
+from hyperplane.sizing import fit
 from hyperplane.spec.node_range import most_nodes
+from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.worker import WorkerSpec
+
+
+def find_gpu_pool(pools: Iterable[PoolSpec], ngpus: object) -> PoolSpec | None:
+    """Return the smallest pool whose nodes have as many GPUs; None if there is none.
+
+    So it is for values that are no number of GPUs, which are a fault of the request.
+    """
+    if isinstance(ngpus, int) and ngpus > 0:
+        with suppress(DoesNotFit):
+            return fit.smallest_pool(pools, 0, 0, ngpus)
+    return None
 
 
 def count_gpus(worker: WorkerSpec) -> int:

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -23,6 +23,8 @@ from hyperplane.storage.saving import save
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
+    import pandas as pd
+    import pyarrow as pa
 
 LOCAL_HOSTS = ("", "127.0.0.1", "localhost", "::1")
 
@@ -59,11 +61,12 @@ def find_folder_faults(
 
 
 def find_dataframe_faults(df: Any) -> list[Fault]:
-    """Return a fault if an argument is no Dask dataframe, or if its columns have other names."""
+    """Return faults if an argument is no Dask dataframe, or has columns that Parquet has not."""
     import dask.dataframe as dd
 
     if isinstance(df, dd.DataFrame):
-        return find_name_faults("df", list(df.columns))
+        names = find_name_faults("df", list(df.columns))
+        return names or _find_unstorable_columns(df._meta.dtypes)
     advice = "dask.dataframe.from_pandas makes one of a pandas DataFrame"
     given = f"an object of type {type(df).__name__}"
     return [Fault("df", given, "a Dask dataframe", advice)]
@@ -83,6 +86,45 @@ def find_name_faults(argument: str, names: Sequence[Any]) -> list[Fault]:
         for name in names
         if is_unnamed_index(name)
     ]
+
+
+def _find_unstorable_columns(dtypes: pd.Series) -> list[Fault]:
+    """Return a fault for each column with a type of Arrow that Parquet does not have."""
+    import pandas as pd
+
+    allowed, advice = "types that Parquet can store", "convert it with .astype, or drop it"
+    return [
+        Fault("df", f"the column {name!r} of type {dtype}", allowed, advice)
+        for name, dtype in dtypes.items()
+        if isinstance(dtype, pd.ArrowDtype) and has_type(dtype.pyarrow_dtype, is_unstorable)
+    ]
+
+
+def has_type(kind: pa.DataType, is_searched: Callable[[pa.DataType], bool]) -> bool:
+    """Return whether an Arrow type, or one in its lists, structs and maps, is a searched one."""
+    import pyarrow as pa
+
+    if is_searched(kind):
+        return True
+    if pa.types.is_dictionary(kind):
+        return has_type(kind.value_type, is_searched)
+    return any(has_type(kind.field(number).type, is_searched) for number in range(kind.num_fields))
+
+
+def is_unstorable(kind: pa.DataType) -> bool:
+    """Return whether Parquet does not have a type, apart from the types in it.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> is_unstorable(pa.month_day_nano_interval()), is_unstorable(pa.struct([("x", pa.int8())]))
+    (True, False)
+    """
+    import pyarrow as pa
+
+    is_empty = pa.types.is_struct(kind) and not kind.num_fields
+    others = pa.types.is_interval, pa.types.is_union, pa.types.is_run_end_encoded
+    return is_empty or any(is_kind(kind) for is_kind in others)
 
 
 def make_partition_fault(name: str, kinds: Iterable[Any]) -> Fault:

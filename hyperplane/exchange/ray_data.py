@@ -17,19 +17,29 @@ from hyperplane.exchange.exchange_folder import (
     find_dataframe_faults,
     find_folder_faults,
     find_name_faults,
+    has_type,
+    is_unstorable,
     list_dask_hosts,
     make_partition_fault,
     read_rows,
     save_rows,
 )
+from hyperplane.formats.column_types import is_time_zone
 from hyperplane.objectstore.listing import MAX_THREADS, resolve_location
 from hyperplane.objectstore.locations import File, Location, Store
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
+    import pyarrow as pa
 
 #: Largest integer up to which a float represents all.
 _EXACT = 2**53
+#: Maximum digits of the decimals that ``dataframe.read`` reads.
+_MAX_DIGITS = 38
+_TYPE_ADVICE = (
+    "convert it with map_batches, such as a tensor to a list, a time to UTC, or a decimal to at "
+    f"most {_MAX_DIGITS} digits"
+)
 _START = "call hyperplane.ray_common.initialize_ray_cluster() or ray.init() first"
 
 
@@ -177,8 +187,10 @@ def _find_partition_faults(files: Sequence[File]) -> list[Fault]:
     large: set[str] = set()
     with ThreadPoolExecutor(MAX_THREADS) as pool:
         for metadata in pool.map(_read_metadata, files):
+            if not metadata.num_rows:
+                continue
             large.update(_list_large_integers(metadata))
-            for field in metadata.schema.to_arrow_schema() if metadata.num_rows else ():
+            for field in metadata.schema.to_arrow_schema():
                 kinds.setdefault(field.name, {})[field.type] = None
     return [
         make_partition_fault(name, found)
@@ -226,17 +238,24 @@ def _find_type_faults(schema: Any) -> list[Fault]:
     if schema is None:
         allowed = "at least one row, because Ray does not know the columns of an empty result"
         return [Fault("dataset", "no rows", allowed)]
+    allowed = "types that Parquet can store, and dataframes have"
     faults = [
-        Fault(
-            "dataset",
-            f"the column {name!r} of type {kind}",
-            "types that Parquet can store",
-            "convert it with map_batches, such as a tensor to a list",
-        )
+        Fault("dataset", f"the column {name!r} of type {kind}", allowed, _TYPE_ADVICE)
         for name, kind in zip(schema.names, schema.types, strict=True)
-        if not isinstance(kind, pa.DataType) or isinstance(kind, pa.BaseExtensionType)
+        if not isinstance(kind, pa.DataType) or has_type(kind, _is_refused)
     ]
     return [*faults, *find_name_faults("dataset", schema.names)]
+
+
+def _is_refused(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type cannot be written, or not be read by ``dataframe.read``."""
+    import pyarrow as pa
+
+    if pa.types.is_decimal(kind):
+        return bool(kind.precision > _MAX_DIGITS)
+    if pa.types.is_timestamp(kind):
+        return not is_time_zone(kind.tz)
+    return isinstance(kind, pa.BaseExtensionType) or is_unstorable(kind)
 
 
 def _write_empty_file(location: Location, schema: Any) -> None:

@@ -109,8 +109,8 @@ def from_spark(df: DataFrame, folder: str | PathLike[str] | None = None) -> dd.D
     Parameters
     ----------
     df : pyspark.sql.DataFrame
-        The rows. Vectors of ``pyspark.ml``, intervals and columns without a type are an error that
-        names them.
+        The rows. Vectors of ``pyspark.ml``, intervals, structs without fields and columns without
+        a type are an error that names them.
     folder
         As for :func:`to_spark`.
 
@@ -305,6 +305,8 @@ def _find_spark_faults(schema: Any) -> list[Fault]:
     def is_refused(kind: Any) -> bool:
         names = {kind.typeName(), type(kind).__name__.removesuffix("UDT").lower()}
         if names & refused or "interval" in kind.typeName() or hasattr(kind, "sqlType"):
+            return True
+        if getattr(kind, "fields", None) == []:
             return True
         children = [getattr(kind, name, None) for name in ("elementType", "keyType", "valueType")]
         children += [field.dataType for field in getattr(kind, "fields", ())]

@@ -69,6 +69,23 @@ def to_polars(kind: pa.DataType, decimals: Decimals) -> pl.DataType:
     return from_arrow(kind)
 
 
+def is_time_zone(name: str | None) -> bool:
+    """Return whether Polars has the time zone of a type of Arrow: None, a name, or whole hours.
+
+    Examples
+    --------
+    >>> [is_time_zone(name) for name in (None, "Europe/Rome", "+05:00", "+05:30", "Nowhere")]
+    [True, True, True, False, False]
+    """
+    if name is None or _OFFSET.fullmatch(name):
+        return name is None
+    try:
+        pl.Series(dtype=pl.Datetime(time_zone=name))
+    except pl.exceptions.PolarsError:
+        return False
+    return True
+
+
 def is_pandas_extension(kind: pa.DataType) -> bool:
     """Whether the type is a period or an interval of pandas."""
     return getattr(kind, "extension_name", "") in ("pandas.period", "pandas.interval")

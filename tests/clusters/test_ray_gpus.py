@@ -7,12 +7,13 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import dask.config
 import pytest
 from fake_gpus import read_devices, two_gpus
 from services import until
 
 import hyperplane
-from hyperplane import ray_common
+from hyperplane import config, ray_common
 from hyperplane.clusters.local_nodes import engine
 from hyperplane.clusters.ray.gpus import choose_gpus
 from hyperplane.clusters.ray.slurm.engine import SlurmRayEngine
@@ -20,6 +21,7 @@ from hyperplane.errors import RequestError, StartFailed
 from hyperplane.platforms.local import gpus as local_gpus
 from hyperplane.platforms.local.gpus import Gpus
 from hyperplane.spec.capacity import MachineCapacity
+from hyperplane.spec.request import ClusterRequest
 
 #: A worker node with GPUs that needs no more memory than tests have.
 NODE: dict[str, Any] = {
@@ -120,6 +122,54 @@ def test_the_documented_argument_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     set_gpus(monkeypatch, 0)
     with pytest.raises(RequestError, match="n_gpus = 1: expected 0"):
         ray_common.initialize_ray_cluster(1, 1, 0.5, n_gpus=1)
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[ClusterRequest]:
+    """The requests of calls that start nothing."""
+    found: list[ClusterRequest] = []
+    monkeypatch.setattr(
+        ray_common, "_initialize", lambda planner, *_: found.append(planner.request)
+    )
+    return found
+
+
+def read_size(request: ClusterRequest) -> tuple[int, float, int]:
+    return request.nthreads, request.ram_gb_per_proc, request.ngpus
+
+
+@pytest.mark.parametrize(
+    ("gpus", "size"),
+    [(1, (3, 12.0, 1)), (2, (46, 175.0, 2)), (8, (94, 675.0, 8)), (0, (15, 12, 0))],
+)
+def test_with_gpus_a_pool_gives_cores_and_memory(
+    requests: list[ClusterRequest], gpus: int, size: tuple[int, float, int]
+) -> None:
+    with dask.config.set({"hyperplane.gpu_pools.enabled": True}):
+        ray_common.initialize_ray_cluster(2, 15, 12, gpus)
+        assert read_size(requests[0]) == size
+        if gpus:  # ignored values are not checked
+            ray_common.initialize_ray_cluster(2, 0, -1, n_gpus=gpus)
+            assert read_size(requests[1]) == size
+
+
+@pytest.mark.parametrize(("enabled", "gpus"), [(False, 1), (True, 9)])
+def test_without_a_pool_of_gpus_the_arguments_give_cores_and_memory(
+    requests: list[ClusterRequest], enabled: bool, gpus: int
+) -> None:
+    with dask.config.set({"hyperplane.gpu_pools.enabled": enabled}):
+        ray_common.initialize_ray_cluster(2, 4, 8, gpus)
+    assert read_size(requests[0]) == (4, 8, gpus)
+
+
+def test_every_size_of_a_node_can_be_started_quickly(requests: list[ClusterRequest]) -> None:
+    with dask.config.set({"hyperplane.gpu_pools.enabled": True}):
+        pools = config.pools().values()
+        for pool in pools:
+            ray_common.quickstart_ray(1, pool.name)
+    assert [read_size(each) for each in requests] == [
+        (pool.whole_cores, pool.allocatable_ram_gb, pool.gpus) for pool in pools
+    ]
 
 
 @pytest.mark.ray

@@ -1,4 +1,4 @@
-"""Workarounds for bugs in Dask: tokens of pandas frames, and the cache of expressions."""
+"""Workarounds for bugs in Dask: tokens of frames, the cache of expressions, locks of properties."""
 
 from __future__ import annotations
 
@@ -144,3 +144,43 @@ def test_threads_create_and_drop_equal_expressions():
     for thread in threads:
         thread.join()
     assert errors == []
+
+
+DIVISIONS = """
+import faulthandler
+import sys
+
+IMPORTS
+
+import pandas as pd
+from distributed import Client, LocalCluster
+
+
+def create_part(number):
+    return pd.DataFrame({"key": range(1000), "value": 1.0})
+
+
+if __name__ == "__main__":
+    faulthandler.dump_traceback_later(60, exit=True)
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster),
+    ):
+        parts = dd.from_map(create_part, range(4)).repartition(partition_size="8 kB")
+        rows = parts.set_index("key")
+        print(len(rows.compute()), rows.npartitions > 4)
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("first", ["hyperplane", "dask.dataframe"])
+def test_divisions_that_are_computed_do_not_wait_for_the_scheduler(tmp_path, first):
+    imports = sorted(
+        ["import hyperplane", "import dask.dataframe as dd"], key=lambda line: first not in line
+    )
+    program = tmp_path / "program.py"
+    program.write_text(DIVISIONS.replace("IMPORTS", "\n".join(imports)))
+    done = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout == "4000 True\n", done.stderr

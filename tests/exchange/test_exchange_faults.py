@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 from typing import Any
 
 import dask.dataframe as dd
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from hyperplane.core.optional import is_installed
 from hyperplane.dataframe import from_ray_data, from_spark, to_ray_data, to_spark
 from hyperplane.errors import EngineError, MissingPackage, RequestError
+from hyperplane.exchange import ray_data
+from hyperplane.exchange.exchange_folder import save_rows
 
 DF = dd.from_pandas(pd.DataFrame({"x": [1]}), npartitions=1)
 
@@ -78,6 +82,61 @@ def test_names_that_parquet_does_not_keep_are_refused(convert: Any, names: list[
         convert(dd.from_map(lambda _: frame, [0], meta=frame.iloc[:0]))
     assert [fault.where for fault in caught.value.faults] == ["df"]
     assert repr(names[1]) in str(caught.value)
+
+
+#: Types that files of Parquet do not have.
+UNSTORABLE = [
+    pa.month_day_nano_interval(),
+    pa.struct([]),
+    pa.list_(pa.struct([("empty", pa.struct([]))])),
+    pa.run_end_encoded(pa.int32(), pa.int64()),
+]
+#: Types of files that ``dataframe.read`` refuses, or that are not read as they were.
+UNREADABLE = [
+    pa.uuid(),
+    pa.list_(pa.uuid()),
+    pa.decimal256(50, 2),
+    pa.map_(pa.string(), pa.decimal256(50, 2)),
+    pa.timestamp("us", "+05:30"),
+    pa.list_(pa.timestamp("us", "+05:30")),
+    pa.dictionary(pa.int8(), pa.timestamp("us", "Nowhere")),
+]
+
+
+@pytest.mark.parametrize("kind", [*UNSTORABLE, *UNREADABLE], ids=str)
+def test_types_of_ray_that_cannot_be_read_back_are_named_before_anything_runs(
+    kind: pa.DataType,
+) -> None:
+    fine = [pa.decimal256(38, 2), pa.timestamp("us", "+05:00"), pa.list_(pa.time32("s"))]
+    names = [f"fine_{number}" for number in range(len(fine))]
+    schema = pa.schema(zip([*names, "odd"], [*fine, kind], strict=True))
+    faults = ray_data._find_type_faults(schema)
+    assert [fault.asked for fault in faults] == [f"the column 'odd' of type {kind}"]
+
+
+@pytest.mark.parametrize("convert", [to_ray_data, to_spark])
+def test_types_that_parquet_does_not_have_are_named_before_anything_runs(convert: Any) -> None:
+    # pandas cannot make a column of the last one.
+    kinds = {f"odd_{number}": kind for number, kind in enumerate(UNSTORABLE[:-1])}
+    kinds["fine"] = pa.list_(pa.struct([("x", pa.decimal128(5, 1))]))
+    meta = pd.DataFrame(
+        {name: pd.Series(dtype=pd.ArrowDtype(kind)) for name, kind in kinds.items()}
+    )
+
+    def fail(number: int) -> pd.DataFrame:
+        raise AssertionError("a task ran")
+
+    with pytest.raises(RequestError) as caught:
+        convert(dd.from_map(fail, [0], meta=meta))
+    assert [fault.asked.split("'")[1] for fault in caught.value.faults] == list(kinds)[:-1]
+
+
+def test_types_of_partitions_without_rows_do_not_matter(tmp_path: Path) -> None:
+    frames = [pd.DataFrame({"x": pd.Series(dtype="int64")}), pd.DataFrame({"x": [1.5, None]})]
+    df = dd.from_map(lambda part: frames[part], [0, 1], meta=frames[0], enforce_metadata=False)
+    files = save_rows(df, str(tmp_path))
+    assert len(files) == 2
+    assert ray_data._find_partition_faults(files) == []
 
 
 def test_types_that_arrow_does_not_have_are_named_with_the_others() -> None:

@@ -21,6 +21,7 @@ from spark_properties import PROPERTIES
 import hyperplane
 from hyperplane.dataframe import from_spark, to_spark
 from hyperplane.errors import EngineError, RequestError
+from hyperplane.exchange import spark_frames
 
 pyspark_sql = pytest.importorskip("pyspark.sql")
 pytestmark = [
@@ -160,6 +161,23 @@ def test_types_and_values_that_spark_does_not_have_are_named(spark: Any, tmp_pat
     with pytest.raises(RequestError) as caught:
         from_spark(rows)
     assert all(name in str(caught.value) for name in ("'nothing'", "'day'", "'FINE'"))
+
+
+def test_types_of_spark_that_parquet_does_not_have_are_named() -> None:
+    from pyspark.sql import types
+
+    empty = types.StructType([])
+    refused = {
+        "void": types.NullType(),
+        "interval": types.DayTimeIntervalType(),
+        "empty": empty,
+        "in_list": types.ArrayType(types.StructType([types.StructField("x", empty)])),
+        "in_map": types.MapType(types.StringType(), types.YearMonthIntervalType()),
+    }
+    fine = types.ArrayType(types.StructType([types.StructField("x", types.DateType())]))
+    fields = [types.StructField(name, kind) for name, kind in [*refused.items(), ("fine", fine)]]
+    faults = spark_frames._find_spark_faults(types.StructType(fields))
+    assert [fault.asked.split("'")[1] for fault in faults] == list(refused)
 
 
 def test_vectors_are_refused_and_no_rows_keep_their_columns(spark: Any, tmp_path: Path) -> None:
