@@ -5,7 +5,6 @@ Schedulers without this package receive this module by value.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -20,14 +19,19 @@ if TYPE_CHECKING:
 
     from hyperplane.guard.graph_structure import Key
 
-logger = logging.getLogger(__name__)
-
 #: Topic on which a client says that it shows progress; the scheduler answers on that of the client.
 TOPIC = "hyperplane-progress"
+#: Handler of the scheduler that returns the last figures of a client.
+HANDLER = "hyperplane_progress"
 #: Seconds between two messages, at least.
 INTERVAL = 0.5
 #: Most operations in a message.
 MAX_OPERATIONS = 6
+#: Most clients that are remembered; one that has lost its connection may return.
+_MAX_CLIENTS = 1000
+#: Most groups that are looked through for each graph, and seconds after which they are in any case:
+#: a program may submit thousands of tasks, each as one graph with one group.
+_MAX_GROUPS, _GRAPH_SECONDS = 200, 1.0
 #: Share of its time that the scheduler spends on progress, at most.
 _MAX_SHARE = 0.01
 #: States of a task that still has to be computed.
@@ -107,8 +111,45 @@ def estimate_seconds_left(
     return left + unknown * seconds / done
 
 
+class ClientProgress:
+    """Tasks of the graphs that one client waits for.
+
+    Graphs that come while others are computed are added to them.
+    """
+
+    def __init__(self) -> None:
+        #: Groups of the tasks, with the number of those that had ended before. Not the groups of
+        #: Dask's Computation, which lacks those that an earlier computation has created.
+        self.groups: dict[TaskGroup, int] = {}
+        self.began = self._newest = 0.0
+        self.done = self.active = 0
+
+    def add_graph(self, scheduler: Scheduler, tasks: Iterable[Key]) -> None:
+        """Add the tasks of a graph that are to be computed."""
+        now = time.monotonic()
+        is_old = now - self._newest > _GRAPH_SECONDS
+        if is_old or len(self.groups) <= _MAX_GROUPS:
+            active = [group for group in self.groups if _count_active(group)]
+            if is_old or not active:  # of earlier calls, the tasks that still run remain
+                self.groups = {group: _count_done(group) for group in active}
+                self.began = now
+        self._newest = now
+        # Those that are to be computed have not left their first state yet.
+        states = (scheduler.tasks.get(key) for key in tasks)
+        new = Counter(each.group for each in states if each and each.state == "released")
+        for group, count in new.items():
+            self.groups.setdefault(group, _count_done(group) - count)
+
+    def count(self) -> list[OperationProgress]:
+        """Count the tasks, and return the progress of each operation."""
+        operations = group_operations(self.groups)
+        self.done = sum(each.done for each in operations)
+        self.active = sum(each.active for each in operations)
+        return operations
+
+
 class ComputeProgress(SchedulerPlugin):
-    """Scheduler plugin that tells clients how far the tasks of the cluster are.
+    """Scheduler plugin that tells clients how far their tasks are.
 
     It measures nothing before a client has asked for it, and while there is nothing to compute.
     """
@@ -116,44 +157,38 @@ class ComputeProgress(SchedulerPlugin):
     name = "hyperplane-compute-progress"
 
     def __init__(self) -> None:
-        self._clients: set[str] = set()
-        #: Groups of the tasks that are computed; not those of Dask's Computation, which lacks a
-        #: group that an earlier computation has created.
-        self._groups: dict[TaskGroup, int] = {}
+        self._clients: dict[str, ClientProgress] = {}
         self._timer: Any = None
-        self._began = 0.0
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Remember the scheduler."""
+        """Remember the scheduler, and register the handler of the last figures."""
         self.scheduler = scheduler
+        scheduler.handlers[HANDLER] = self.last_figures
 
     def log_event(self, topic: str, msg: Any) -> None:
         """Note a client that shows progress."""
         if topic == TOPIC and isinstance(msg, dict) and msg.get("client") in self.scheduler.clients:
-            self._clients.add(msg["client"])
-
-    def remove_client(self, scheduler: Scheduler, client: str) -> None:
-        """Forget a client that has disconnected."""
-        del scheduler
-        self._clients.discard(client)
+            self._clients.setdefault(msg["client"], ClientProgress())
+            if len(self._clients) > _MAX_CLIENTS:
+                del self._clients[next(iter(self._clients))]
 
     def update_graph(
         self, scheduler: Scheduler, *, client: str, tasks: Iterable[Key], **_: Any
     ) -> None:
         """Add tasks; the first ones begin a computation."""
-        if client not in self._clients:
+        progress = self._clients.get(client)
+        if progress is None:
             return
-        if scheduler.is_idle:
-            self._groups = {}
-            self._began = time.monotonic()
-        # Those that are to be computed have not left their first state yet.
-        states = (scheduler.tasks.get(key) for key in tasks)
-        new = Counter(each.group for each in states if each and each.state == "released")
-        for group, count in new.items():
-            self._groups.setdefault(group, _count_done(group) - count)
+        progress.add_graph(scheduler, tasks)
         if self._timer is None:
-            self._timer = PeriodicCallback(self._send, INTERVAL * 1000)
+            self._timer = PeriodicCallback(self._send_all, INTERVAL * 1000)
             self._timer.start()
+
+    def last_figures(self, client: str) -> dict[str, int]:
+        """Return the numbers of tasks of a client that have ended and that have not."""
+        progress = self._clients[client]
+        progress.count()
+        return {"done": progress.done, "active": progress.active}
 
     async def close(self) -> None:
         """Stop measuring."""
@@ -163,32 +198,38 @@ class ComputeProgress(SchedulerPlugin):
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
-        self._groups = {}
 
-    def _send(self) -> None:
+    def _send_all(self) -> None:
         began = time.perf_counter()
-        scheduler = self.scheduler
-        operations = group_operations(self._groups)
-        if not self._clients or not any(each.active for each in operations):
+        messages: dict[str, list[dict[str, Any]]] = {}
+        for client, progress in self._clients.items():
+            if client not in self.scheduler.client_comms or not progress.groups:
+                continue
+            operations = progress.count()
+            if progress.active:
+                event = (time.time(), self._measure(progress, operations))
+                message = {"op": "event", "topic": client_topic(client), "event": event}
+                messages[client] = [message]
+        if not messages:
             self._stop()
             return
-        message = self._measure(operations)
-        for client in self._clients:
-            scheduler.log_event(client_topic(client), message)
-        if self._timer is not None:
-            took = time.perf_counter() - began
-            self._timer.callback_time = 1000 * max(INTERVAL, took / _MAX_SHARE)
+        # Not Scheduler.log_event, which would keep a thousand of them for each client.
+        self.scheduler.send_all(messages, {})
+        took = time.perf_counter() - began
+        self._timer.callback_time = 1000 * max(INTERVAL, took / _MAX_SHARE)
 
-    def _measure(self, operations: list[OperationProgress]) -> dict[str, Any]:
+    def _measure(
+        self, progress: ClientProgress, operations: list[OperationProgress]
+    ) -> dict[str, Any]:
         workers = self.scheduler.workers.values()
-        seconds = time.monotonic() - self._began
+        seconds = time.monotonic() - progress.began
         spilled = ((each.metrics.get("spilled_bytes") or {}).get("disk", 0) for each in workers)
         # Those that run now, then those that have not ended, then the last ones that have.
         shown = sorted(operations, key=lambda each: (not each.running, not each.active))
         shown = [each for each in operations if each in shown[:MAX_OPERATIONS]]
         return {
-            "done": sum(each.done for each in operations),
-            "active": sum(each.active for each in operations),
+            "done": progress.done,
+            "active": progress.active,
             "left": estimate_seconds_left(operations, self.scheduler.total_nthreads, seconds),
             "workers": len(workers),
             "paused": sum(each.status.name == "paused" for each in workers),

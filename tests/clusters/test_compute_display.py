@@ -7,14 +7,21 @@ import pty
 import re
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dask
 import pytest
 
+import hyperplane
+from hyperplane.clusters.dask import compute_display
 from hyperplane.clusters.dask.compute_display import ComputeDisplay, TerminalOutput, find_output
 from hyperplane.clusters.dask.progress_texts import ComputeFigures
 from hyperplane.core import progress
+from hyperplane.errors import ConfigError
 
 FIGURES = ComputeFigures(
     done=30, active=90, left=75.0, workers=2, paused=1, memory=10**9, limit=4 * 10**9,
@@ -26,6 +33,8 @@ MESSAGE = (0.0, {**vars(FIGURES)})
 class Recorded:
     """Output that remembers what was shown."""
 
+    keeps_end = True
+
     def __init__(self) -> None:
         self.lines: list[str] = []
 
@@ -35,7 +44,7 @@ class Recorded:
 
     def end(self, text: str) -> None:
         """Remember the last text."""
-        self.lines.append(re.sub(r"[\d.]+ s", "N s", text))
+        self.lines.append(re.sub(r"[\d.]+ s\b", "N s", text))
 
 
 def test_a_line_has_the_parts_that_fit() -> None:
@@ -59,40 +68,130 @@ def test_html_has_a_bar_for_each_operation_and_no_markup_of_names() -> None:
     assert "3 MB of results" in text
 
 
+def wait_for(condition: Callable[[], Any]) -> None:
+    """Wait until the thread that writes has done it."""
+    end = time.monotonic() + 30
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert condition()
+
+
 @pytest.mark.parametrize(
-    ("error", "text"),
+    ("error", "counted", "text"),
     [
-        (None, "120 tasks in N s"),
-        (ValueError(), "failed after N s; 30 of 120 tasks had ended"),
-        (KeyboardInterrupt(), "interrupted after N s; 30 of 120 tasks had ended"),
+        (None, (1200, 0), "1,200 tasks in N s"),
+        (None, (1, 0), "1 task in N s"),
+        (None, (40, 80), "N s; 40 of 120 tasks have ended"),
+        (None, None, "N s; 30 of 120 tasks have ended"),
+        (ValueError(), (40, 80), "failed after N s; 30 of 120 tasks had ended"),
+        (KeyboardInterrupt(), None, "interrupted after N s; 30 of 120 tasks had ended"),
     ],
 )
-def test_progress_is_shown_until_the_call_ends(error: Any, text: str) -> None:
+def test_progress_is_shown_until_the_call_ends(error: Any, counted: Any, text: str) -> None:
     output = Recorded()
-    display = ComputeDisplay(output, 0.0)
+    display = ComputeDisplay(output, 0.0, lambda: counted)
     display.on_message(MESSAGE)  # nothing waits
     display.begin()
     display.begin()  # a call within the call
-    display.end(None)
+    display.end(1, None)
     display.on_message(MESSAGE)
-    display.end(error)
+    wait_for(lambda: output.lines)
+    display.end(0, error)
     display.on_message(MESSAGE)
+    display.draw()
     assert output.lines == ["30 of 120", text]
+
+
+def test_a_call_after_an_interrupted_one_is_the_outermost() -> None:
+    output = Recorded()
+    display = ComputeDisplay(output, 0.0, lambda: None)
+    display.begin()  # Ctrl-C before its call
+    display.end(0, KeyboardInterrupt())
+    display.on_message(MESSAGE)
+    display.draw()
+    assert output.lines == []
+    assert display.depth == 0
+
+
+class Closed(Recorded):
+    """Output of a terminal that was closed."""
+
+    def __init__(self, *methods: str) -> None:
+        super().__init__()
+        self._methods = methods
+
+    def show(self, figures: ComputeFigures, seconds: float) -> None:
+        """Fail, or remember."""
+        if "show" in self._methods:
+            raise OSError(5, "Input/output error")
+        super().show(figures, seconds)
+
+    def end(self, text: str) -> None:
+        """Fail."""
+        raise OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("methods", [("show", "end"), ("end",)])
+def test_an_output_that_fails_is_no_error_of_the_call(methods: Any) -> None:
+    display = ComputeDisplay(Closed(*methods), 0.0, lambda: None)
+    for _ in range(2):
+        display.begin()
+        display.on_message(MESSAGE)
+        display.draw()
+        display.end(0, None)
+    assert display.depth == 0
+
+
+def test_a_terminal_that_takes_no_output_does_not_stop_the_call(monkeypatch: Any) -> None:
+    class Stopped(Recorded):
+        def show(self, figures: ComputeFigures, seconds: float) -> None:
+            super().show(figures, seconds)
+            released.wait(60)
+
+    released = threading.Event()
+    monkeypatch.setattr(compute_display, "_END_SECONDS", 0.05)
+    output = Stopped()
+    display = ComputeDisplay(output, 0.0, lambda: None)
+    display.begin()
+    display.on_message(MESSAGE)
+    wait_for(lambda: output.lines)
+    display.on_message(MESSAGE)  # does not wait
+    display.end(0, None)
+    released.set()
+    assert output.lines == ["30 of 120"]
 
 
 def test_nothing_is_shown_before_the_delay_or_beside_another_bar(monkeypatch: Any) -> None:
     output = Recorded()
-    slow = ComputeDisplay(output, 60.0)
+    slow = ComputeDisplay(output, 60.0, lambda: None)
     slow.begin()
     slow.on_message(MESSAGE)
-    slow.end(None)
+    slow.draw()
+    slow.end(0, None)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    display = ComputeDisplay(output, 0.0)
+    display = ComputeDisplay(output, 0.0, lambda: None)
     display.begin()
     with progress.show_progress("saving", 3):
         display.on_message(MESSAGE)
-    display.end(None)
+        display.draw()
+    display.end(0, None)
     assert output.lines == []
+
+
+def test_figures_of_another_version_and_names_with_control_characters() -> None:
+    message = {**vars(FIGURES), "operations": [("\x1b[31mred\n", 1, 2, 0)], "later": 1}
+    figures = ComputeFigures.of_message(message)
+    assert figures.operations == (("[31mred", 1, 2, 0),)
+
+
+def test_a_wrong_delay_is_refused_before_a_cluster_starts() -> None:
+    with (
+        dask.config.set({"hyperplane.progress.delay": "soon"}),
+        pytest.raises(ConfigError, match=r"hyperplane\.progress\.delay"),
+    ):
+        hyperplane.start(
+            hyperplane.plan_cluster(1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5, engine="local")
+        )
 
 
 def test_there_is_an_output_only_where_it_can_be_seen(monkeypatch: Any) -> None:

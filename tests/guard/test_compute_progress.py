@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -70,51 +71,9 @@ def test_the_rest_is_unknown_at_first(done: int, threads: int) -> None:
     assert estimate_seconds_left(found, threads, 1.0) is None
 
 
-@pytest.mark.cluster
-def test_only_clients_that_ask_get_messages() -> None:
-    def work(number: int, seconds: float = 0.1) -> int:
-        time.sleep(seconds)
-        return number
-
-    with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0"
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        client.register_plugin(ComputeProgress())
-        topic = client_topic(client.id)
-        client.gather(client.map(work, range(8)))
-        assert not client.get_events(topic)
-        client.log_event(TOPIC, {"client": client.id})
-        kept = client.map(work, range(20), pure=False)
-        client.gather(kept)
-        first = [message for _, message in client.get_events(topic)]
-        # The tasks of an earlier call have the same group, because their results are still kept.
-        client.gather(client.map(work, range(30), pure=False))
-        messages = [message for _, message in client.get_events(topic)][len(first):]  # fmt: skip
-        assert first
-        assert messages
-        assert {each["done"] + each["active"] for each in first} == {20}
-        assert {each["done"] + each["active"] for each in messages} == {30}
-        done = [each["done"] for each in messages]
-        assert done == sorted(done)
-        assert all(each["active"] > 0 and each["workers"] == 1 for each in messages)
-        (operation,) = messages[-1]["operations"]
-        assert operation[0] == "work"
-        assert operation[2] == 30
-        # Nothing is sent while there is nothing to compute.
-        sent = len(client.get_events(topic))
-        time.sleep(1.2)
-        assert len(client.get_events(topic)) == sent
-
-
-@pytest.mark.cluster
-def test_running_operations_are_shown_if_there_are_many() -> None:
-    def work(number: Any) -> int:
-        time.sleep(0.3 if number == "last" else 0.0)
-        return 1
-
+@pytest.fixture
+def client() -> Iterator[Client]:
+    """Client of a cluster with one thread whose scheduler has the plugin."""
     with (
         LocalCluster(
             n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
@@ -122,11 +81,83 @@ def test_running_operations_are_shown_if_there_are_many() -> None:
         Client(cluster) as client,
     ):
         client.register_plugin(ComputeProgress())
-        client.log_event(TOPIC, {"client": client.id})
-        short = [client.submit(work, n, key=f"op{n}-1") for n in range(MAX_OPERATIONS + 3)]
-        last = [client.submit(work, "last", key=f"last-{n}", pure=False) for n in range(5)]
-        client.gather(short + last)
-        message = client.get_events(client_topic(client.id))[-1][1]
-        assert len(message["operations"]) == MAX_OPERATIONS
-        assert "last" in [name for name, *_ in message["operations"]]
-        assert message["others"] == 4
+        yield client
+
+
+def receive(client: Client) -> list[dict[str, Any]]:
+    """Return the messages to a client that shows progress, to which later ones are added."""
+    messages: list[dict[str, Any]] = []
+    client.subscribe_topic(client_topic(client.id), lambda event: messages.append(event[1]))
+    client.log_event(TOPIC, {"client": client.id})
+    return messages
+
+
+def work(number: Any, seconds: float = 0.05) -> Any:
+    time.sleep(seconds)
+    return number
+
+
+@pytest.mark.cluster
+def test_only_clients_that_ask_get_messages(client: Client) -> None:
+    with Client(client.scheduler.address, set_as_default=False) as other:
+        nothing: list[Any] = []
+        other.subscribe_topic(client_topic(other.id), nothing.append)
+        messages = receive(client)
+        other.gather(other.map(work, range(20)))
+        assert not nothing
+        assert not messages  # these are the tasks of another client
+        kept = client.map(work, range(20), pure=False)
+        client.gather(kept)
+        first = messages[:]
+        # The tasks of an earlier call have the same group, because their results are still kept.
+        client.gather(client.map(work, range(30), pure=False))
+        second = messages[len(first) :]
+    assert first
+    assert second
+    assert {each["done"] + each["active"] for each in first} == {20}
+    assert {each["done"] + each["active"] for each in second} == {30}
+    done = [each["done"] for each in second]
+    assert done == sorted(done)
+    assert all(each["active"] > 0 and each["workers"] == 1 for each in messages)
+    ((name, _, total, _),) = messages[-1]["operations"]
+    assert (name, total) == ("work", 30)
+    # Nothing is sent while there is nothing to compute, and nothing is kept.
+    sent = len(messages)
+    time.sleep(1.2)
+    assert len(messages) == sent
+    assert not client.get_events(client_topic(client.id))
+
+
+@pytest.mark.cluster
+def test_a_task_in_the_background_does_not_count_for_later_calls(client: Client) -> None:
+    messages = receive(client)
+    background = client.submit(work, "background", 4.0)
+    time.sleep(1.2)
+    client.gather(client.map(work, range(4), pure=False, priority=10))
+    client.gather(background)
+    time.sleep(1.2)
+    client.gather(client.map(work, range(20), pure=False))
+    assert messages[-1]["done"] + messages[-1]["active"] == 20
+    assert messages[-1]["left"] < 60
+
+
+@pytest.mark.cluster
+def test_the_last_figures_are_those_of_the_client(client: Client) -> None:
+    receive(client)
+    futures = client.map(work, range(6), [0.01, 0.01, 0.01, 3.0, 3.0, 3.0], pure=False)
+    futures[0].result()
+    found = client.sync(client.scheduler.hyperplane_progress, client=client.id)
+    assert found["done"] + found["active"] == 6
+    assert found["active"] >= 3
+
+
+@pytest.mark.cluster
+def test_running_operations_are_shown_if_there_are_many(client: Client) -> None:
+    messages = receive(client)
+    short = [client.submit(work, n, 0.0, key=f"op{n}-1") for n in range(MAX_OPERATIONS + 3)]
+    last = [client.submit(work, n, 0.3, key=f"last-{n}") for n in range(5)]
+    client.gather(short + last)
+    message = messages[-1]
+    assert len(message["operations"]) == MAX_OPERATIONS
+    assert "last" in [name for name, *_ in message["operations"]]
+    assert message["others"] == 4

@@ -2,29 +2,42 @@
 
 The scheduler sends figures twice a second (:mod:`hyperplane.guard.compute_progress`). They are
 shown only while the main thread waits in a call of the client, such as ``compute`` or ``gather``.
+A separate thread writes them: a terminal that takes no output must not stop the event loop, which
+is that of the scheduler of a local cluster.
 """
 
 from __future__ import annotations
 
 import contextvars
 import html
-import shutil
+import logging
+import os
 import sys
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from hyperplane.clusters.dask.progress_texts import ComputeFigures
 from hyperplane.core.progress import has_open_bar
-from hyperplane.guard.compute_progress import TOPIC, client_topic
+from hyperplane.guard.compute_progress import HANDLER, TOPIC, client_topic
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from distributed import Client
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that the end of a call waits for an output that is being written, and for its figures.
+_END_SECONDS = 1.0
 
 
 class ProgressOutput(Protocol):
     """Place where progress is shown."""
+
+    #: Whether the end of a call remains visible.
+    keeps_end: bool
 
     def show(self, figures: ComputeFigures, seconds: float) -> None:
         """Show the figures of a call that has waited for some seconds."""
@@ -35,6 +48,8 @@ class ProgressOutput(Protocol):
 
 class NotebookOutput:
     """Output of the cell that runs; the computations of one cell share it."""
+
+    keeps_end = True
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -62,12 +77,18 @@ class NotebookOutput:
 
 
 class TerminalOutput:
-    """The last line of a terminal."""
+    """The last line of a terminal, which is the standard error of the program."""
+
+    keeps_end = False
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
 
     def show(self, figures: ComputeFigures, seconds: float) -> None:
-        """Replace the line."""
-        width = shutil.get_terminal_size().columns - 1
-        self._write(figures.as_line(seconds, width))
+        """Replace the line, unless the program writes its errors elsewhere meanwhile."""
+        if sys.stderr is self._stream:
+            width = os.get_terminal_size(self._stream.fileno()).columns or 80
+            self._write(figures.as_line(seconds, width - 1))
 
     def end(self, text: str) -> None:
         """Clear the line."""
@@ -75,8 +96,8 @@ class TerminalOutput:
         self._write("")
 
     def _write(self, line: str) -> None:
-        sys.stderr.write(f"\r\x1b[2K{line}")
-        sys.stderr.flush()
+        self._stream.write(f"\r\x1b[2K{line}")
+        self._stream.flush()
 
 
 def find_output() -> ProgressOutput | None:
@@ -87,7 +108,8 @@ def find_output() -> ProgressOutput | None:
         shell = get_ipython()
         if getattr(shell, "kernel", None) is not None:
             return NotebookOutput(shell)
-    return TerminalOutput() if sys.stderr is not None and sys.stderr.isatty() else None
+    stream = sys.stderr
+    return TerminalOutput(stream) if stream is not None and stream.isatty() else None
 
 
 class ComputeDisplay:
@@ -99,41 +121,99 @@ class ComputeDisplay:
         Where it is shown.
     delay : float
         Seconds that a call waits before its progress appears.
+    count : callable
+        Returns the numbers of tasks that have ended and that have not; None if they are unknown.
     """
 
-    def __init__(self, output: ProgressOutput, delay: float) -> None:
-        self._output, self._delay = output, delay
-        self._lock = threading.Lock()
-        self._depth = 0
+    def __init__(
+        self, output: ProgressOutput, delay: float, count: Callable[[], tuple[int, int] | None]
+    ) -> None:
+        self._output, self._delay, self._count = output, delay, count
+        #: Number of calls within each other; changed by the main thread only.
+        self.depth = 0
         self._began = 0.0
         #: ipykernel finds in it the cell to which an output belongs.
         self._context = contextvars.copy_context()
+        self._newest: ComputeFigures | None = None
         self._shown: ComputeFigures | None = None
+        self._drawing = threading.Lock()
+        self._news = threading.Event()
+        self._has_failed = False
+        self._writer: threading.Thread | None = None
 
     def begin(self) -> None:
         """Note that the main thread waits."""
-        with self._lock:
-            if not self._depth:
-                self._began, self._context = time.monotonic(), contextvars.copy_context()
-            self._depth += 1
+        if not self.depth:
+            self._newest = self._shown = None
+            self._began, self._context = time.monotonic(), contextvars.copy_context()
+        self.depth += 1
 
-    def end(self, error: BaseException | None) -> None:
-        """Note that the call has ended, with its error if it has failed."""
-        with self._lock:
-            self._depth -= 1
-            if self._depth or self._shown is None:
-                return
-            shown, self._shown = self._shown, None
-            self._output.end(shown.describe_end(time.monotonic() - self._began, error))
+    def end(self, depth: int, error: BaseException | None) -> None:
+        """Note that a call has ended, with its error if it has failed.
+
+        ``depth`` is the depth before the call: a second Ctrl-C may have interrupted its begin.
+        """
+        self.depth = depth
+        shown, seconds = self._shown, time.monotonic() - self._began
+        if depth or shown is None or self._has_failed:
+            return
+        self._newest = self._shown = None
+        if self._output.keeps_end:
+            counted = self._count() if error is None else None
+            text = shown.describe_end(seconds, error, counted)
+        else:
+            text = ""
+        if self._drawing.acquire(timeout=_END_SECONDS):
+            try:
+                self._output.end(text)
+            except Exception as failure:  # noqa: BLE001 - the call has its own result or error
+                self._turn_off(failure)
+            finally:
+                self._drawing.release()
 
     def on_message(self, event: tuple[float, dict[str, Any]]) -> None:
-        """Show figures of the scheduler; an event handler of the client."""
-        with self._lock:
-            seconds = time.monotonic() - self._began
-            if not self._depth or seconds < self._delay or has_open_bar():
+        """Let the other thread show figures of the scheduler; an event handler of the client."""
+        is_early = time.monotonic() - self._began < self._delay
+        if not self.depth or is_early or self._has_failed or has_open_bar():
+            return
+        self._newest = ComputeFigures.of_message(event[1])
+        if self._writer is None:
+            self._writer = threading.Thread(
+                target=_write_news, args=(weakref.ref(self), self._news), daemon=True,
+                name="hyperplane-progress",
+            )  # fmt: skip
+            self._writer.start()
+        self._news.set()
+
+    def draw(self) -> None:
+        """Show the newest figures, unless their call has ended."""
+        with self._drawing:
+            figures, self._newest = self._newest, None
+            if figures is None or not self.depth or self._has_failed:
                 return
-            self._shown = ComputeFigures.of_message(event[1])
-            self._context.run(self._output.show, self._shown, seconds)
+            try:
+                self._context.run(self._output.show, figures, time.monotonic() - self._began)
+            except Exception as failure:  # noqa: BLE001 - a terminal may have been closed
+                self._turn_off(failure)
+            else:
+                self._shown = figures
+
+    def _turn_off(self, failure: Exception) -> None:
+        self._has_failed = True
+        logger.debug("progress is no longer shown: %s", failure)
+
+
+def _write_news(reference: weakref.ref[ComputeDisplay], news: threading.Event) -> None:
+    """Draw what arrives, as long as the display exists; the target of a thread."""
+    while True:
+        is_new = news.wait(timeout=10)
+        news.clear()
+        display = reference()
+        if display is None:
+            return
+        if is_new:
+            display.draw()
+        del display
 
 
 def show_progress_of(client: Client, delay: float | None) -> None:
@@ -144,24 +224,41 @@ def show_progress_of(client: Client, delay: float | None) -> None:
     output = None if delay is None else find_output()
     if output is None or delay is None or client.asynchronous:
         return
-    display = ComputeDisplay(output, delay)
-    client.subscribe_topic(client_topic(client.id), display.on_message)
-    client.log_event(TOPIC, {"client": client.id})
     # A bound method would be a reference cycle; a client is closed when its last reference goes.
     reference = weakref.ref(client)
+    process = os.getpid()
+
+    def count() -> tuple[int, int] | None:
+        this: Any = reference()
+        try:
+            ask = getattr(this.scheduler, HANDLER)
+            found = type(this).sync(this, ask, client=this.id, callback_timeout=_END_SECONDS)
+            return found["done"], found["active"]
+        except Exception:  # noqa: BLE001 - the scheduler may have ended, or be of another version
+            return None
+
+    display = ComputeDisplay(output, delay, count)
+    try:
+        client.subscribe_topic(client_topic(client.id), display.on_message)
+        client.log_event(TOPIC, {"client": client.id})
+    except Exception as error:  # noqa: BLE001 - the cluster works without
+        logger.debug("progress is not shown: %s", error)
+        return
 
     def sync(func: Any, *args: Any, **kwargs: Any) -> Any:
         this: Any = reference()
         call = type(this).sync
-        if threading.current_thread() is not threading.main_thread() or this.asynchronous:
+        is_main = threading.current_thread() is threading.main_thread()
+        if not is_main or os.getpid() != process or this.asynchronous:
             return call(this, func, *args, **kwargs)
-        display.begin()
+        depth = display.depth
         try:
+            display.begin()
             result = call(this, func, *args, **kwargs)
         except BaseException as error:
-            display.end(error)
+            display.end(depth, error)
             raise
-        display.end(None)
+        display.end(depth, None)
         return result
 
     vars(client)["sync"] = sync

@@ -50,10 +50,14 @@ class DaskFramework:
         )
 
     def check_process(self) -> None:
-        """Raise an EngineError in a child that was forked while a cluster was open."""
+        """Raise an EngineError in a child that was forked while a cluster was open.
+
+        Settings that apply when a cluster runs are read, too: they would be refused too late.
+        """
         from hyperplane.guard import forks
 
         forks.check_not_forked()
+        config.progress()
 
     def prepare(self, started: StartedCluster, attached: bool) -> None:
         """Add removed methods, guard against forks, and restore Dask's settings at the end."""

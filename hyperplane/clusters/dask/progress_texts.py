@@ -47,8 +47,9 @@ class ComputeFigures:
     @classmethod
     def of_message(cls, message: dict[str, Any]) -> ComputeFigures:
         """Return the figures in a message of the scheduler."""
-        operations = tuple(tuple(each) for each in message["operations"])
-        return cls(**{**message, "operations": operations})
+        known = {name: message[name] for name in cls.__dataclass_fields__}
+        operations = tuple((_clean(name), *counts) for name, *counts in message["operations"])
+        return cls(**{**known, "operations": operations})
 
     @property
     def total(self) -> int:
@@ -95,7 +96,7 @@ class ComputeFigures:
 
     def _times(self, seconds: float) -> str:
         left = "" if self.left is None else f", about {format_duration(self.left)} left"
-        return f"{self.done:,} of {plural(self.total, 'task')}, {format_duration(seconds)}{left}"
+        return f"{self.done:,} of {_tasks(self.total)}, {format_duration(seconds)}{left}"
 
     def _memory(self) -> str:
         parts = [f"memory {_format_share(self.memory, self.limit)}"]
@@ -105,16 +106,32 @@ class ComputeFigures:
             parts.append(f"{plural(self.paused, 'worker')} paused")
         return ", ".join(parts)
 
-    def describe_end(self, seconds: float, error: BaseException | None) -> str:
-        """Return one line for a computation that has ended.
+    def describe_end(
+        self, seconds: float, error: BaseException | None, counted: tuple[int, int] | None
+    ) -> str:
+        """Return one line for a call that has ended.
 
-        ``error`` is what ended the call that waited; None if it returned.
+        ``error`` is what ended the call; None if it returned. ``counted`` has the numbers of tasks
+        that have ended and that have not, if they are known after the end.
         """
+        time_text = format_duration(seconds)
+        if error is None and counted is not None and not counted[1]:
+            return f"{_tasks(counted[0])} in {time_text}"
+        done, active = counted or (self.done, self.active)
+        tasks = f"{done:,} of {_tasks(done + active)}"
         if error is None:
-            return f"{plural(self.total, 'task')} in {format_duration(seconds)}"
+            return f"{time_text}; {tasks} have ended"
         verb = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        done = f"{self.done:,} of {plural(self.total, 'task')}"
-        return f"{verb} after {format_duration(seconds)}; {done} had ended"
+        return f"{verb} after {time_text}; {tasks} had ended"
+
+
+def _tasks(count: int) -> str:
+    return f"{count:,} task{'' if count == 1 else 's'}"
+
+
+def _clean(name: str) -> str:
+    """Return a name without characters that a terminal would interpret."""
+    return "".join(each for each in name if each.isprintable())
 
 
 def _row(label: str, value: int, maximum: int, text: str) -> str:
