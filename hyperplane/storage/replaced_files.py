@@ -53,7 +53,10 @@ def check_not_source(url: str, obj: Any) -> None:
         If a partition of ``hyperplane.dataframe.read`` has a file at the URL or below it.
     """
     for step in obj.expr.walk() if hasattr(obj, "expr") else ():
-        for part in getattr(step, "iterables", None) or ((),):
+        # Other steps may raise errors for names that they do not have.
+        if "iterables" not in getattr(step, "_parameters", ()):
+            continue
+        for part in step.iterables:
             for source in part:
                 urls = getattr(source, "urls", ())
                 if any(each == url or each.startswith(f"{url.rstrip('/')}/") for each in urls):

@@ -29,11 +29,12 @@ from hyperplane.collections.frames.source_collection import (
     select_source,
 )
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
+from hyperplane.collections.frames.typed_partitions import register_tables
 from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns
-from hyperplane.formats.pandas_frames.to_pandas import to_pandas
+from hyperplane.formats.pandas_frames.typed_table import TypedTable
 
 Keep = Literal["first", "last"]
 
@@ -118,7 +119,14 @@ def drop_duplicates(
     )
     finish = partial(_build_partition, columns=columns, keep=keep, like=like)
     results = task_graph.make_tasks("drop-duplicates", token, finish, received_tables)
-    return build_collection(results, like, "drop-duplicates")
+    result = build_collection(results, like, "drop-duplicates")
+    build = partial(_build_table, columns=columns, keep=keep, like=like)
+    register_tables(
+        result,
+        like,
+        lambda: task_graph.make_tasks("drop-duplicates-table", token, build, received_tables),
+    )
+    return result
 
 
 @name_partition_in_errors
@@ -141,4 +149,10 @@ def _drop_duplicates(tables: list[pl.DataFrame], columns: list[str], keep: Keep)
 def _build_partition(
     tables: list[Any], number: int | None, columns: list[str], keep: Keep, like: pd.DataFrame
 ) -> pd.DataFrame:
-    return to_pandas(_drop_duplicates([concat_pieces(tables, number)], columns, keep), like)
+    return _build_table(tables, number, columns, keep, like).to_pandas()
+
+
+def _build_table(
+    tables: list[Any], number: int | None, columns: list[str], keep: Keep, like: pd.DataFrame
+) -> TypedTable:
+    return TypedTable(_drop_duplicates([concat_pieces(tables, number)], columns, keep), like)

@@ -36,11 +36,13 @@ from hyperplane.collections.frames.source_collection import (
     select_source,
 )
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
+from hyperplane.collections.frames.typed_partitions import register_tables
 from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns
 from hyperplane.formats.pandas_frames.to_pandas import columns_to_pandas
+from hyperplane.formats.pandas_frames.typed_table import TypedTable
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,12 @@ def sort_values(
         received_tables = [[pieces, None] for pieces in exchanged]
     finish = partial(_build_partition, order=order)
     results = task_graph.make_tasks("sort", token, finish, received_tables)
-    return build_collection(results, like, "sort")
+    result = build_collection(results, like, "sort")
+    build = partial(_build_table, order=order)
+    register_tables(
+        result, like, lambda: task_graph.make_tasks("sort-table", token, build, received_tables)
+    )
+    return result
 
 
 def _are_directions(directions: Any, count: int) -> bool:
@@ -242,6 +249,13 @@ def _build_partition(tables: list[Any], number: int | None, order: SortOrder) ->
     # To save memory, each column is released once it is sorted and converted.
     columns = (rows.drop_in_place(name).gather(positions) for name in order.like.columns)
     return columns_to_pandas(columns, order.like)
+
+
+def _build_table(tables: list[Any], number: int | None, order: SortOrder) -> TypedTable:
+    """Return the rows of :func:`_build_partition` as a Polars table."""
+    rows = concat_pieces(tables, number)
+    positions = _sort_positions(rows, order)
+    return TypedTable(rows.lazy().select(pl.all().gather(positions)).collect(), order.like)
 
 
 def _sort_positions(rows: pl.DataFrame, order: SortOrder) -> pl.Series:
