@@ -60,7 +60,7 @@ def register_tables(
     weakref.finalize(df.expr, _TABLES.pop, name, None)
 
 
-def list_typed_partitions(df: dd.DataFrame) -> list[Any] | None:
+def list_typed_partitions(df: Any) -> list[Any] | None:
     """Return the partitions as tasks of :class:`TypedTable`, or as :class:`UnreadPartition`.
 
     None for collections that are neither rows and columns of :func:`read`, without filters of

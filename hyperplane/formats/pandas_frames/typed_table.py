@@ -45,7 +45,7 @@ class TypedTable:
         like = self.like
         if not all(isinstance(name, str) for name in like.columns) or not like.columns.is_unique:
             return None
-        kept = [(self.frame.get_column(name), dtype) for name, dtype in like.dtypes.items()]  # type: ignore[arg-type]
+        kept = [(self.frame.get_column(str(name)), dtype) for name, dtype in like.dtypes.items()]
         if not kept or not all(_is_kept(column, dtype) for column, dtype in kept):
             return None
         schema = self._find_schema([allow_missing(column, dtype) for column, dtype in kept])
