@@ -38,10 +38,13 @@ def fits_in_memory(size: int | None) -> bool:
 def choose_max_bytes(partitions: int, size: int | None) -> int | None:
     """Return the bytes of a partition's table up to which its pieces stay in memory.
 
-    None if all rows fit into memory. Otherwise the tables, which may have fewer rows, stay in
-    memory if they would fit into it even if all partitions had tables of this size.
+    None if all rows fit into memory, and 0 if they do not: tables of distinct text took twice
+    their bytes in memory, because their text is part of larger buffers. If the size is unknown,
+    tables stay in memory that would fit into it if those of all partitions were as large.
     """
-    return None if fits_in_memory(size) else _get_memory_of_exchange() // max(1, partitions)
+    if size is None:
+        return _get_memory_of_exchange() // max(1, partitions)
+    return None if fits_in_memory(size) else 0
 
 
 def _get_memory_of_exchange() -> int:

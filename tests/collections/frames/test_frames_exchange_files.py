@@ -178,7 +178,7 @@ def test_memory_decides_on_the_number_of_partitions(monkeypatch):
     monkeypatch.setattr(exchange_memory, "get_memory_per_thread", lambda: 10**9)
     monkeypatch.setattr(exchange_memory, "count_threads", lambda: 2)
     assert exchange_memory.choose_max_bytes(10, 5 * 10**8) is None
-    assert exchange_memory.choose_max_bytes(10, 6 * 10**8) == 5 * 10**7
+    assert exchange_memory.choose_max_bytes(10, 6 * 10**8) == 0
     assert exchange_memory.choose_max_bytes(10, None) == 5 * 10**7
 
 
