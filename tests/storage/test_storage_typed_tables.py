@@ -16,7 +16,13 @@ from saving_cases import in_this_thread, parts_of
 import hyperplane
 from hyperplane.collections.frames import typed_partitions
 from hyperplane.collections.frames.typed_partitions import list_typed_partitions
-from hyperplane.dataframe import drop_duplicates, read, sort_values, top_n_per_group
+from hyperplane.dataframe import (
+    drop_duplicates,
+    group_agg,
+    read,
+    sort_values,
+    top_n_per_group,
+)
 from hyperplane.errors import OutputExists, ReadError
 from hyperplane.formats.pandas_frames.typed_table import TypedTable
 from hyperplane.formats.parquet import write
@@ -38,6 +44,7 @@ COLUMNS = {
     "Int64": (pl.Int64, "Int64", [1, 2]),
     "zoned": (pl.Datetime("us", "Europe/Berlin"), "datetime64[us, Europe/Berlin]", [0, 1]),
     "category": (pl.String, pd.CategoricalDtype(["x", "y"]), ["x", "y"]),
+    "seconds": (pl.Datetime("ms"), "datetime64[s]", [0, 10**6]),
     "object": (pl.String, object, ["x", "y"]),
     "other": (pl.Int64, "float64", [1, 2]),
     "decimal": (pl.Decimal(10, 2), pd.ArrowDtype(pa.decimal128(10, 2)), [1, 2]),
@@ -48,7 +55,9 @@ DIRECT = ("int64", "uint8", "float64", "float32", "bool", "us", "ns", "text", "n
 
 def column(name, rows, rng, missing):
     kind, dtype, values = COLUMNS[name]
-    chosen = pl.Series(values, dtype=kind if name not in ("us", "ns") else pl.Int64, strict=False)
+    chosen = pl.Series(
+        values, dtype=kind if name not in ("us", "ns", "seconds") else pl.Int64, strict=False
+    )
     chosen = chosen.gather(rng.integers(0, len(values), rows)).cast(kind)
     if missing and name != "bool":
         chosen = chosen.set(pl.Series(rng.random(rows) < missing), None)
@@ -157,6 +166,33 @@ def test_saved_files_are_those_of_the_frames_of_pandas(log, tmp_path, call, monk
     pd.testing.assert_frame_equal(
         loaded.reset_index(drop=True), want.reset_index(drop=True), check_categorical=False
     )
+
+
+def test_rows_without_columns_are_counted(log, tmp_path):
+    df = read(log)[[]]
+    assert hyperplane.save(df, tmp_path / "out").rows == len(df.compute()) == 8001
+
+
+SOURCES = {
+    "sorted": lambda df: sort_values(df, "n"),
+    "duplicates": lambda df: drop_duplicates(df, ["n"]),
+    "groups": lambda df: group_agg(df, "n", {"x": "sum"}).reset_index(),
+    "other steps": lambda df: sort_values(df.assign(m=df.n + 1)[["m", "n"]], "m"),
+    "twice": lambda df: sort_values(drop_duplicates(df, ["n"]), "x").query("n > 1"),
+    "renamed": lambda df: sort_values(df.rename(columns={"n": "^n$"}), "^n$"),
+}
+
+
+@pytest.mark.parametrize("call", SOURCES.values(), ids=SOURCES)
+def test_rows_computed_from_files_do_not_overwrite_them(log, tmp_path, call):
+    out = tmp_path / "out"
+    hyperplane.save(read(log, ["n", "x"]), out)
+    before = parts_of(str(out))
+    with pytest.raises(OutputExists, match="read from"):
+        hyperplane.save(call(read(out)), out, mode="overwrite")
+    assert parts_of(str(out)) == before
+    hyperplane.save(call(read(out)), tmp_path / "out2", mode="overwrite")
+    assert hyperplane.save(call(read(log)), out, mode="overwrite").changed
 
 
 def test_modes_see_the_rows(log, tmp_path):

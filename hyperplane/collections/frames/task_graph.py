@@ -148,7 +148,7 @@ def gather_by_key(
     split_tables = make_tasks(f"{name}-split", token, split, [[table] for table in tables])
     if max_bytes is None:
         return [[pieces, None] for pieces in exchange(name, token, split_tables, into, combine)]
-    return exchange_files(name, token, split_tables, into)
+    return exchange_files(name, token, split_tables, into, combine)
 
 
 def split_by_key(
@@ -162,15 +162,21 @@ def split_by_key(
 
 
 def exchange_files(
-    name: str, token: str, split_tables: Sequence[Delayed], into: int
+    name: str,
+    token: str,
+    split_tables: Sequence[Delayed],
+    into: int,
+    combine: Callable[[list[Any]], Any] | None = None,
 ) -> list[list[Any]]:
     """Return two arguments for each receiver of an exchange through files, as gather_by_key does.
 
-    In a single process each receiver reads its pieces of all tables: no task for each piece.
+    In a single process each receiver reads its pieces of all tables: no task for each piece. For
+    several processes, ``combine`` combines the pieces of several tables that are all in memory.
     """
     if has_one_process():
         return [[list(split_tables), number] for number in range(into)]
-    pieces = exchange(name, token, split_tables, into, join_filed_tables, take_movable_piece)
+    join = partial(join_filed_tables, combine=combine)
+    pieces = exchange(name, token, split_tables, into, join, take_movable_piece)
     return [[pieces_of_receiver, None] for pieces_of_receiver in pieces]
 
 

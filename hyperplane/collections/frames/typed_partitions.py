@@ -74,6 +74,8 @@ def list_typed_partitions(df: Any) -> list[Any] | None:
     scan = filter_pushdown.extract_filters(df.expr)
     if scan is None or scan[1] is not None:  # filters of Dask keep the index of the other rows
         return None
+    if not len(df.columns):  # a Polars table without columns has no rows
+        return None
     parts = scan[0].iterables[0]
     like = df._meta.iloc[:0]
     return [UnreadPartition(part, like) for part in parts] if len(parts) == df.npartitions else None

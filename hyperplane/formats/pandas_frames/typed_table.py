@@ -87,7 +87,8 @@ def _is_kept(column: pl.Series, dtype: Any) -> bool:
     if dtype.kind == "b":
         return bool(kind == pl.Boolean) and not column.null_count()
     if dtype.kind == "M":
-        return bool(kind == pl.Datetime(np.datetime_data(dtype)[0], None))  # type: ignore[arg-type]
+        unit = np.datetime_data(dtype)[0]  # Polars has no seconds
+        return isinstance(kind, pl.Datetime) and (kind.time_unit, kind.time_zone) == (unit, None)
     return dtype.kind in "iuf" and str(kind).lower() == str(dtype)
 
 

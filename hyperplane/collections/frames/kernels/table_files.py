@@ -12,7 +12,7 @@ import os
 import tempfile
 import uuid
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -149,8 +149,13 @@ class JoinedTables(list[FiledTable | pl.DataFrame]):
 Piece = FiledTable | JoinedTables | pl.DataFrame
 
 
-def join_filed_tables(tables: Iterable[Piece]) -> JoinedTables:
-    """Join tables without loading them."""
+def join_filed_tables(
+    tables: Sequence[Piece], combine: Callable[[list[Any]], Any] | None = None
+) -> JoinedTables | pl.DataFrame:
+    """Join tables without loading them; with ``combine``, combine them if all are in memory."""
+    if combine is not None and all(isinstance(table, pl.DataFrame) for table in tables):
+        combined: pl.DataFrame = combine(list(tables))
+        return combined
     joined = JoinedTables()
     for table in tables:
         joined.extend(table if isinstance(table, JoinedTables) else [table])
