@@ -1,12 +1,14 @@
-"""Sorting and saving Parquet files, also beyond memory: hyperplane, plain Dask, Polars and DuckDB.
+"""Jobs that write Parquet files, also beyond memory: hyperplane, plain Dask, Polars and DuckDB.
 
     python -m benchmarks.sort_and_save [--rows 10200000] [--rounds 3] [--jobs save sort]
     python -m benchmarks.sort_and_save --jobs sort --processes 1 --memory 1GB --rows 40800000
+    python -m benchmarks.sort_and_save --jobs duplicates groups --processes 2 --memory 1GB
 
-Each run is a separate process, the engines alternate, and the written rows are compared with those
-of the source. CPU seconds and memory are those of the whole process tree; imports and the start of
-a cluster are not measured. ``--memory`` limits each worker, and the memory of DuckDB, to this
-amount times ``--processes``; Polars has no such limit.
+Each run is a separate process and the engines alternate. Saved and sorted rows are compared with
+those of the source, distinct rows and groups with those of the other engines. CPU seconds and
+memory are those of the whole process tree; imports and the start of a cluster are not measured.
+``--memory`` limits each worker, and the memory of DuckDB, to this amount times ``--processes``;
+Polars has no such limit.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.exchange_jobs import JOBS as EXCHANGE_JOBS
+from benchmarks.exchange_jobs import summarize_keys
 from benchmarks.measure import measure
 from benchmarks.web_log import write_web_log
 
@@ -186,11 +190,15 @@ JOBS: dict[str, dict[str, Callable[[str, str], None]]] = {
         "polars": sort_polars,
         "duckdb": sort_duckdb,
     },
+    **EXCHANGE_JOBS,
 }
 
 
-def check_rows(job: str, source: str, target: str) -> None:
-    """Raise an AssertionError unless the written rows are those of the source, in order."""
+def check_rows(job: str, source: str, target: str) -> Any:
+    """Return a summary of the written rows, which is the same for all engines.
+
+    An AssertionError is raised unless saved and sorted rows are those of the source, in order.
+    """
     import duckdb
     from pyarrow import dataset
 
@@ -201,6 +209,8 @@ def check_rows(job: str, source: str, target: str) -> None:
     files = dataset.dataset(target, format="parquet").files
     written = [path for path in files if not Path(path).name.startswith("_")]
     folder = os.path.commonpath([Path(path).parent for path in written])
+    if job in EXCHANGE_JOBS:
+        return summarize_keys(job, f"{folder}/*.parquet")
     assert summarize(source) == summarize(f"{folder}/*.parquet")
     if job == "sort":
         import polars as pl
@@ -214,6 +224,7 @@ def check_rows(job: str, source: str, target: str) -> None:
             assert keys.equals(keys.sort(BY, nulls_last=True), null_equal=True)
             assert last is None or last <= keys.row(0)[:1]
             last = keys.row(-1)[:1]
+    return None
 
 
 def run_job(job: str, engine: str, source: str, limits: Limits) -> None:
@@ -222,15 +233,15 @@ def run_job(job: str, engine: str, source: str, limits: Limits) -> None:
         target = str(Path(scratch, "out"))
         with ENGINES[engine](limits):
             _, figures = measure(lambda: JOBS[job][engine](source, target))
-        check_rows(job, source, target)
-    print(json.dumps(figures))
+        answer = check_rows(job, source, target)
+    print(json.dumps({**figures, "answer": answer}))
 
 
 def compare(
     job: str, engines: list[str], source: str, rounds: int, limits: Limits, timeout: float
 ) -> None:
     """Run one job with all engines alternately; print medians."""
-    results: dict[str, list[dict[str, float]]] = {engine: [] for engine in engines}
+    results: dict[str, list[dict[str, Any]]] = {engine: [] for engine in engines}
     outcome = dict.fromkeys(engines, "")
     command = [sys.executable, "-m", "benchmarks.sort_and_save", "--source", source]
     command += ["--processes", str(limits.processes), "--memory", limits.memory]
@@ -251,7 +262,9 @@ def compare(
                 outcome[engine] = (done.stderr.strip().splitlines() or ["failed"])[-1][:80]
             else:
                 results[engine].append(json.loads(done.stdout.splitlines()[-1]))
-    print(f"\n{job}, {limits}: medians of {rounds}, {os.cpu_count()} cores")
+    answers = {json.dumps(figures["answer"]) for each in results.values() for figures in each}
+    agreed = "rows agree" if len(answers) < 2 else f"ROWS DIFFER: {answers}"
+    print(f"\n{job}, {limits}: medians of {rounds}, {os.cpu_count()} cores, {agreed}")
     columns = ["cpu_s", "wall_s", "peak_mb", "growth_mb"]
     print(f"{'':12}" + "".join(f"{column:>12}" for column in columns))
     for engine, each in results.items():

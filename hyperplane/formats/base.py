@@ -123,11 +123,14 @@ class EncodedFile:
         Rows or records.
     table : pyarrow.Table, optional
         The table, with the types that the file holds; None for records.
+    schema : pyarrow.Schema, optional
+        The types that the file holds, if they are not those of the table.
     """
 
     data: Any
     rows: int
     table: pa.Table | None = None
+    schema: pa.Schema | None = None
 
 
 @runtime_checkable

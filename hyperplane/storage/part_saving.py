@@ -60,6 +60,8 @@ class PartWriteOptions:
         If not empty, a part that differs from the existing one is an error, which names this URL.
     shard : int or None
         Index of the writing shard.
+    typed : bool
+        Whether the partitions are those of ``list_typed_partitions``.
     """
 
     store: Store
@@ -67,6 +69,7 @@ class PartWriteOptions:
     format: str
     protected_url: str = ""
     shard: int | None = None
+    typed: bool = False
 
 
 def save_parts(obj: Any, request: SaveRequest) -> SaveResult:
@@ -175,7 +178,11 @@ def write_parts(
     protected : bool
         Whether a part that differs from the existing one is an error.
     """
-    partitions = obj.to_delayed() if hasattr(obj, "to_delayed") else [obj]
+    typed_partitions = _list_typed_partitions(obj, request.format)
+    if typed_partitions is not None:
+        partitions = typed_partitions
+    else:
+        partitions = list(obj.to_delayed()) if hasattr(obj, "to_delayed") else [obj]
     if protected and len(partitions) != len(existing):
         raise exists_error(request)
     write_options = PartWriteOptions(
@@ -184,6 +191,7 @@ def write_parts(
         request.format,
         request.target.url if protected else "",
         request.shard[0] if request.shard else None,
+        typed_partitions is not None,
     )
     task_arguments = [
         [
@@ -208,12 +216,31 @@ def write_parts(
     return Manifest(request.format, kind, (*preceding, *parts))
 
 
+def _list_typed_partitions(obj: Any, format_name: str) -> list[Any] | None:
+    """Return the partitions of a dataframe as Polars tables with pandas types.
+
+    None if the format does not encode them, or if Dask computes the partitions.
+    """
+    if not hasattr(obj, "to_delayed") or not hasattr(
+        load_format(format_name), "encode_typed_table"
+    ):
+        return None
+    # Slow import, only for collections.
+    from hyperplane.collections.frames.typed_partitions import list_typed_partitions
+
+    return list_typed_partitions(obj)
+
+
 def write_part(
     partition: Any, number: int, write_options: PartWriteOptions, existing: ManifestEntry | None
 ) -> ManifestEntry:
     """Write one part in a task, unless an equal one exists."""
+    if write_options.typed:
+        from hyperplane.collections.frames.typed_partitions import read_typed_partition
+
+        partition = read_typed_partition(partition)  # errors name the file
     with name_part_in_errors(number):
-        encoded, schema = _encode_part(partition, write_options.format)
+        encoded, schema = _encode_part(partition, write_options)
     sha = hashlib.sha256(encoded.data).hexdigest()
     prefix = "part-" if write_options.shard is None else f"part-{write_options.shard:05d}-"
     # A task may run twice; only the part named by its result is published.
@@ -231,9 +258,12 @@ def write_part(
     return part
 
 
-def _encode_part(partition: Any, format_name: str) -> tuple[EncodedFile, str]:
+def _encode_part(partition: Any, write_options: PartWriteOptions) -> tuple[EncodedFile, str]:
     """Return the file of a dataframe or bag partition, and its schema; none for a bag."""
-    file_format: Any = load_format(format_name)
+    file_format: Any = load_format(write_options.format)
+    if write_options.typed:
+        encoded = file_format.encode_typed_table(partition)
+        return encoded, serialize_schema(encoded.table, encoded.schema)
     if hasattr(partition, "columns"):
         encoded = file_format.encode_table(partition)
         return encoded, serialize_schema(encoded.table)

@@ -28,18 +28,22 @@ _CATEGORIES = b"hyperplane.categories"
 _PANDAS_KEY = b"pandas"
 
 
-def serialize_schema(table: pa.Table) -> str:
-    """Return the schema of a table as text, with ``nullable`` set for columns that have nulls."""
+def serialize_schema(table: pa.Table, schema: pa.Schema | None = None) -> str:
+    """Return the schema of a table as text, with ``nullable`` set for columns that have nulls.
+
+    ``schema`` is that of the file, by default the one of the table.
+    """
     fields = []
-    for field, column in zip(table.schema, table.columns, strict=True):
+    schema = table.schema if schema is None else schema
+    for field, column in zip(schema, table.columns, strict=True):
         recorded = field.with_nullable(column.null_count > 0 or pa.types.is_null(field.type))
         if pa.types.is_dictionary(field.type) and field.type.ordered and column.num_chunks:
             # Parquet restores only the categories that occur in a part.
             categories = pa.table({"words": column.chunk(0).dictionary})
             recorded = recorded.with_metadata({_CATEGORIES: _to_ipc_bytes(categories)})
         fields.append(recorded)
-    schema = pa.schema(fields, _strip_versions(table.schema.metadata or {}))
-    return base64.b64encode(schema.serialize().to_pybytes()).decode()
+    recorded_schema = pa.schema(fields, _strip_versions(schema.metadata or {}))
+    return base64.b64encode(recorded_schema.serialize().to_pybytes()).decode()
 
 
 def _to_ipc_bytes(table: pa.Table) -> bytes:

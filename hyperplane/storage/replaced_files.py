@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
+from dask.delayed import Delayed
+
+from hyperplane.core.dask_internals.tasks import Task
 from hyperplane.core.errors import OutputExists
 from hyperplane.core.units import plural
 from hyperplane.storage.manifest import Manifest
@@ -50,18 +54,43 @@ def check_not_source(url: str, obj: Any) -> None:
     Raises
     ------
     OutputExists
-        If a partition of ``hyperplane.dataframe.read`` has a file at the URL or below it.
+        If a partition of ``hyperplane.dataframe.read``, or of rows that are computed from it, has
+        a file at the URL or below it.
     """
+    below = f"{url.rstrip('/')}/"
+    if any(each == url or each.startswith(below) for each in _list_source_urls(obj)):
+        raise OutputExists(
+            url,
+            "has the files that the rows are read from, which could not be computed again: save "
+            "to another URL",
+        )
+
+
+def _list_source_urls(obj: Any) -> Iterator[str]:
+    """Yield the URLs of the partitions in the expression and the tasks of a dataframe."""
     for step in obj.expr.walk() if hasattr(obj, "expr") else ():
-        for part in getattr(step, "iterables", None) or ((),):
-            for source in part:
-                urls = getattr(source, "urls", ())
-                if any(each == url or each.startswith(f"{url.rstrip('/')}/") for each in urls):
-                    raise OutputExists(
-                        url,
-                        "has the files that the rows are read from, which could not be computed "
-                        "again: save to another URL",
-                    )
+        # Other steps may raise errors for names that they do not have.
+        if "iterables" in getattr(step, "_parameters", ()):
+            yield from _list_urls(list(step.iterables))
+        graphs = {
+            id(task.dask): task.dask for task in step.operands if isinstance(task, Delayed)
+        }  # tasks of helpers
+        for graph in graphs.values():
+            for task in graph.values():
+                yield from _list_urls(task)
+
+
+def _list_urls(value: Any) -> Iterator[str]:
+    """Yield the URLs of the partitions among the arguments of a task, and of tasks in them."""
+    if isinstance(value, Task):
+        value = [*value.args, *value.kwargs.values()]
+    elif isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _list_urls(each)
+    elif hasattr(type(value), "scan"):
+        yield from getattr(value, "urls", ())
 
 
 def _is_data(name: str) -> bool:

@@ -11,7 +11,7 @@ import pandas as pd
 import polars as pl
 from dask.tokenize import tokenize
 
-from hyperplane.collections.frames import task_graph
+from hyperplane.collections.frames import exchange_memory, task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
     find_column_faults,
@@ -21,6 +21,7 @@ from hyperplane.collections.frames.arguments import (
 from hyperplane.collections.frames.finalize import build_collection
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
+from hyperplane.collections.frames.kernels.table_files import concat_pieces
 from hyperplane.collections.frames.source_collection import (
     Frame,
     as_collection,
@@ -28,11 +29,12 @@ from hyperplane.collections.frames.source_collection import (
     select_source,
 )
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
+from hyperplane.collections.frames.typed_partitions import register_tables
 from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns
-from hyperplane.formats.pandas_frames.to_pandas import to_pandas
+from hyperplane.formats.pandas_frames.typed_table import TypedTable
 
 Keep = Literal["first", "last"]
 
@@ -60,7 +62,8 @@ def drop_duplicates(
         Which of several equal rows is kept.
     split_out : int, optional
         Number of partitions of the result. By default four per thread, but at most four per input
-        partition, and at least one per eight input partitions.
+        partition, and at least one per eight input partitions and, if the rows take more than a
+        quarter of the cluster's memory, per tenth of a thread's memory.
 
     Returns
     -------
@@ -96,8 +99,13 @@ def drop_duplicates(
             faults.append(Fault("keep", repr(keep)[:80], "'first' or 'last'"))
     source = select_source(df, list(like.columns))
     like, columns = escape_columns(like), escape_all(columns)
-    into = split_out or task_graph.choose_row_receiver_count(len(source.partitions))
-    token = tokenize(source.token, columns, keep, into)
+    size = exchange_memory.estimate_source_size(source, df)
+    if size is not None and not exchange_memory.fits_in_memory(size):
+        source = select_source(df, list(source.columns), merge=False)  # less memory for each task
+    count = len(source.partitions)
+    into = split_out or exchange_memory.choose_row_partition_count(count, size)
+    max_bytes = exchange_memory.choose_max_bytes(count, size)
+    token = tokenize(source.token, columns, keep, into, max_bytes)
     combine = partial(_drop_duplicates, columns=columns, keep=keep)
     arguments = [
         [partition, number, source.where, like, columns, keep]
@@ -106,15 +114,19 @@ def drop_duplicates(
     tables = task_graph.make_tasks(
         "drop-duplicates-partial", token, drop_partition_duplicates, arguments
     )
-    split = partial(kernel.split_by_hash, keys=columns, into=into)
     received_tables = task_graph.gather_by_key(
-        "drop-duplicates", token, tables, into, split, combine
+        "drop-duplicates", token, tables, into, columns, combine, max_bytes
     )
     finish = partial(_build_partition, columns=columns, keep=keep, like=like)
-    results = task_graph.make_tasks(
-        "drop-duplicates", token, finish, [[received] for received in received_tables]
+    results = task_graph.make_tasks("drop-duplicates", token, finish, received_tables)
+    result = build_collection(results, like, "drop-duplicates")
+    build = partial(_build_table, columns=columns, keep=keep, like=like)
+    register_tables(
+        result,
+        like,
+        lambda: task_graph.make_tasks("drop-duplicates-table", token, build, received_tables),
     )
-    return build_collection(results, like, "drop-duplicates")
+    return result
 
 
 @name_partition_in_errors
@@ -135,6 +147,12 @@ def _drop_duplicates(tables: list[pl.DataFrame], columns: list[str], keep: Keep)
 
 
 def _build_partition(
-    tables: list[pl.DataFrame], columns: list[str], keep: Keep, like: pd.DataFrame
+    tables: list[Any], number: int | None, columns: list[str], keep: Keep, like: pd.DataFrame
 ) -> pd.DataFrame:
-    return to_pandas(_drop_duplicates(tables, columns, keep), like)
+    return _build_table(tables, number, columns, keep, like).to_pandas()
+
+
+def _build_table(
+    tables: list[Any], number: int | None, columns: list[str], keep: Keep, like: pd.DataFrame
+) -> TypedTable:
+    return TypedTable(_drop_duplicates([concat_pieces(tables, number)], columns, keep), like)

@@ -17,6 +17,7 @@ from dask.tokenize import tokenize
 from hyperplane.collections.frames.aggregates import ZERO_WHEN_EMPTY, OutputColumn
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.partial_states import finalize_state
+from hyperplane.collections.frames.kernels.table_files import concat_pieces
 from hyperplane.collections.frames.task_graph import make_tasks
 from hyperplane.collections.frames.time_bins import BIN, INSTANT, LAST_INSTANT, TimeWindows
 from hyperplane.core.errors import DataError
@@ -31,19 +32,23 @@ WINDOW = "__window__"
 
 
 def build_result(
-    tables: list[pl.DataFrame],
+    tables: list[Any],
+    number: int | None,
     bins: pl.DataFrame | None,
     grouping: Grouping,
     several_partitions: bool = False,
 ) -> pd.DataFrame:
     """Merge the remaining tables of a result partition, and convert them to pandas.
 
-    Time bins are assigned to windows. ``bins`` are those of all partitions of the result; None if
-    the tables have all of them. If the result has several partitions, integers with missing
-    values are nullable, because pandas would concatenate floats and integers to floats.
+    ``tables`` and ``number`` are the arguments of :func:`concat_pieces`. Time bins are assigned to
+    windows. ``bins`` are those of all partitions of the result; None if the tables have all of
+    them. If the result has several partitions, integers with missing values are nullable, because
+    pandas would concatenate floats and integers to floats.
     """
     states = grouping.aggregation.states
-    table = tables[0] if len(tables) == 1 else kernel.merge_partials(tables, grouping.keys, states)
+    table = concat_pieces(tables, number)
+    if len(tables) > 1:
+        table = kernel.merge_partials([table], grouping.keys, states)
     keys, labels = list(grouping.by), None
     if grouping.windows:
         source_table = table if bins is None else bins

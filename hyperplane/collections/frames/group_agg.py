@@ -31,7 +31,7 @@ from hyperplane.core.public_calls import check_call
 
 @check_call
 def group_agg(
-    df: Frame, by: str | Sequence[str], agg: AggSpec, *, split_out: int = 1
+    df: Frame, by: str | Sequence[str], agg: AggSpec, *, split_out: int | None = 1
 ) -> dd.DataFrame:
     """Group and aggregate, like ``df.groupby(by).agg(agg)`` of pandas.
 
@@ -46,9 +46,10 @@ def group_agg(
         Columns to group by. Rows with a missing key are dropped.
     agg : mapping
         Column -> function or list of functions, as in :func:`window_agg`.
-    split_out : int
+    split_out : int or None
         Number of partitions of the result; use more than one if there are too many groups for one
-        partition. Groups are then sorted within each partition only.
+        partition. Groups are then sorted within each partition only. None chooses the number as
+        :func:`drop_duplicates` does.
 
     Returns
     -------
@@ -88,7 +89,8 @@ def group_agg(
         check([Fault("by and agg", given, allowed, "exchange the two")])
     keys = list_names(by)
     with collect_faults() as faults:
-        faults += find_column_faults(like, by=keys) + find_split_out_faults(split_out)
+        faults += find_column_faults(like, by=keys)
+        faults += find_split_out_faults(split_out) if split_out is not None else []
         faults += find_key_faults(like, "by", keys)
         if not keys:
             faults.append(Fault("by", repr(by), "at least one column"))

@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 from dask.tokenize import tokenize
 
-from hyperplane.collections.frames import task_graph
+from hyperplane.collections.frames import exchange_memory, task_graph
 from hyperplane.collections.frames.finalize import (
     build_collection,
     build_empty_result,
@@ -24,6 +24,7 @@ from hyperplane.collections.frames.group_before_join import (
 )
 from hyperplane.collections.frames.grouping import Grouping
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.kernels.table_files import concat_pieces
 from hyperplane.collections.frames.source_collection import open_partition, select_source
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
 from hyperplane.collections.frames.time_bins import ROW_NUMBER, TimeWindows
@@ -39,10 +40,20 @@ _MAX_NEIGHBORS = 64
 
 
 def aggregate_groups(
-    df: dd.DataFrame, grouping: Grouping, split_out: int, name: str
+    df: dd.DataFrame, grouping: Grouping, split_out: int | None, name: str
 ) -> dd.DataFrame:
-    """Return the lazy result of a group-by; the names of its tasks begin with ``name``."""
+    """Return the lazy result of a group-by; the names of its tasks begin with ``name``.
+
+    ``split_out`` is its number of partitions; None to choose it as for distinct rows.
+    """
     source = select_source(df, [unescape(name) for name in grouping.like.columns])
+    size = exchange_memory.estimate_source_size(source, df)
+    if split_out != 1 and size is not None and not exchange_memory.fits_in_memory(size):
+        source = select_source(df, list(source.columns), merge=False)  # less memory for each task
+    count = len(source.partitions)
+    if split_out is None:
+        split_out = exchange_memory.choose_row_partition_count(count, size)
+    max_bytes = exchange_memory.choose_max_bytes(count, size)
     windows, states = grouping.windows, grouping.aggregation.states
     time_ranges: list[list[TimeRange] | None] = [None] * len(source.partitions)
     if (
@@ -54,8 +65,8 @@ def aggregate_groups(
         time_ranges = find_overlapping_ranges(source.scannable_partitions, windows)
     into = split_out
     if split_out == 1 and grouping.aggregation.has_growing_states and grouping.exact_keys:
-        into = task_graph.choose_receiver_count(len(source.partitions))
-    token = tokenize(source.token, grouping, split_out, into)
+        into = task_graph.choose_receiver_count(count)
+    token = tokenize(source.token, grouping, split_out, into, max_bytes)
     before_join = plan_group_before_join(source, grouping)
     if before_join is not None:
         tables = make_join_tasks(name, token, source, before_join)
@@ -73,15 +84,13 @@ def aggregate_groups(
         )
     merge = partial(kernel.merge_partials, keys=grouping.keys, states=states)
     finish = partial(build_result, grouping=grouping, several_partitions=split_out > 1)
-    split = partial(kernel.split_by_hash, keys=grouping.exact_keys, into=into)
-    received = task_graph.gather_by_key(name, token, tables, into, split, merge)
+    received = task_graph.gather_by_key(
+        name, token, tables, into, grouping.exact_keys, merge, max_bytes
+    )
     if split_out == 1 and into > 1:
         merge_received = partial(merge_exchanged_tables, grouping=grouping)
-        received = [
-            task_graph.make_tasks(
-                f"{name}-merge-received", token, merge_received, [[pieces] for pieces in received]
-            )
-        ]
+        merged = task_graph.make_tasks(f"{name}-merge-received", token, merge_received, received)
+        received = [[merged, None]]
     bins: list[Any] = [None] * len(received)
     if windows and split_out > 1:
         partition_bins = task_graph.make_tasks(
@@ -90,7 +99,8 @@ def aggregate_groups(
         bins = task_graph.make_tasks(
             f"{name}-all-bins", token, kernel.merge_bins, [[partition_bins]]
         ) * len(received)
-    results = task_graph.make_tasks(name, token, finish, list(zip(received, bins, strict=True)))
+    arguments = [[*tables, each] for tables, each in zip(received, bins, strict=True)]
+    results = task_graph.make_tasks(name, token, finish, arguments)
     return build_collection(results, build_empty_result(grouping), name)
 
 
@@ -128,9 +138,12 @@ def aggregate_partition(
     return table
 
 
-def merge_exchanged_tables(tables: list[pl.DataFrame], grouping: Grouping) -> pl.DataFrame:
+def merge_exchanged_tables(
+    tables: list[Any], number: int | None, grouping: Grouping
+) -> pl.DataFrame:
     """Merge the received tables of an exchange, and replace complete sets by their sizes."""
-    table = kernel.merge_partials(tables, grouping.keys, grouping.aggregation.states)
+    states = grouping.aggregation.states
+    table = kernel.merge_partials([concat_pieces(tables, number)], grouping.keys, states)
     if grouping.keys != grouping.exact_keys:  # the sets of bins will be merged to sets of windows
         return table
     return kernel.count_finished_sets(table, grouping.aggregation.states, 0, [])

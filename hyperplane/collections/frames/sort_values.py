@@ -28,12 +28,7 @@ from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels import range_splits
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
 from hyperplane.collections.frames.kernels.range_splits import SortKeys
-from hyperplane.collections.frames.kernels.table_files import (
-    join_filed_tables,
-    load_tables,
-    take_movable_piece,
-    write_tables,
-)
+from hyperplane.collections.frames.kernels.table_files import concat_pieces, write_tables
 from hyperplane.collections.frames.source_collection import (
     Frame,
     as_collection,
@@ -41,12 +36,13 @@ from hyperplane.collections.frames.source_collection import (
     select_source,
 )
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
-from hyperplane.core.active_cluster import has_one_process
+from hyperplane.collections.frames.typed_partitions import register_tables
 from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns
 from hyperplane.formats.pandas_frames.to_pandas import columns_to_pandas
+from hyperplane.formats.pandas_frames.typed_table import TypedTable
 
 
 @dataclass(frozen=True)
@@ -163,7 +159,7 @@ def sort_values(
     in_files = not exchange_memory.fits_in_memory(size)
     if in_files:
         source = select_source(df, list(source.columns), merge=False)  # less memory for each task
-    into = split_out or exchange_memory.choose_sorted_partition_count(len(source.partitions), size)
+    into = split_out or exchange_memory.choose_row_partition_count(len(source.partitions), size)
     in_files = in_files and into > 1
     descending = tuple(not direction for direction in directions)
     whole = size is None or not in_files
@@ -183,17 +179,19 @@ def sort_values(
         for number, partition in enumerate(source.partitions)
     ]
     tables = task_graph.make_tasks("sort-split", token, split_partition, arguments)
-    if in_files and has_one_process():
-        # Each receiver reads its pieces of all tables from the files: no task for each piece.
-        received_tables: list[list[Any]] = [[tables, number] for number in range(into)]
+    if in_files:
+        received_tables = task_graph.exchange_files("sort", token, tables, into)
     else:
-        join = join_filed_tables if in_files else concat_tables
-        take = take_movable_piece if in_files else None
-        exchanged = task_graph.exchange("sort", token, tables, into, join, take)
+        exchanged = task_graph.exchange("sort", token, tables, into, concat_tables)
         received_tables = [[pieces, None] for pieces in exchanged]
     finish = partial(_build_partition, order=order)
     results = task_graph.make_tasks("sort", token, finish, received_tables)
-    return build_collection(results, like, "sort")
+    result = build_collection(results, like, "sort")
+    build = partial(_build_table, order=order)
+    register_tables(
+        result, like, lambda: task_graph.make_tasks("sort-table", token, build, received_tables)
+    )
+    return result
 
 
 def _are_directions(directions: Any, count: int) -> bool:
@@ -245,13 +243,19 @@ def split_partition(
 
 def _build_partition(tables: list[Any], number: int | None, order: SortOrder) -> pd.DataFrame:
     """Sort the rows of some tables; of lists of tables, those at position ``number``."""
-    pieces = tables if number is None else [pieces[number] for pieces in tables]
     # A shallow copy, because a task that runs again needs the columns of a table in memory.
-    rows = concat_tables(load_tables(pieces)).clone()
+    rows = concat_pieces(tables, number).clone()
     positions = _sort_positions(rows, order)
     # To save memory, each column is released once it is sorted and converted.
     columns = (rows.drop_in_place(name).gather(positions) for name in order.like.columns)
     return columns_to_pandas(columns, order.like)
+
+
+def _build_table(tables: list[Any], number: int | None, order: SortOrder) -> TypedTable:
+    """Return the rows of :func:`_build_partition` as a Polars table."""
+    rows = concat_pieces(tables, number)
+    positions = _sort_positions(rows, order)
+    return TypedTable(rows.lazy().select(pl.all().gather(positions)).collect(), order.like)
 
 
 def _sort_positions(rows: pl.DataFrame, order: SortOrder) -> pl.Series:

@@ -6,13 +6,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import polars as pl
 from dask.delayed import Delayed
 
+from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.kernels.table_files import (
+    join_filed_tables,
+    take_movable_piece,
+    write_tables,
+)
 from hyperplane.collections.frames.task_errors import run_task
 from hyperplane.core.active_cluster import (
     count_processes,
     count_threads,
     get_memory_per_thread,
+    has_one_process,
 )
 from hyperplane.core.dask_internals.tasks import List, Task, TaskRef
 
@@ -123,19 +131,53 @@ def gather_by_key(
     token: str,
     tables: Sequence[Delayed],
     into: int,
-    split: Callable[[Any], list[Any]],
+    keys: Sequence[str],
     combine: Callable[[list[Any]], Any],
-) -> list[list[Delayed]]:
-    """Return the tables of each of ``into`` receivers, in the order of the partitions.
+    max_bytes: int | None = None,
+) -> list[list[Any]]:
+    """Return two arguments for each of ``into`` receivers, those of :func:`concat_pieces`.
 
-    ``split`` splits a table by key into ``into`` pieces, and ``combine`` combines several tables to
-    one. A single receiver gets up to ``FAN_IN`` tables, combined by a tree reduction; each of
-    several receivers gets the pieces that :func:`exchange` returns.
+    They are tables in the order of the partitions, and None or the number of the piece that the
+    receiver takes of each. ``combine`` combines several tables to one. A single receiver gets up to
+    ``FAN_IN`` tables, combined by a tree reduction. For several receivers, tables are split by the
+    hash of their keys; with ``max_bytes``, the pieces of larger tables are written to files.
     """
     if into == 1:
-        return [reduce_tree(f"{name}-merge", token, combine, tables)]
+        return [[reduce_tree(f"{name}-merge", token, combine, tables), None]]
+    split = partial(split_by_key, keys=list(keys), into=into, max_bytes=max_bytes)
     split_tables = make_tasks(f"{name}-split", token, split, [[table] for table in tables])
-    return exchange(name, token, split_tables, into, combine)
+    if max_bytes is None:
+        return [[pieces, None] for pieces in exchange(name, token, split_tables, into, combine)]
+    return exchange_files(name, token, split_tables, into, combine)
+
+
+def split_by_key(
+    table: pl.DataFrame, keys: Sequence[str], into: int, max_bytes: int | None
+) -> list[Any]:
+    """Split a table by the hash of its keys; the pieces of a larger table are in a file."""
+    if max_bytes is None or table.estimated_size() <= max_bytes:
+        return kernel.split_by_hash(table, keys, into)
+    numbers = kernel.hash_rows(table, keys, into).to_numpy()
+    return write_tables(kernel.iterate_pieces(table, numbers, into))
+
+
+def exchange_files(
+    name: str,
+    token: str,
+    split_tables: Sequence[Delayed],
+    into: int,
+    combine: Callable[[list[Any]], Any] | None = None,
+) -> list[list[Any]]:
+    """Return two arguments for each receiver of an exchange through files, as gather_by_key does.
+
+    In a single process each receiver reads its pieces of all tables: no task for each piece. For
+    several processes, ``combine`` combines the pieces of several tables that are all in memory.
+    """
+    if has_one_process():
+        return [[list(split_tables), number] for number in range(into)]
+    join = partial(join_filed_tables, combine=combine)
+    pieces = exchange(name, token, split_tables, into, join, take_movable_piece)
+    return [[pieces_of_receiver, None] for pieces_of_receiver in pieces]
 
 
 def reduce_tree(

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 from dask.tokenize import tokenize
 
-from hyperplane.collections.frames import task_graph
+from hyperplane.collections.frames import exchange_memory, task_graph
 from hyperplane.collections.frames.arguments import (
     collect_faults,
     find_column_faults,
@@ -25,6 +25,7 @@ from hyperplane.collections.frames.arguments import (
 from hyperplane.collections.frames.finalize import build_collection
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
+from hyperplane.collections.frames.kernels.table_files import concat_pieces
 from hyperplane.collections.frames.source_collection import (
     Frame,
     as_collection,
@@ -130,19 +131,20 @@ def top_n_per_group(
     keys = escape_all(keys)
     ranking = Ranking(like, tuple(keys), escape(column), min(n, _MAX_ROWS), not ascending)
     source = select_source(df, list(df._meta.columns))
-    token = tokenize(source.token, ranking, split_out)
+    size = exchange_memory.estimate_source_size(source, df)
+    max_bytes = exchange_memory.choose_max_bytes(len(source.partitions), size)
+    token = tokenize(source.token, ranking, split_out, max_bytes)
     arguments = [
         [partition, number, source.where, ranking]
         for number, partition in enumerate(source.partitions)
     ]
     tables = task_graph.make_tasks("top-n-partial", token, select_partition_top, arguments)
     combine = partial(_merge_top_rows, ranking=ranking)
-    split = partial(kernel.split_by_hash, keys=keys, into=split_out)
-    received_tables = task_graph.gather_by_key("top-n", token, tables, split_out, split, combine)
-    finish = partial(_build_partition, ranking=ranking)
-    results = task_graph.make_tasks(
-        "top-n", token, finish, [[received] for received in received_tables]
+    received_tables = task_graph.gather_by_key(
+        "top-n", token, tables, split_out, keys, combine, max_bytes
     )
+    finish = partial(_build_partition, ranking=ranking)
+    results = task_graph.make_tasks("top-n", token, finish, received_tables)
     return build_collection(results, like.reset_index(drop=True), "top-n")
 
 
@@ -160,8 +162,9 @@ def _merge_top_rows(tables: list[pl.DataFrame], ranking: Ranking) -> pl.DataFram
     return kernel.select_top_rows(rows, ranking.by, ranking.column, ranking.n, ranking.descending)
 
 
-def _build_partition(tables: list[pl.DataFrame], ranking: Ranking) -> pd.DataFrame:
-    rows = to_pandas(_merge_top_rows(tables, ranking), ranking.like)
+def _build_partition(tables: list[Any], number: int | None, ranking: Ranking) -> pd.DataFrame:
+    received = concat_pieces(tables, number)
+    rows = to_pandas(_merge_top_rows([received], ranking), ranking.like)
     rows = rows.sort_values(
         ranking.column, ascending=not ranking.descending, kind="stable", key=_make_sortable
     )

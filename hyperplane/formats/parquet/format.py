@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from hyperplane.formats.base import EncodedFile, SizeEstimate
+    from hyperplane.formats.pandas_frames.typed_table import TypedTable
     from hyperplane.formats.request import ReadPlan, ReadRequest
     from hyperplane.objectstore.locations import File
 
@@ -54,6 +55,12 @@ class ParquetFormat:
         from hyperplane.formats.parquet.write import encode_parquet
 
         return encode_parquet(table)
+
+    def encode_typed_table(self, table: TypedTable) -> EncodedFile:
+        """Return the file that :meth:`encode_table` returns for the frame of pandas."""
+        from hyperplane.formats.parquet.write import encode_typed_table
+
+        return encode_typed_table(table)
 
     def decode_table(self, data: bytes, schema: pa.Schema | None) -> pa.Table:
         """Return the table in a Parquet file, with verified page checksums."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import math
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +18,15 @@ from hyperplane.core.errors import DataError
 from hyperplane.formats.base import EncodedFile
 from hyperplane.formats.pandas_frames.to_arrow import decode_categories, one_line, to_arrow
 
+if TYPE_CHECKING:
+    import polars as pl
+
+    from hyperplane.formats.pandas_frames.typed_table import TypedTable
+
 #: Number of blocks of a sample of a column, and rows of each.
 _SAMPLE_BLOCKS, _BLOCK_ROWS = 512, 8
+#: Key of the metadata with the types of Arrow.
+_SCHEMA_KEY = b"ARROW:schema"
 #: Bytes of a dictionary at which pyarrow writes the other values without it.
 _DICTIONARY_BYTES = 1 << 20
 
@@ -50,6 +59,50 @@ def encode_parquet(table: Any) -> EncodedFile:
     return EncodedFile(memoryview(out.getvalue()), arrow.num_rows, arrow)
 
 
+def encode_typed_table(table: TypedTable) -> EncodedFile:
+    """Return a Polars table as the Parquet file that its frame of pandas would be.
+
+    Text is written from the views of Polars, without a copy, if this version of Arrow can do so.
+    """
+    arrow = table.to_arrow() if writes_views() else None
+    if arrow is None:
+        return encode_parquet(table.to_pandas())
+    views, schema = arrow
+    dictionaries: Any = [
+        field.name
+        for field in schema
+        if not _exceeds_dictionary_of_polars(table.frame.get_column(field.name))
+    ]
+    if len(dictionaries) == views.num_columns:
+        dictionaries = True
+    # Without this schema, text would be read back as views.
+    stored = base64.b64encode(schema.serialize().to_pybytes())
+    out = pa.BufferOutputStream()
+    with parquet.ParquetWriter(
+        out,
+        views.schema,
+        use_dictionary=dictionaries,
+        write_page_checksum=True,
+        store_schema=False,
+    ) as writer:
+        writer.write_table(views)
+        writer.add_key_value_metadata({**schema.metadata, _SCHEMA_KEY: stored})
+    return EncodedFile(memoryview(out.getvalue()), views.num_rows, views, schema)
+
+
+@cache
+def writes_views() -> bool:
+    """Return whether this version of Arrow writes views of text to Parquet, with metadata."""
+    if not hasattr(parquet.ParquetWriter, "add_key_value_metadata"):
+        return False
+    try:
+        views = pa.table({"text": pa.array(["a"], pa.string_view())})
+        parquet.write_table(views, pa.BufferOutputStream(), store_schema=False)
+    except (AttributeError, NotImplementedError, pa.ArrowException):
+        return False
+    return True
+
+
 def exceeds_dictionary(column: pa.ChunkedArray) -> bool:
     """Return whether the distinct values of a column take twice the bytes of a dictionary, or more.
 
@@ -65,12 +118,32 @@ def exceeds_dictionary(column: pa.ChunkedArray) -> bool:
     >>> exceeds_dictionary(pa.chunked_array([[n % 100_000 for n in range(1_000_000)]]))
     False
     """
-    rows = len(column)
-    if rows < 2 * _SAMPLE_BLOCKS * _BLOCK_ROWS or pa.types.is_dictionary(column.type):
+    chosen = _choose_rows(len(column))
+    if chosen is None or pa.types.is_dictionary(column.type):
         return False
+    return _is_beyond_dictionary(column.take(chosen))
+
+
+def _exceeds_dictionary_of_polars(column: pl.Series) -> bool:
+    """Return what :func:`exceeds_dictionary` returns for the same values in Arrow."""
+    chosen = _choose_rows(len(column))
+    if chosen is None:
+        return False
+    sample = column.gather(chosen)
+    sample = sample.fill_nan(None) if sample.dtype.is_float() else sample
+    return _is_beyond_dictionary(sample.to_arrow())
+
+
+def _choose_rows(rows: int) -> np.ndarray[Any, Any] | None:
+    """Return the rows of the sample; None if the column has too few."""
+    if rows < 2 * _SAMPLE_BLOCKS * _BLOCK_ROWS:
+        return None
     # A fixed seed, so that equal tables are equal files; no row twice.
     blocks = np.random.default_rng(0).choice(rows // _BLOCK_ROWS, _SAMPLE_BLOCKS, replace=False)
-    sample = column.take((np.sort(blocks)[:, None] * _BLOCK_ROWS + range(_BLOCK_ROWS)).ravel())
+    return np.asarray((np.sort(blocks)[:, None] * _BLOCK_ROWS + range(_BLOCK_ROWS)).ravel())
+
+
+def _is_beyond_dictionary(sample: Any) -> bool:
     present = len(sample) - sample.null_count
     if present <= len(sample) // 2:
         return False

@@ -19,8 +19,8 @@ from scale import FULL
 from hyperplane.collections.frames import exchange_memory
 from hyperplane.collections.frames.kernels import table_files
 from hyperplane.collections.frames.kernels.table_files import (
+    concat_pieces,
     join_filed_tables,
-    load_tables,
     take_movable_piece,
 )
 from hyperplane.dataframe import read, sort_values
@@ -123,10 +123,8 @@ def test_a_moved_table_has_its_own_file(little_memory):
     gc.collect()
     assert moved.load().equals(table, null_equal=True)
     assert len(list(little_memory.iterdir())) == 1
-    assert [each.equals(table) for each in load_tables([join_filed_tables([moved, moved])])] == [
-        True,
-        True,
-    ]
+    joined = concat_pieces([join_filed_tables([moved, moved])])
+    assert joined.equals(pl.concat([table, table]), null_equal=True)
 
 
 def test_a_folder_that_cannot_be_written_is_named(little_memory):
@@ -148,7 +146,7 @@ def test_sizes_decide_on_files(monkeypatch):
     assert exchange_memory.fits_in_memory(5 * 10**8)
     assert not exchange_memory.fits_in_memory(5 * 10**8 + 1)
     assert not exchange_memory.fits_in_memory(None)
-    assert exchange_memory.choose_sorted_partition_count(4, 10**10) == 100
+    assert exchange_memory.choose_row_partition_count(4, 10**10) == 100
 
 
 def test_only_pieces_for_other_processes_have_the_size_of_their_rows(little_memory):
@@ -160,12 +158,12 @@ def test_only_pieces_for_other_processes_have_the_size_of_their_rows(little_memo
         moved = take_movable_piece([None, piece], 1)
         assert count * stored * 0.9 < sizeof(moved) < count * (stored + 500)
         assert sizeof(pickle.loads(pickle.dumps(moved))) == pytest.approx(sizeof(moved), rel=0.1)
-        assert pl.concat(load_tables([moved])).height == count * 10_000
+        assert concat_pieces([moved]).height == count * 10_000
 
 
 def test_a_sort_has_at_most_as_many_partitions_as_split_out_allows(monkeypatch):
     monkeypatch.setattr(exchange_memory, "get_memory_per_thread", lambda: 10**9)
-    assert exchange_memory.choose_sorted_partition_count(1000, 7 * 10**12) == 10_000
+    assert exchange_memory.choose_row_partition_count(1000, 7 * 10**12) == 10_000
 
 
 def test_a_container_limits_what_fits_into_memory_without_a_cluster(monkeypatch):

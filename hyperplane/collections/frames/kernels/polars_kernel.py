@@ -152,14 +152,18 @@ def split_by_number(table: pl.DataFrame, number: pl.Series, into: int) -> list[p
 def iterate_pieces(
     table: pl.DataFrame, numbers: np.ndarray[Any, Any], into: int
 ) -> Iterator[pl.DataFrame]:
-    """Yield the rows of each number from 0 to ``into`` - 1, one piece in memory at a time."""
+    """Yield the rows of each number from 0 to ``into`` - 1; the order of rows is kept.
+
+    The pieces are slices of one copy, in which text is not copied: gathering the rows of each
+    piece took ten times longer.
+    """
     numbers = numbers.astype(np.uint16)  # at most MAX_PARTITIONS, for NumPy's radix sort
-    positions = np.argsort(numbers, kind="stable").astype(np.uint32)
+    positions = pl.Series(np.argsort(numbers, kind="stable").astype(np.uint32))
+    in_order = table.lazy().select(pl.all().gather(positions)).collect()
     last = 0
     for count in np.bincount(numbers, minlength=into):
         first, last = last, last + int(count)
-        chosen = pl.Series(positions[first:last])
-        yield table.lazy().select(pl.all().gather(chosen)).collect()
+        yield in_order.slice(first, last - first)
 
 
 def select_bins(table: pl.DataFrame) -> pl.DataFrame:

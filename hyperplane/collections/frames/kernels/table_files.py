@@ -12,7 +12,7 @@ import os
 import tempfile
 import uuid
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import dask.config
 import polars as pl
 
+from hyperplane.collections.frames.kernels.concatenate import concat_tables
 from hyperplane.core.dask_internals.workers import find_worker_folder
 from hyperplane.core.errors import HyperplaneError
 
@@ -140,34 +141,47 @@ def _append(file: TableFile, data: bytes) -> None:
         ) from error
 
 
-class JoinedTables(list[FiledTable]):
-    """Tables in files that are one table together."""
+class JoinedTables(list[FiledTable | pl.DataFrame]):
+    """Tables in files, or in memory, that are one table together."""
 
 
-def join_filed_tables(tables: Iterable[FiledTable | JoinedTables]) -> JoinedTables:
-    """Join tables without loading them."""
+#: A piece of a table that was split.
+Piece = FiledTable | JoinedTables | pl.DataFrame
+
+
+def join_filed_tables(
+    tables: Sequence[Piece], combine: Callable[[list[Any]], Any] | None = None
+) -> JoinedTables | pl.DataFrame:
+    """Join tables without loading them; with ``combine``, combine them if all are in memory."""
+    if combine is not None and all(isinstance(table, pl.DataFrame) for table in tables):
+        combined: pl.DataFrame = combine(list(tables))
+        return combined
     joined = JoinedTables()
     for table in tables:
         joined.extend(table if isinstance(table, JoinedTables) else [table])
     return joined
 
 
-def take_movable_piece(
-    pieces: Sequence[FiledTable | JoinedTables], number: int
-) -> FiledTable | JoinedTables:
+def take_movable_piece(pieces: Sequence[Piece], number: int) -> Piece:
     """Return one piece of a table that was split, for a receiver in any process."""
     piece = pieces[number]
     if isinstance(piece, JoinedTables):
-        return JoinedTables(table.make_movable() for table in piece)
-    return piece.make_movable()
+        return JoinedTables(
+            table.make_movable() if isinstance(table, FiledTable) else table for table in piece
+        )
+    return piece.make_movable() if isinstance(piece, FiledTable) else piece
 
 
-def load_tables(tables: Iterable[pl.DataFrame | FiledTable | JoinedTables]) -> list[pl.DataFrame]:
-    """Return tables in memory, those in files loaded."""
+def concat_pieces(tables: Sequence[Any], number: int | None = None) -> pl.DataFrame:
+    """Concatenate the pieces of a receiver, in their order; those in files are loaded.
+
+    ``tables`` are the pieces; with a number, lists of pieces of which the receiver gets that one.
+    """
     loaded: list[pl.DataFrame] = []
-    for table in tables:
-        if isinstance(table, JoinedTables):
-            loaded += [each.load() for each in table]
-        else:
-            loaded.append(table.load() if isinstance(table, FiledTable) else table)
-    return loaded
+    positions: list[int] = []  # of the tables of the task, for errors
+    for position, table in enumerate(tables):
+        piece = table if number is None else table[number]
+        for each in piece if isinstance(piece, JoinedTables) else [piece]:
+            loaded.append(each.load() if isinstance(each, FiledTable) else each)
+            positions.append(position)
+    return concat_tables(loaded, positions)

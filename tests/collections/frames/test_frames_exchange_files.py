@@ -1,0 +1,239 @@
+"""Distinct rows and groups of more rows than fit into memory: exchanges through files."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import contextmanager
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pandas_results
+import pytest
+from distributed import Client, LocalCluster
+from frame_strategies import QUICK, aggregations, cut, frames, in_partitions, open_files
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scale import scaled
+
+from hyperplane.collections.frames import exchange_memory, task_graph
+from hyperplane.collections.frames.kernels import table_files
+from hyperplane.collections.frames.source_collection import select_source
+from hyperplane.dataframe import (
+    drop_duplicates,
+    group_agg,
+    read,
+    sort_values,
+    top_n_per_group,
+    window_agg,
+)
+from hyperplane.errors import DataError, RequestError
+
+
+@pytest.fixture(scope="module")
+def files():
+    with open_files(keep_objects=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def little_memory(tmp_path):
+    """Let rows of any size exceed the memory, and let all tables go to files of a folder."""
+    folder = tmp_path / "exchange"
+    with (
+        no_memory(),
+        dask.config.set({"temporary-directory": str(folder), "scheduler": "sync"}),
+    ):
+        yield folder
+
+
+@contextmanager
+def no_memory():
+    """Let all rows of helpers that are called in this block go through files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exchange_memory, "_get_memory_of_exchange", lambda: -1)
+        patch.setattr(table_files, "_MIN_FILE_BYTES", 1)
+        patch.setattr(task_graph, "count_processes", lambda: 3)
+        yield
+
+
+@settings(QUICK, max_examples=scaled(8, 60))
+@given(data=st.data())
+def test_distinct_rows_of_files_equal_pandas(data, files):
+    subset = data.draw(st.sampled_from([["k0"], ["k0", "k1"]]), "subset")
+    frame = data.draw(frames(keys=2), "frame")
+    frame["place"] = np.arange(len(frame))
+    df = data.draw(in_partitions(frame, files), "df")
+    keep = data.draw(st.sampled_from(["first", "last"]), "keep")
+    want = df.compute().drop_duplicates(subset, keep=keep)
+    with no_memory():
+        into = data.draw(st.sampled_from([None, 2, 40]), "into")
+        result = drop_duplicates(df, subset, keep=keep, split_out=into).compute()
+    result = result.sort_values("place", ignore_index=True)
+    pandas_results.same_frame(result, want.sort_values("place", ignore_index=True))
+
+
+@settings(QUICK, max_examples=scaled(8, 60))
+@given(data=st.data())
+def test_groups_of_files_equal_pandas(data, files):
+    by = data.draw(st.sampled_from([["k0"], ["k0", "k1"]]), "by")
+    frame = data.draw(frames(keys=len(by), values=2), "frame")
+    agg = data.draw(aggregations(frame), "agg")
+    df = data.draw(in_partitions(frame, files), "df")
+    want = pandas_results.group_agg(df.compute(), by, agg)
+    assume(want is not None)
+    with no_memory():
+        into = data.draw(st.sampled_from([1, 2, 30, None]), "split_out")
+        result = group_agg(df, by[0] if len(by) == 1 else by, agg, split_out=into).compute()
+    pandas_results.same_frame(result.sort_index() if into != 1 else result, want)
+
+
+def log(rows=6000):
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {
+            "user": np.where(
+                rng.random(rows) < 0.7, "heavy", rng.integers(0, 50, rows).astype(str)
+            ),
+            "at": pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.integers(0, 10**5, rows), "s"),
+            "v": rng.integers(0, 100, rows).astype(float),
+            "row": np.arange(rows),
+        }
+    )
+    frame.loc[rng.random(rows) < 0.02, "user"] = None
+    frame.loc[rng.random(rows) < 0.1, "v"] = np.nan
+    return frame
+
+
+CALLS = {
+    "duplicates": lambda df: drop_duplicates(df, ["user", "v"], keep="last"),
+    "groups": lambda df: group_agg(df, "user", {"v": ["mean", "nunique"]}, split_out=5),
+    "one partition": lambda df: group_agg(df, "user", {"v": ["median", "nunique"]}),
+    "top": lambda df: top_n_per_group(df, "user", "v", 3, split_out=20),
+    "windows": lambda df: window_agg(
+        df, "at", "7h", {"v": ["first", "nunique"]}, by="user", split_out=3
+    ),
+}
+
+
+@pytest.mark.parametrize("senders", [6, 150])
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_results_do_not_depend_on_files(little_memory, call, senders):
+    frame = log(6000 if senders < 100 else 900)
+    df = cut(frame, range(0, len(frame), len(frame) // senders))
+    result = call(df).compute()
+    gc.collect()
+    assert list(little_memory.iterdir()) == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exchange_memory, "_get_memory_of_exchange", lambda: 10**12)
+        want = call(df).compute()
+    if "row" in result:
+        result, want = (each.sort_values("row", ignore_index=True) for each in (result, want))
+    else:
+        result, want = result.sort_index(), want.sort_index()
+    pd.testing.assert_frame_equal(result, want)
+
+
+def test_small_tables_of_many_rows_stay_in_memory(monkeypatch):
+    frame = log()
+    monkeypatch.setattr(exchange_memory, "_get_memory_of_exchange", lambda: 6 * 10_000)
+    monkeypatch.setattr(table_files, "_MIN_FILE_BYTES", 1)
+    monkeypatch.setattr(table_files, "TableFile", None)
+    df = cut(frame, range(0, 6000, 1000))
+    with dask.config.set(scheduler="sync"):
+        result = group_agg(df, "user", {"v": "sum"}, split_out=3).compute()
+    pandas_results.same_frame(
+        result.sort_index(), pandas_results.group_agg(frame, "user", {"v": "sum"})
+    )
+
+
+def test_sizes_are_those_of_the_columns_that_are_read(tmp_path):
+    wide = pd.DataFrame({"k": np.arange(10_000) % 7, **{f"c{n}": 1.5 for n in range(50)}})
+    wide.to_parquet(tmp_path / "a.parquet")
+    df = read(tmp_path / "a.parquet")
+
+    def estimate(df, columns):
+        return exchange_memory.estimate_source_size(select_source(df, columns), df)
+
+    assert 70_000 < estimate(df, ["k"]) < 150_000
+    assert 150_000 < estimate(df[df.c1 > 1], ["k"]) < 300_000
+    assert estimate(df, list(df.columns)) > 3 * 10**6
+    pandas = dd.from_pandas(wide, npartitions=2)
+    assert 70_000 < estimate(pandas, ["k"]) < estimate(pandas, list(wide.columns)) / 10
+
+
+@pytest.mark.parametrize("senders", [2, 150])
+def test_types_without_a_common_one_name_their_partitions(little_memory, senders):
+    pieces = [pd.DataFrame({"k": [number]}) for number in range(senders)]
+    pieces[-1] = pd.DataFrame({"k": ["a"]}, dtype=object)
+    df = dd.from_map(lambda number: pieces[number], range(senders), meta=pieces[0])
+    with pytest.raises(DataError, match=rf"partitions? .*{senders - 1}"):
+        drop_duplicates(df, split_out=2).compute()
+    with pytest.raises(DataError, match="partition"):
+        sort_values(df, "k", split_out=2).compute()
+
+
+def test_memory_decides_on_the_number_of_partitions(monkeypatch):
+    monkeypatch.setattr(exchange_memory, "get_memory_per_thread", lambda: 10**9)
+    monkeypatch.setattr(exchange_memory, "count_threads", lambda: 2)
+    assert exchange_memory.choose_max_bytes(10, 5 * 10**8) is None
+    assert exchange_memory.choose_max_bytes(10, 6 * 10**8) == 0
+    assert exchange_memory.choose_max_bytes(10, None) == 5 * 10**7
+
+
+def test_none_chooses_the_number_of_partitions_of_groups():
+    df = cut(log(), range(0, 6000, 1000))
+    groups = group_agg(df, ["user", "v"], {"row": "sum"}, split_out=None)
+    assert groups.npartitions > 1
+    want = pandas_results.group_agg(log(), ["user", "v"], {"row": "sum"})
+    pandas_results.same_frame(groups.compute(scheduler="sync").sort_index(), want)
+    with pytest.raises(RequestError, match="split_out"):
+        group_agg(df, "user", {"v": "sum"}, split_out=0)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("processes", [1, 2])
+def test_workers_drop_duplicates_through_files(processes, tmp_path):
+    frame = log()
+    for number in range(6):
+        frame.iloc[number * 1000 : (number + 1) * 1000].to_parquet(tmp_path / f"{number}.parquet")
+
+    def count_files():
+        """Let a worker write all pieces to files, and count them."""
+        from hyperplane.collections.frames.kernels import table_files
+
+        create, table_files.created = table_files.TableFile.__init__, []
+
+        def create_and_count(self):
+            create(self)
+            table_files.created.append(self.path)
+
+        table_files.TableFile.__init__, table_files._MIN_FILE_BYTES = create_and_count, 1
+
+    def get_files(dask_worker):
+        from hyperplane.collections.frames.kernels import table_files
+
+        return [str(path).startswith(dask_worker.local_directory) for path in table_files.created]
+
+    with (
+        LocalCluster(
+            n_workers=processes,
+            threads_per_worker=1,
+            memory_limit="1GB",
+            dashboard_address="127.0.0.1:0",
+        ) as cluster,
+        Client(cluster) as client,
+        no_memory(),
+    ):
+        client.run(count_files)
+        rows = drop_duplicates(read(tmp_path), ["user", "v"]).compute()
+        groups = group_agg(read(tmp_path), "user", {"v": "median"}, split_out=3).compute()
+        found = client.run(get_files)
+    held = read(tmp_path).compute()
+    want = held.drop_duplicates(["user", "v"]).sort_values("row", ignore_index=True)
+    pandas_results.same_frame(rows.sort_values("row", ignore_index=True), want)
+    want = pandas_results.group_agg(held, "user", {"v": "median"})
+    pandas_results.same_frame(groups.sort_index(), want)
+    assert len(found) == processes
+    assert all(len(inside) > 2 and all(inside) for inside in found.values())
