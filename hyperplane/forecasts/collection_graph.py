@@ -44,7 +44,11 @@ _ITEMS = 200
 
 @dataclass(frozen=True)
 class CollectionGraph:
-    """Tasks of a collection, their units, and what the model needs of them."""
+    """Tasks of a collection, their units, and what the model needs of them.
+
+    ``unmeasured`` is the number of files of object stores whose size is not known. If there are
+    any, no file of an object store has a weight.
+    """
 
     tasks: Mapping[Key, Any]
     units: UnitGraph
@@ -52,6 +56,7 @@ class CollectionGraph:
     shuffles: Mapping[str, Any]
     shuffle_inputs: Mapping[str, int]
     read_bytes: int
+    unmeasured: int = 0
 
 
 def materialize(collection: Any, settings: Mapping[str, Any]) -> CollectionGraph:
@@ -75,7 +80,7 @@ def materialize(collection: Any, settings: Mapping[str, Any]) -> CollectionGraph
     units = divide_graph(dependencies, keys, separate=barriers)
     priorities = order(graph)
     first = [min(priorities[key] for key in unit.members) for unit in units.units]
-    weights, read_bytes = _weigh_sources(units, graph)
+    weights, read_bytes, unmeasured = _weigh_sources(units, graph)
     of_units = {units.unit_of[key]: (name,) for key, name in barriers.items()}
     info = GraphInfo(
         targets=tuple(sorted({units.unit_of[key] for key in keys})),
@@ -86,7 +91,7 @@ def materialize(collection: Any, settings: Mapping[str, Any]) -> CollectionGraph
     )
     specs = {name: graph[key].spec for key, name in barriers.items()}
     inputs = {name: len(graph[key].dependencies) for key, name in barriers.items()}
-    return CollectionGraph(graph, units, info, specs, inputs, read_bytes)
+    return CollectionGraph(graph, units, info, specs, inputs, read_bytes, unmeasured)
 
 
 def has_row_shuffles(graph: CollectionGraph) -> bool:
@@ -177,27 +182,37 @@ def _functions(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
         return
     function = getattr(value, "func", None)
     if function is not None or hasattr(value, "dependencies"):
-        for inner in (function, getattr(value, "args", ()), getattr(value, "kwargs", None) or {}):
+        for inner in (function, getattr(value, "args", ()), getattr(value, "kwargs", None)):
             yield from _functions(inner, depth - 1)
     if callable(value) and not isinstance(value, type):
         yield value
 
 
-def _weigh_sources(units: UnitGraph, graph: Mapping[Key, Any]) -> tuple[dict[int, float], int]:
-    """Return the bytes of the files that units without inputs read, and their sum."""
+def _weigh_sources(units: UnitGraph, graph: Mapping[Key, Any]) -> tuple[dict[int, float], int, int]:
+    """Return the bytes of the files that units without inputs read, their sum, and those unknown.
+
+    The last is the number of files of object stores without a size.
+    """
     files = {
         number: set().union(*(find_source_files(graph[key]) for key in unit.members))
         for number, unit in enumerate(units.units)
         if not unit.dependencies
     }
     uses = Counter(file for found in files.values() for file in found)
-    sizes = measure_files(uses.keys())
+    measured = measure_files(uses.keys())
+    unknown = sum(size is None for size in measured.values())
+    # Units without a weight are taken to be as large as the sampled ones; with the size of some of
+    # their files only, they would be taken to be smaller.
+    sizes = {
+        file: 0 if size is None or (unknown and file.system is not None) else size
+        for file, size in measured.items()
+    }
     # Blocks of one file share its bytes.
     weights = {
         number: sum(sizes[file] / uses[file] for file in found) for number, found in files.items()
     }
-    total = sum(size for size in sizes.values())
-    return {number: weight for number, weight in weights.items() if weight}, total
+    known = {number: weight for number, weight in weights.items() if weight}
+    return known, sum(sizes.values()), unknown
 
 
 def make_request(

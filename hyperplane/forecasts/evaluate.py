@@ -76,14 +76,17 @@ class SampledJob:
 
     def find_interval(self, *peaks: float) -> Interval:
         """Return the interval of peaks of simulations."""
-        writes = self.model.written > 0
-        return find_interval(
-            peaks, self.model.empty, self.confidence, self.has_shuffles, writes, self.exact
-        )
+        return find_interval(peaks, *self._kind)
 
     def find_demand(self, *peaks: float) -> float:
         """Return the memory that a process needs at most, from peaks of simulations."""
-        return find_demand(peaks, self.model.empty, self.confidence, self.exact)
+        return find_demand(peaks, *self._kind)
+
+    @property
+    def _kind(self) -> tuple[float, float, bool, bool, bool]:
+        """What an interval depends on besides the peaks."""
+        writes = self.model.written > 0
+        return self.model.empty, self.confidence, self.has_shuffles, writes, self.exact
 
 
 @dataclass(frozen=True)

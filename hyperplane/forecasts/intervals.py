@@ -18,7 +18,8 @@ STREAMING = (0.3, 0.3)
 WRITING = (0.3, 0.55)
 SHUFFLING = (0.3, 0.5)
 #: Share of the growth by which the memory that a job needs may be higher, on a layout whose
-#: processes have little more and so return what they free to the system.
+#: processes have little more and so return what they free to the system. Measured without shuffles
+#: and written files; for these it is that of the interval.
 DEMAND = 0.1
 #: Factor of both ranges if the peaks of the sample were not measured by the kernel.
 INEXACT = 1.5
@@ -56,7 +57,7 @@ def find_interval(
     (300, 270, 330)
     """
     value = median(peaks)
-    below, above = SHUFFLING if shuffles else WRITING if writes else STREAMING
+    below, above = _find_range(shuffles, writes)
     scale = _quantile(confidence) / _quantile(_MEASURED_CONFIDENCE)
     scale *= 1.0 if exact else INEXACT
     growth = max(0.0, value - empty)
@@ -69,6 +70,8 @@ def find_demand(
     peaks: Sequence[float],
     empty: float,
     confidence: float = _MEASURED_CONFIDENCE,
+    shuffles: bool = False,
+    writes: bool = False,
     exact: bool = True,
 ) -> float:
     """Return the memory that a process needs at most to run a job without spilling.
@@ -77,11 +80,19 @@ def find_demand(
     --------
     >>> round(find_demand([300e6, 300e6, 310e6], empty=200e6) / 1e6)
     315
+    >>> round(find_demand([300e6, 300e6, 310e6], empty=200e6, shuffles=True) / 1e6)
+    350
     """
     value = median(peaks)
+    above = _find_range(shuffles, writes)[1] if shuffles or writes else DEMAND
     scale = _quantile(confidence) / _quantile(_MEASURED_CONFIDENCE)
     scale *= 1.0 if exact else INEXACT
-    return max(value + max(_LEAST, (value - empty) * DEMAND) * scale, *peaks)
+    return max(value + max(_LEAST, (value - empty) * above) * scale, *peaks)
+
+
+def _find_range(shuffles: bool, writes: bool) -> tuple[float, float]:
+    """Return the shares of the growth by which the peak of a job may be lower and higher."""
+    return SHUFFLING if shuffles else WRITING if writes else STREAMING
 
 
 def find_time_interval(value: float, deviation: float, confidence: float) -> Interval:

@@ -67,8 +67,10 @@ class MeasuredOption(PoolOption):
 
     Parameters
     ----------
-    peak, low, high : int
-        Largest memory of the largest worker process and its interval, in bytes.
+    peak, low : int
+        Largest memory of the largest worker process, and the lower end of its interval, in bytes.
+    high : int
+        Memory that it needs at most without spilling, in bytes.
     total : int
         Largest memory of all worker processes together, in bytes.
     seconds : float

@@ -118,13 +118,15 @@ class LayoutSimulator:
             return unequal[0]
         if self.is_local:
             worker, found = self._reduce_memory(worker, found)
+        peak = max(found.typical.peaks)
         return MeasuredOption(
             candidate.pool,
             nodes,
             worker,
             # Without freed memory that cannot be used again, which is returned above half a limit.
-            peak=round(max(found.typical.peaks)),
-            low=round(min(found.interval.low, *found.typical.peaks)),
+            peak=round(peak),
+            # The interval has that memory, and may begin above the peak.
+            low=round(min(found.interval.low, peak)),
             high=round(found.demand),
             total=round(found.total),
             seconds=timeline.seconds,

@@ -109,8 +109,6 @@ class MeasuredAdvice(ClusterAdvice):
     def summary_rows(self) -> list[tuple[str, str]]:
         """Return the rows of the recommended cluster."""
         option, job = self.chosen, self.job
-        interval = f"{round_bytes(option.low)} to {round_bytes(option.high)}"
-        percent = f"{job.confidence:.0%}".replace("%", " %")
         data = f", {round_bytes(job.read)} of files" if job.read else ""
         processes = plural(option.nodes * option.worker.nprocs, "worker process")
         price = "" if option.price is None else f", {option.price:.3g} {self.unit}"
@@ -119,8 +117,8 @@ class MeasuredAdvice(ClusterAdvice):
             ("cluster", f"{_describe_nodes(option)} {option.pool}"),
             ("worker", f"{option.worker} on each node, cores_per_worker "
              f"{format_number(option.worker.cores_per_worker)}"),
-            ("memory", f"{round_bytes(option.peak)} in the largest of {processes} ({interval} with "
-             f"{percent} confidence)"),
+            ("memory", f"{round_bytes(option.peak)} in the largest of {processes}; it needs at "
+             f"most about {round_bytes(option.high)}"),
             ("time", f"{_format_seconds(option.seconds)} for the tasks"),
             ("cost", f"{option.core_hours:.3g} core-hours{price}"),
         ]  # fmt: skip

@@ -152,6 +152,12 @@ def find_notes(
                 f"has a {ratio:.0f}th of it: the peak is rather an upper bound"
             )
     found += find_frequent_keys(graph, result, model)
+    if graph.unmeasured:
+        found.append(
+            f"the sizes of {plural(graph.unmeasured, 'file')} of object stores were not found: the "
+            "tasks that read from there are taken to be as large as the sampled ones, and the "
+            "bytes that are read do not include them"
+        )
     if any(str(key_split(key)).startswith("rechunk-split") for key in graph.tasks):
         found.append(
             "tasks rechunk an array: Dask chose them because there was no cluster when the array "

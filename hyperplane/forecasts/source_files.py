@@ -6,25 +6,30 @@ collection, or one of PyArrow.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import polars as pl
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.spec import AbstractFileSystem
 
+from hyperplane.core.dask_internals.tasks import GraphNode
 from hyperplane.guard.graph_structure import find_paths
 
 #: Depth to which arguments of a task are searched.
 _DEPTH = 10
 #: Most items of one argument that are searched.
 _ITEMS = 200
-#: Folders of an object store that are listed at a time, and in all.
-_PARALLEL, _MOST_FOLDERS = 16, 2_000
+#: Requests to an object store at a time, and seconds for those of all its files.
+_PARALLEL, _SECONDS = 16, 30.0
+#: Files of a request to a file system of PyArrow.
+_BATCH = 200
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,9 @@ def make_source_file(path: str, system: Any) -> SourceFile:
     inner = getattr(getattr(system, "handler", None), "fs", None)
     if isinstance(inner, AbstractFileSystem):
         return make_source_file(path, inner)
-    return SourceFile(path, f"pyarrow {system.type_name}", system)
+    # With its endpoint and region: buckets of two stores may have one name.
+    name = f"pyarrow {system.type_name} {hash(cloudpickle.dumps(system))}"
+    return SourceFile(path, name, system)
 
 
 def _find_remote(value: Any, depth: int = _DEPTH) -> Iterator[tuple[str, Any]]:
@@ -85,16 +92,25 @@ def _find_remote(value: Any, depth: int = _DEPTH) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, dict):
         for item in list(value.values())[:_ITEMS]:
             yield from _find_remote(item, depth - 1)
-    elif hasattr(value, "args") and hasattr(value, "dependencies"):
+    elif isinstance(value, GraphNode):
+        arguments = getattr(value, "args", ())
         system = getattr(getattr(value, "func", None), "fs", None)
         if system is not None:
-            yield from ((path, system) for path in _find_pieces(value.args))
-        yield from _find_remote(value.args, depth)
+            yield from ((path, system) for path in _find_pieces(arguments))
+        yield from _find_remote(arguments, depth)
         yield from _find_remote(getattr(value, "kwargs", None) or {}, depth)
-    elif hasattr(value, "fragment"):  # a part of a Parquet data set
+    elif _is_instance(value, "FragmentWrapper", "dask"):  # a part of a Parquet data set
         yield str(value.fragment.path), value.fragment.filesystem
-    elif type(value).__name__ == "OpenFile":
+    elif _is_instance(value, "OpenFile", "fsspec"):
         yield str(value.path), value.fs
+
+
+def _is_instance(value: Any, name: str, package: str) -> bool:
+    """Return whether a value has a class of a package, which need not be imported for that.
+
+    Attributes do not show it: columns of a data frame are attributes, too.
+    """
+    return type(value).__name__ == name and type(value).__module__.split(".")[0] == package
 
 
 def _find_pieces(arguments: Any) -> Iterator[str]:
@@ -106,9 +122,15 @@ def _find_pieces(arguments: Any) -> Iterator[str]:
                 yield piece[0]
 
 
-def measure_files(files: Collection[SourceFile]) -> dict[SourceFile, int]:
-    """Return the bytes of files; those that do not exist, or are not accessible, have none."""
-    sizes = {file: _measure_local(file.path) for file in files if file.system is None}
+def measure_files(files: Collection[SourceFile]) -> dict[SourceFile, int | None]:
+    """Return the bytes of files.
+
+    Those of this machine that do not exist, or are not accessible, have none. Those of other file
+    systems whose size is not found in time are None.
+    """
+    sizes: dict[SourceFile, int | None] = {
+        file: _measure_local(file.path) for file in files if file.system is None
+    }
 
     def order(file: SourceFile) -> str:
         return file.system_name
@@ -126,26 +148,47 @@ def _measure_local(path: str) -> int:
         return 0
 
 
-def _measure_remote(files: list[SourceFile]) -> dict[SourceFile, int]:
-    """Return the bytes of the files of one file system, from listings of their folders."""
+def _measure_remote(files: list[SourceFile]) -> dict[SourceFile, int | None]:
+    """Return the bytes of the files of one file system, of fsspec from listings of folders."""
     system = files[0].system
-    if not isinstance(system, AbstractFileSystem):
+    paths = [file.path for file in files]
+    if isinstance(system, AbstractFileSystem):
+        folders = sorted({path.rpartition("/")[0] for path in paths})
+        found = _request(lambda folder: _list_folder(system, folder), folders)
+    else:
+        batches = [paths[start : start + _BATCH] for start in range(0, len(paths), _BATCH)]
+        found = _request(lambda batch: _get_sizes(system, batch), batches)
+    return {file: found.get(file.path.strip("/")) for file in files}
+
+
+def _request(ask: Callable[[Any], dict[str, int]], questions: Sequence[Any]) -> dict[str, int]:
+    """Return the answers to all requests; those that fail, or come too late, are missing."""
+    deadline = time.monotonic() + _SECONDS
+    found: dict[str, int] = {}
+    executor = ThreadPoolExecutor(_PARALLEL)
+    for future in [executor.submit(ask, each) for each in questions]:
         try:
-            found = system.get_file_info([file.path for file in files])
-        except OSError:
-            return dict.fromkeys(files, 0)
-        return {file: info.size or 0 for file, info in zip(files, found, strict=True)}
-    folders = sorted({file.path.rpartition("/")[0] for file in files})[:_MOST_FOLDERS]
-    with ThreadPoolExecutor(_PARALLEL) as executor:
-        listings = list(executor.map(lambda folder: _list_folder(system, folder), folders))
-    sizes = {name.strip("/"): size for listing in listings for name, size in listing}
-    return {file: sizes.get(file.path.strip("/"), 0) for file in files}
+            found |= future.result(max(0.0, deadline - time.monotonic()))
+        except Exception:  # noqa: BLE001 - each file system has other errors
+            if time.monotonic() >= deadline:
+                break
+    executor.shutdown(wait=False, cancel_futures=True)
+    return found
 
 
-def _list_folder(system: AbstractFileSystem, folder: str) -> Iterable[tuple[str, int]]:
-    """Return names and bytes of the files of a folder; nothing if it cannot be listed."""
-    try:
-        found = system.ls(folder, detail=True)
-    except Exception:  # noqa: BLE001 - each file system has other errors
-        return []
-    return [(each["name"], int(each.get("size") or 0)) for each in found]
+def _list_folder(system: AbstractFileSystem, folder: str) -> dict[str, int]:
+    """Return the bytes of the files of a folder that have a size."""
+    found = system.ls(folder, detail=True)
+    return {
+        each["name"].strip("/"): int(each["size"]) for each in found if each.get("size") is not None
+    }
+
+
+def _get_sizes(system: Any, paths: list[str]) -> dict[str, int]:
+    """Return the bytes of the files of a file system of PyArrow that have a size."""
+    found = system.get_file_info(paths)
+    return {
+        path.strip("/"): info.size
+        for path, info in zip(paths, found, strict=True)
+        if info.size is not None
+    }

@@ -237,12 +237,13 @@ def _find_locations(value: Any, depth: int = _DEPTH) -> Iterator[str]:
     elif isinstance(value, dict):
         for item in list(value.values())[:_ITEMS]:
             yield from _find_locations(item, depth - 1)
-    elif hasattr(value, "args") and hasattr(value, "dependencies"):
+    # Not attributes of the value: columns of a data frame may have these names.
+    elif hasattr(type(value), "args") and hasattr(type(value), "dependencies"):
         yield from _find_locations(getattr(value, "args", ()), depth)
         yield from _find_locations(getattr(value, "kwargs", None) or {}, depth)
-    elif hasattr(value, "fragment"):  # a part of a Parquet data set
+    elif type(value).__name__ == "FragmentWrapper":  # a part of a Parquet data set
         yield str(value.fragment.path)
-    elif type(value).__name__ in ("OpenFile", "FragmentWrapper", "LocalFileOpener"):
+    elif type(value).__name__ in ("OpenFile", "LocalFileOpener"):
         yield str(getattr(value, "path", ""))
 
 

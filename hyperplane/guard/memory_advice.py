@@ -39,9 +39,17 @@ _ENDINGS = re.compile(r"-(tree|aggregate|chunk|combine|part)$")
 #: Prefixes of tasks that combine the results of many partitions into one.
 _COMBINES = re.compile(r"-(tree|aggregate|combine)$")
 #: Prefixes of tasks that put many partitions into one; smaller partitions do not change its size.
-_CONCATENATIONS = ("repartitiontofewer", "finalize", "concat")
+#: Not "concat": dd.concat() makes partitions of partitions.
+_CONCATENATIONS = ("repartitiontofewer", "finalize")
+#: Bytes beyond which no process for a concatenation is advised, if the memory of nodes is unknown.
+_LARGE_PROCESS = 64 * 10**9
 #: Bytes of a process that has imported pandas, for tasks that have not begun.
 _STARTED_PROCESS = 250_000_000
+#: What to do instead of a concatenation.
+_WRITE = (
+    "do not put all partitions into one: write them, as with to_parquet or hyperplane.save, reduce "
+    "them, or take a part of them"
+)
 _FRAMES = ("pandas.", "dask_expr", "cudf.", "DataFrame", "Series")
 #: Causes that leave the process running.
 _PAUSES = ("spill disk", "paused")
@@ -187,11 +195,14 @@ def advise(failure: MemoryFailure, layout: WorkerLayout) -> str:
     # Rounded down, because the argument is rounded up.
     available = max((layout.node_ram, *layout.pools.values())) // _STEP * _STEP
     needed = needed_memory(failure, available)
+    is_concatenation = failure.prefix.startswith(_CONCATENATIONS)
     if layout.node_ram and needed > available:
         return (
-            f"smaller partitions or chunks: a process needs about {_size(needed)}, and no node "
-            f"has more than {_size(available)} for it"
+            f"{_WRITE if is_concatenation else 'smaller partitions or chunks'}: a process needs "
+            f"about {_size(needed)}, and no node has more than {_size(available)} for it"
         )
+    if is_concatenation and not layout.node_ram and needed > _LARGE_PROCESS:
+        return f"{_WRITE}: a process needs about {_size(needed)}"
     arguments = [
         *_fewer_processes(needed, layout),
         f"ram_gb_per_proc={math.ceil(needed / _STEP) / 10:g}",

@@ -237,7 +237,9 @@ class MemoryExplainer(SchedulerPlugin):
     ) -> bytes | None:
         """Return the pickled error of a task; None without any report of it."""
         text = shorten_key(key)
-        reports = self._select_reports(text) or reports
+        # Reports of earlier attempts do not say why Dask does not start a task.
+        if cause != "inputs":
+            reports = self._select_reports(text) or reports
         if not reports:
             return None
         failure = MemoryFailure(

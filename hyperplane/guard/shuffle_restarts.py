@@ -79,9 +79,26 @@ class ShuffleRestartLimit(SchedulerPlugin):
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """Forget the losses of a shuffle that has ended."""
-        if finish == "forgotten" and self._participants:
-            for identity in [each for each in self._participants if _barrier_key(each) == key]:
+        if finish not in ("memory", "forgotten") or not self._participants:
+            return
+        for identity in list(self._participants):
+            if finish == "forgotten":
+                is_over = key == _barrier_key(identity)
+            else:
+                is_over = self._is_last_result(key, identity)
+            if is_over:
                 self._forget(identity)
+
+    def _is_last_result(self, key: Any, identity: Any) -> bool:
+        """Return whether a task in memory is a result of a shuffle, and no other one is awaited.
+
+        The barrier of a shuffle whose results are kept, as by persist(), is not forgotten. If they
+        are lost later, that begins another computation.
+        """
+        barrier = self.scheduler.tasks.get(_barrier_key(identity))
+        if barrier is None or barrier.waiters:
+            return False
+        return self.scheduler.tasks.get(key) in barrier.dependents
 
     def _note_size(self) -> None:
         """Keep the size of partitions that the workers can shuffle, for when none is left."""

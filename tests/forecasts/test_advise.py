@@ -14,14 +14,18 @@ import numpy as np
 import pytest
 
 import hyperplane
+from hyperplane.core.units import round_bytes
 from hyperplane.errors import DoesNotFit, RequestError
 from hyperplane.forecasts.advise import advise_layout
 from hyperplane.forecasts.evaluate import SampledJob
 from hyperplane.forecasts.layout import find_layout
+from hyperplane.forecasts.layout_search import LayoutCandidate
+from hyperplane.forecasts.layout_simulator import LayoutSimulator
 from hyperplane.forecasts.measured_advice import describe_option
 from hyperplane.forecasts.model import ClassModel, GraphModel, Growth
 from hyperplane.forecasts.result import Forecast
 from hyperplane.forecasts.simulate import UnitCost
+from hyperplane.spec.worker import WorkerSpec
 
 MB, GB = 10**6, 10**9
 _FLAT = Growth(1, 1, 0)
@@ -68,6 +72,29 @@ def test_the_advised_layout_has_the_upper_end_below_the_spill_threshold(plan):
     least = min(option.core_hours for option in advice.options)
     assert advice.option.core_hours <= 1.1 * least
     assert advice.unit == "core-hours"
+
+
+def test_the_lower_end_is_that_of_the_largest_process(plan):
+    """One process has a large unit, and the others have small ones."""
+    job = make_job(plan)
+    units = list(job.model.units)
+    units[0] = replace(units[0], transient=500 * MB)
+    job = replace(job, model=replace(job.model, units=tuple(units)))
+    worker = WorkerSpec(4, 1, 2 * GB, 4)
+    simulator = LayoutSimulator(job, False, False)
+    option = simulator.simulate(LayoutCandidate(hyperplane.pools()["8_16"], 1, worker, 0, 0, 0))
+    assert option.peak == pytest.approx(610 * MB, abs=MB)
+    # 30 % of the growth over an empty process.
+    assert option.low == pytest.approx((610 - 0.3 * 510) * MB, abs=2 * MB)
+
+
+@pytest.mark.parametrize(
+    ("options", "share"), [({}, 0.1), ({"has_shuffles": True}, 0.5), ({"written": 1.0}, 0.55)]
+)
+def test_a_job_that_shuffles_or_writes_may_need_more(plan, options, share):
+    job = make_job(plan, **{name: value for name, value in options.items() if name != "written"})
+    job = replace(job, model=replace(job.model, written=options.get("written", 0.0)))
+    assert job.find_demand(500.0 * MB) == pytest.approx((500 + share * 400) * MB)
 
 
 def test_a_unit_that_needs_more_than_a_small_node_leaves_out_its_pool(plan):
@@ -177,11 +204,12 @@ def test_advice_prints_and_converts(plan):
     text = str(advice)
     for words in (
         "65 tasks, 128 CPU s, 5 MB of files",
-        "with 90 % confidence",
+        f"; it needs at most about {round_bytes(advice.option.high)}",
         "warning",
         "a note",
     ):
         assert words in text
+    assert "confidence" not in text, "that of the upper end has not been measured"
     for each in advice.alternatives:
         assert describe_option(each) in text
     document = json.loads(json.dumps(advice.to_dict()))

@@ -177,6 +177,16 @@ def test_the_memory_that_is_needed_is_below_the_end_of_the_interval():
     assert find_demand(peaks, 100e6, 0.99) > find_demand(peaks, 100e6, 0.9)
 
 
+@pytest.mark.parametrize("kind", ["shuffles", "writes"])
+def test_jobs_that_shuffle_or_write_need_up_to_the_end_of_the_interval(kind):
+    """For them no smaller share of the growth has been measured."""
+    peaks = [400e6, 410e6, 405e6]
+    assert (
+        find_demand(peaks, 100e6, **{kind: True})
+        == find_interval(peaks, 100e6, **{kind: True}).high
+    )
+
+
 def test_the_interval_of_a_time_has_the_same_factor_on_both_sides():
     found = find_time_interval(10.0, 0.3, 0.9)
     assert found.high / 10 == pytest.approx(10 / found.low)

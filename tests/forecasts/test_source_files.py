@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
+
 import dask
 import dask.bag as db
 import dask.dataframe as dd
@@ -12,10 +15,18 @@ import pytest
 from pyarrow.fs import S3FileSystem
 
 import hyperplane
+from hyperplane.forecasts import source_files
 from hyperplane.forecasts.collection_graph import materialize
 from hyperplane.forecasts.key_columns import find_key_columns
 from hyperplane.forecasts.key_statistics import measure_keys
-from hyperplane.forecasts.source_files import SourceFile, find_source_files, measure_files
+from hyperplane.forecasts.reasons import find_graph_reasons, find_notes
+from hyperplane.forecasts.records import SampleResult
+from hyperplane.forecasts.source_files import (
+    SourceFile,
+    find_source_files,
+    make_source_file,
+    measure_files,
+)
 
 FILES, ROWS = 6, 2_000
 
@@ -70,8 +81,89 @@ def test_files_that_are_gone_have_no_size():
     system = fsspec.filesystem("memory")
     file = SourceFile("/nowhere/a.parquet", "fsspec 1", system)
     assert measure_files([file, SourceFile("/nowhere/b.csv")]) == {
-        file: 0, SourceFile("/nowhere/b.csv"): 0,
+        file: None, SourceFile("/nowhere/b.csv"): 0,
     }  # fmt: skip
+
+
+class URL:
+    """As that of yarl, whose part after # is its fragment."""
+
+    fragment = "part"
+
+
+COLUMNS = ("fragment", "args", "dependencies", "kwargs", "func")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(pd.DataFrame({name: [1, 2] for name in COLUMNS}), id="columns"),
+        pytest.param(URL(), id="part of an address"),
+    ],
+)
+def test_arguments_with_the_attributes_of_tasks_and_files_are_neither(value):
+    graph = materialize(dask.delayed(len)([value, 1]), {})
+    assert graph.read_bytes == graph.unmeasured == 0
+    assert find_graph_reasons(graph) == []
+
+
+class CountingSystem(fsspec.AbstractFileSystem):
+    """A file system of which a folder has one file of 5 bytes; those of ``failing`` raise."""
+
+    cachable = False
+    failing = ()
+    seconds = 0.0
+
+    def ls(self, path, detail=True, **kwargs):
+        time.sleep(self.seconds)
+        if path in self.failing:
+            raise PermissionError(path)
+        return [{"name": f"{path}/a.csv", "size": 5, "type": "file"}]
+
+
+def make_files(system, count):
+    return [SourceFile(f"day={number}/a.csv", "fsspec 1", system) for number in range(count)]
+
+
+def test_all_folders_are_listed():
+    assert set(measure_files(make_files(CountingSystem(), 2_500)).values()) == {5}
+
+
+def test_listings_that_fail_or_take_too_long_leave_sizes_unknown(monkeypatch):
+    system = CountingSystem()
+    system.failing = ("day=1",)
+    sizes = {file.path: size for file, size in measure_files(make_files(system, 3)).items()}
+    assert sizes == {"day=0/a.csv": 5, "day=1/a.csv": None, "day=2/a.csv": 5}
+    monkeypatch.setattr(source_files, "_SECONDS", 0.1)
+    system.seconds = 0.5
+    began = time.monotonic()
+    assert set(measure_files(make_files(system, 500)).values()) == {None}
+    assert time.monotonic() - began < 10, "those in the queue are not asked"
+
+
+def test_if_one_size_is_unknown_no_file_of_an_object_store_has_a_weight():
+    """With the others alone the forecast would be too low."""
+    system = fsspec.filesystem("memory")
+    try:
+        write_tables(system, "/source")
+        log = dd.read_csv("memory://source/csv/*.csv")
+        system.rm("/source/csv/part-3.csv")
+        graph = materialize(log, {})
+    finally:
+        system.rm("/source", recursive=True)
+    assert (graph.info.weights, graph.read_bytes, graph.unmeasured) == ({}, 0, 1)
+    model, timeline = SimpleNamespace(extrapolated={}, shuffled=0), SimpleNamespace(terms={})
+    [note] = find_notes(graph, SampleResult((), 0, True), model, timeline)
+    assert "the sizes of 1 file of object stores were not found" in note
+
+
+def test_equal_paths_of_two_endpoints_are_two_files():
+    options = {"access_key": "a", "secret_key": "b", "region": "eu-west-1", "scheme": "http"}
+    one, same, other = (
+        S3FileSystem(**options, endpoint_override=place) for place in ("a:1", "a:1", "b:1")
+    )
+    files = [make_source_file("bucket/a.parquet", system) for system in (one, same, other)]
+    assert files[0] == files[1] != files[2]
 
 
 def test_a_path_of_this_machine_is_no_file_of_an_object_store(tmp_path):

@@ -16,6 +16,10 @@ from hyperplane.guard.memory_advice import (
 from hyperplane.guard.memory_report import Cause, MemoryReport, RunningTask
 
 MB = 10**6
+WRITE = (
+    "do not put all partitions into one: write them, as with to_parquet or hyperplane.save, reduce "
+    "them, or take a part of them"
+)
 PLAN = WorkerLayout(ram_per_proc=500 * MB, nprocs=4, nthreads=2)
 
 
@@ -73,6 +77,31 @@ def make_failure(*running: RunningTask, cause: Cause = "terminate", **fields: An
             PLAN,
             "initialize_cluster(..., ram_gb_per_proc=2.4)",
             id="inputs larger than the limit: twice, and a process",
+        ),
+        pytest.param(
+            make_failure(
+                make_task("('repartitiontofewer-1', 0)", "repartitiontofewer", inputs=80_000),
+                cause="inputs",
+                input_type="pandas.core.frame.DataFrame",
+            ),
+            WorkerLayout(500 * MB, node_ram=64_000 * MB),
+            f"{WRITE}: a process needs about 204.76 GB, and no node has more than 64.00 GB for it",
+            id="inputs larger than every node",
+        ),
+        pytest.param(
+            make_failure(make_task("finalize-1", "finalize", inputs=80_000), cause="inputs"),
+            PLAN,
+            f"{WRITE}: a process needs about 204.76 GB",
+            id="very large inputs, on nodes whose memory is unknown",
+        ),
+        pytest.param(
+            make_failure(
+                make_task("('concat-1', 0)", "concat", inputs=100),
+                input_type="pandas.core.frame.DataFrame",
+            ),
+            PLAN,
+            'df = df.repartition(partition_size="14MB")',
+            id="dd.concat of large partitions",
         ),
         pytest.param(
             make_failure(

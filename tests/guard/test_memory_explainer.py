@@ -87,6 +87,25 @@ def test_a_task_whose_inputs_exceed_its_worker_is_explained() -> None:
     run(test)
 
 
+def test_inputs_are_explained_with_their_own_figures_after_other_attempts() -> None:
+    """A process that ran the task was ended; then Dask does not start it for its inputs."""
+
+    async def test() -> None:
+        async with open_cluster() as (scheduler, client, (worker,)):
+            parts = client.map(lambda number: bytes(700), range(2), key="part")
+            await client.gather([client.submit(len, part) for part in parts])
+            ended = report_of("tcp://127.0.0.1:9", "finalize-compute-1", peak=490)
+            scheduler.log_event(TOPIC, ended.as_event())
+            scheduler.workers[worker.address].memory_limit = 1_000
+            with pytest.raises(WorkerOutOfMemory) as caught:
+                await client.submit(lambda both: None, parts, key="finalize-compute-1")
+            assert (caught.value.cause, caught.value.limit) == ("inputs", 1_000)
+            assert caught.value.inputs == pytest.approx(1466, abs=200)
+            assert f"worker {worker.address} was not given it" in str(caught.value)
+
+    run(test)
+
+
 def test_a_certain_failure_is_raised_after_the_first_report() -> None:
     async def test() -> None:
         async with open_cluster() as (scheduler, client, (worker,)):

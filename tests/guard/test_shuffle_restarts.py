@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import dask
+import dask.dataframe as dd
+import pandas as pd
 import pytest
+from distributed import Client, Scheduler, Worker, wait
+from distributed.diagnostics.plugin import SchedulerPlugin
 from state_double import StateDouble
 from test_memory_advice import make_report, make_task
 
@@ -100,3 +107,44 @@ def test_a_worker_that_is_lost_between_two_runs_counts() -> None:
     limit.transition("shuffle-barrier-x", "released", "forgotten")
     lose("w1")
     assert not limit.losses
+
+
+def test_losses_after_all_results_are_in_memory_do_not_count() -> None:
+    """The barrier of a shuffle whose results are kept is released, and not forgotten."""
+
+    class LoseWorker(SchedulerPlugin):
+        """Reports the loss of a worker when the first half of the shuffle has ended."""
+
+        def __init__(self, limit: Any) -> None:
+            self.limit, self.counted = limit, Counter[Any]()
+
+        def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+            if str(key).startswith("shuffle-barrier-") and finish == "memory":
+                worker = next(iter(self.limit.scheduler.workers))
+                event = {"action": "remove-worker", "worker": worker, "expected": False}
+                self.limit.log_event("all", event)
+                self.counted.update(self.limit.losses)
+
+    async def test() -> None:
+        options = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+        limit = ShuffleRestartLimit()
+        other = LoseWorker(limit)
+        async with Scheduler(**options) as scheduler:
+            await limit.start(scheduler)
+            scheduler.add_plugin(limit)
+            scheduler.add_plugin(other)
+            async with (
+                Worker(scheduler.address, nthreads=1, **options),
+                Client(scheduler.address, asynchronous=True) as client,
+            ):
+                frame = pd.DataFrame({"k": range(100)})
+                with dask.config.set({"dataframe.shuffle.method": "p2p"}):
+                    kept = client.persist(dd.from_pandas(frame, npartitions=4).shuffle("k"))
+                await wait(kept)
+                assert list(other.counted.values()) == [1]
+                barriers = [key for key in scheduler.tasks if "shuffle-barrier" in str(key)]
+                assert [scheduler.tasks[key].state for key in barriers] == ["released"]
+                assert not limit.losses
+                assert not limit._participants
+
+    asyncio.run(asyncio.wait_for(test(), 120))

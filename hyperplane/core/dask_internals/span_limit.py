@@ -3,7 +3,8 @@
 A span has the task groups and the measurements of a computation. Dask keeps them until the
 scheduler ends, so that it grows by some kilobytes with each ``compute``, however small. So do
 workers, whose counters have entries for each span. Dask's cache of the prefixes of keys has up to
-100,000 keys, which takes 10,000 small computations and 20 to 50 MB in each process.
+100,000 keys, which takes 10,000 small computations and 20 to 50 MB in a process. It is
+cleared in schedulers and workers, not in a client whose scheduler is elsewhere.
 
 Schedulers and workers without this package receive this module by value, so it imports no other
 module of the package.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dask._expr import FinalizeCompute
 from dask._task_spec import (
+    GraphNode,
     List,
     Task,
     TaskRef,
@@ -14,6 +15,7 @@ from dask._task_spec import (
 
 __all__ = [
     "FinalizeCompute",
+    "GraphNode",
     "List",
     "Task",
     "TaskRef",
