@@ -60,6 +60,23 @@ def is_retryable(error: AwsError) -> bool:
     return isinstance(error, AwsConnectionError)
 
 
+def is_invalid(error: AwsError) -> bool:
+    """Return whether the service refuses the request itself, not for a permission or its load.
+
+    Examples
+    --------
+    >>> is_invalid(AwsRequestError("no such job", "ClientException", 404))
+    True
+    >>> is_invalid(AwsRequestError("not authorized", "AccessDeniedException", 403))
+    False
+    """
+    return (
+        isinstance(error, AwsRequestError)
+        and error.code not in DENIED_CODES
+        and not is_retryable(error)
+    )
+
+
 def is_unconfirmed(error: AwsError) -> bool:
     """Return whether the service may have carried out the request in spite of the error.
 

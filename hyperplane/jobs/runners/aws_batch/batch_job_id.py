@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 
 _SUFFIX = ".batch"
-#: Seconds after which a submission whose answer is missing cannot appear in Batch.
+#: Seconds after which a submission without an answer cannot appear in the list of jobs any more.
 UNCONFIRMED_SECONDS = 120.0
 
 
@@ -32,7 +32,7 @@ class BatchJobId:
     id : str
         Id of the job or array; empty until the answer to its submission.
     written : float
-        Time of the submission.
+        Time when the submission was sent or, if there was no answer, given up.
     """
 
     name: str
