@@ -58,12 +58,13 @@ class AwsSession:
             If it fails. After an error of the credentials, the next call loads them again.
         """
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
 
         action = f"{service} {operation}"
         client = self._client(service, action)
         try:
             answer: dict[str, Any] = getattr(client, operation)(**request)
-        except (BotoCoreError, ClientError) as error:
+        except (BotoCoreError, ClientError, ResponseParserError) as error:
             translated = translate_error(error, action)
             if isinstance(translated, AwsCredentialsError):
                 self._forget(client)

@@ -129,10 +129,19 @@ def test_a_submission_that_no_list_shows_is_repeated_as_another_attempt(
     assert len(service.tasks) == 1
 
 
-def test_expired_credentials_fail_an_attempt_with_advice_before_anything_runs(
-    service: BatchService,
-) -> None:
+def test_a_submission_continues_after_a_login(service: BatchService) -> None:
     service.faults["describejobdefinitions"] = ["refuse 403 ExpiredTokenException"]
+    service.faults["submitjob"] = ["refuse 403 ExpiredTokenException"]
+    job, [attempt] = run(bash("one", "true"))
+    assert (job.status, attempt.status) == (DONE, DONE)
+    assert len(service.tasks) == 1
+
+
+def test_expired_credentials_fail_an_attempt_with_advice_before_anything_runs(
+    service: BatchService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_client, "SUBMIT_SECONDS", 0.1)
+    service.faults["describejobdefinitions"] = ["refuse 403 ExpiredTokenException"] * 9
     job, [attempt] = run(bash("one", "true"))
     assert job.status == FAILED
     assert "the credentials for Amazon cannot be used" in attempt.reason

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from hyperplane.platforms.aws.batch import BatchApi
-from hyperplane.platforms.aws.errors import AwsError, is_retryable
+from hyperplane.platforms.aws.errors import AwsCredentialsError, AwsError, is_retryable
 from hyperplane.platforms.aws.object_staging import ObjectStaging
 from hyperplane.platforms.aws.session import AwsSession
 from hyperplane.platforms.slurm.request_batcher import RequestBatcher
@@ -34,16 +34,23 @@ class RetryTime:
 
     def __init__(self) -> None:
         self._until, self._pause = time.monotonic() + SUBMIT_SECONDS, 1.0
+        self._reported = ""
 
     async def wait_after(self, error: AwsError) -> None:
         """Wait before the next request; raise OSError if there is to be none.
 
-        Its errno is EPERM for a refusal, and EAGAIN if the time is over.
+        Its errno is EPERM for a refusal or credentials that stay invalid, and EAGAIN otherwise.
         """
-        if not is_retryable(error):
+        # Credentials are loaded again for the next request, such as after a login.
+        is_login = isinstance(error, AwsCredentialsError)
+        if not is_login and not is_retryable(error):
             raise OSError(errno.EPERM, str(error), "AWS Batch") from error
         if time.monotonic() > self._until:
-            raise OSError(errno.EAGAIN, str(error), "AWS Batch") from error
+            number = errno.EPERM if is_login else errno.EAGAIN
+            raise OSError(number, str(error), "AWS Batch") from error
+        if str(error) != self._reported:
+            self._reported = str(error)
+            _log.warning("a request of a submission failed and is repeated: %s", error)
         await asyncio.sleep(self._pause)
         self._pause = min(2 * self._pause, MAX_PAUSE_SECONDS)
 
@@ -109,7 +116,7 @@ class BatchClient:
     async def repeat(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call a function that may be repeated until it succeeds; raise OSError if it does not.
 
-        Its errno is EPERM for a refusal, and EAGAIN if the service does not answer.
+        Its errno is that of :meth:`RetryTime.wait_after`.
         """
         time_left = RetryTime()
         while True:
