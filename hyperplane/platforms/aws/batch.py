@@ -65,6 +65,10 @@ class BatchApi:
         """End a job in any state; those that have ended stay unchanged."""
         self._call("terminate_job", jobId=job_id, reason=reason)
 
+    def account(self) -> str:
+        """Return the id of the account of the credentials."""
+        return str(self._session.call("sts", "get_caller_identity")["Account"])
+
     def describe_queue(self, queue: str) -> Object | None:
         """Return a job queue; None if there is none of that name."""
         found: Sequence[Object] = self._call("describe_job_queues", jobQueues=[queue])["jobQueues"]

@@ -63,6 +63,9 @@ class FakeBatch:
     def register_definition(self, request: Any) -> str:
         return str(request["jobDefinitionName"])
 
+    def account(self) -> str:
+        return "111111111111"
+
     def submit(self, request: Any) -> str:
         self.submitted += 1
         self.on_submit()
@@ -325,6 +328,31 @@ def test_a_vanished_job_is_ended_before_it_is_lost(command: AttemptCommand) -> N
     assert fake.terminated == ["job-1"]
     assert "you may not end jobs" in log_of(command)
     assert "AWS Batch has no job job-1: the attempt is lost" in log_of(command)
+
+
+@pytest.mark.parametrize("job_id", ["job-1", ""])
+def test_a_job_of_another_account_is_not_lost(command: AttemptCommand, job_id: str) -> None:
+    fake = FakeBatch()
+    BatchJobId("one", "q", None, job_id, 1000.0, "222222222222").write(command)
+
+    async def run(runner: AwsBatchRunner) -> None:
+        waiting = asyncio.ensure_future(runner.reattach(command).wait())
+        await asyncio.sleep(0.6)
+        assert not waiting.done()
+        waiting.cancel()
+
+    work(fake, run)
+    assert fake.terminated == []
+    assert "account 222222222222 of Amazon, but the credentials are of account 111111111111" in (
+        log_of(command)
+    )
+
+
+def test_the_account_of_a_submission_is_stored(command: AttemptCommand) -> None:
+    work(FakeBatch(), lambda runner: runner.start(command, STEP, 1.0))
+    stored = read_job_id(command)
+    assert stored is not None
+    assert (stored.id, stored.account) == ("job-1", "111111111111")
 
 
 def test_a_job_that_batch_does_not_know_at_all_is_lost(command: AttemptCommand) -> None:

@@ -112,22 +112,24 @@ class AttemptSubmitter:
             client.staging.put, planned.manifest_key, dump_manifest(planned.manifest)
         )
         arn = await client.repeat(client.api.register_definition, planned.definition)
+        account = await client.repeat(client.api.account)
         job, time_left = {**planned.job, "jobDefinition": arn}, RetryTime()
         while True:
-            refusal = await _finish(self._send(commands, job))
+            refusal = await _finish(self._send(commands, job, account))
             if refusal is None:
                 return
             await time_left.wait_after(refusal)
 
     async def _send(
-        self, commands: Sequence[AttemptCommand], job: dict[str, Any]
+        self, commands: Sequence[AttemptCommand], job: dict[str, Any], account: str
     ) -> AwsError | None:
         """Send a submission once; return the error if Batch refuses it.
 
         The name of the job is stored before the request, and its id after it.
         """
+        name, queue, is_array = job["jobName"], job["jobQueue"], len(commands) > 1
         ids = [
-            BatchJobId(job["jobName"], job["jobQueue"], index if len(commands) > 1 else None)
+            BatchJobId(name, queue, index if is_array else None, account=account)
             for index in range(len(commands))
         ]
         submitted = ""

@@ -105,6 +105,13 @@ class BatchClient:
             found = error
         return [found for _ in searches]
 
+    async def account(self) -> str | AwsError:
+        """Return the account of the present credentials, or the error."""
+        try:
+            return await self.run(self.api.account)
+        except AwsError as error:
+            return error
+
     async def terminate(self, job_id: str) -> AwsError | None:
         """End a job; return the error if Batch does not confirm it."""
         try:

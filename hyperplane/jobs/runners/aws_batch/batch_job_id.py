@@ -33,6 +33,8 @@ class BatchJobId:
         Id of the job or array; empty until the answer to its submission.
     written : float
         Time when the submission was sent or, if there was no answer, given up.
+    account : str
+        Account of the credentials at the submission.
     """
 
     name: str
@@ -40,6 +42,7 @@ class BatchJobId:
     index: int | None = None
     id: str = ""
     written: float = 0.0
+    account: str = ""
 
     def task_id(self) -> str:
         """Return the id of the attempt: that of the job, or of the child of an array."""

@@ -139,6 +139,8 @@ class BatchProcess:
         if may_appear:
             self._report_status(f"{text}; its name is searched in the list of jobs")
             return False
+        if await self._is_other_account(job_id):
+            return False
         self._files.append_line(f"{text}, and AWS Batch does not list it: the attempt is lost")
         return True
 
@@ -149,6 +151,8 @@ class BatchProcess:
         """
         self._missing_since = self._missing_since or time.monotonic()
         if time.monotonic() - self._missing_since < VANISHED_SECONDS:
+            return False
+        if await self._is_other_account(job_id):
             return False
         if job_id.index is not None:
             array = await self._client.describe(job_id.id)
@@ -167,6 +171,20 @@ class BatchProcess:
             self._report_error(error)
             return False
         self._files.append_line(f"AWS Batch has no job {job_id.task_id()}: the attempt is lost")
+        return True
+
+    async def _is_other_account(self, job_id: BatchJobId) -> bool:
+        """Return whether the credentials are not of the account of a job, as far as it is known."""
+        account = await self._client.account()
+        if isinstance(account, AwsError):
+            self._report_error(account)
+            return True
+        if account == job_id.account or not job_id.account:
+            return False
+        self._report_problem(
+            f"job {job_id.name} is in account {job_id.account} of Amazon, but the credentials are "
+            f"of account {account}; cancel the job, or continue it with the former credentials"
+        )
         return True
 
     async def _check_status(self, job_id: BatchJobId, status: BatchJobStatus) -> bool:

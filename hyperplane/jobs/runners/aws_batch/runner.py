@@ -34,10 +34,11 @@ from hyperplane.jobs.runners.aws_batch.step_checks import (
 )
 from hyperplane.jobs.runners.base import RemoteQueueMixin
 from hyperplane.jobs.store.job_records import Job
+from hyperplane.platforms.aws.environment_session import EXTRA
 from hyperplane.platforms.aws.errors import AwsError
 from hyperplane.platforms.aws.object_staging import ObjectStaging, parse_staging
 from hyperplane.platforms.aws.service_check import ServiceReport, check_service
-from hyperplane.platforms.aws.session import EXTRA, AwsSession
+from hyperplane.platforms.aws.session import AwsSession
 from hyperplane.spec.settings import AwsBatchSettings
 from hyperplane.spec.settings.base import replace_settings
 
