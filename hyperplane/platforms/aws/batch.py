@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from hyperplane.platforms.aws.errors import AwsConnectionError
 from hyperplane.platforms.aws.session import AwsSession
 
 #: Maximum jobs of one request to describe them.
@@ -36,7 +37,10 @@ class BatchApi:
 
     def submit(self, request: Mapping[str, Any]) -> str:
         """Submit a job and return its id. Batch has no tokens against a second submission."""
-        return str(self._call("submit_job", **request)["jobId"])
+        answer = self._call("submit_job", **request)
+        if not answer.get("jobId"):  # such as the page of a proxy
+            raise AwsConnectionError("Amazon does not answer (batch submit_job): no id of a job")
+        return str(answer["jobId"])
 
     def find_jobs(self, queue: str, name: str) -> list[str]:
         """Return the ids of the jobs with a name, in all states, oldest first."""
@@ -60,6 +64,10 @@ class BatchApi:
     def terminate(self, job_id: str, reason: str) -> None:
         """End a job in any state; those that have ended stay unchanged."""
         self._call("terminate_job", jobId=job_id, reason=reason)
+
+    def account(self) -> str:
+        """Return the id of the account of the credentials."""
+        return str(self._session.call("sts", "get_caller_identity")["Account"])
 
     def describe_queue(self, queue: str) -> Object | None:
         """Return a job queue; None if there is none of that name."""

@@ -17,6 +17,8 @@ _THROTTLING_CODES = {
     "TooManyRequestsException",
 }  # fmt: skip
 _TOO_MANY = 429
+#: Error code of S3 for an upload that was too slow; its status is 400.
+_TIMEOUT_CODE = "RequestTimeout"
 #: Error codes of requests that need more permissions.
 DENIED_CODES = {"403", "AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
 
@@ -56,8 +58,25 @@ def is_retryable(error: AwsError) -> bool:
     """Return whether the same request may succeed later."""
     if isinstance(error, AwsRequestError):
         too_many = error.status == _TOO_MANY or error.code in _THROTTLING_CODES
-        return too_many or is_unconfirmed(error)
+        return too_many or error.code == _TIMEOUT_CODE or is_unconfirmed(error)
     return isinstance(error, AwsConnectionError)
+
+
+def is_invalid(error: AwsError) -> bool:
+    """Return whether the service refuses the request itself, not for a permission or its load.
+
+    Examples
+    --------
+    >>> is_invalid(AwsRequestError("no such job", "ClientException", 404))
+    True
+    >>> is_invalid(AwsRequestError("not authorized", "AccessDeniedException", 403))
+    False
+    """
+    return (
+        isinstance(error, AwsRequestError)
+        and error.code not in DENIED_CODES
+        and not is_retryable(error)
+    )
 
 
 def is_unconfirmed(error: AwsError) -> bool:
@@ -86,6 +105,7 @@ def translate_error(error: Exception, action: str) -> AwsError:
         Name of the request, such as ``"batch submit_job"``.
     """
     from botocore import exceptions
+    from botocore.parsers import ResponseParserError
 
     if isinstance(error, exceptions.ClientError):
         details = error.response.get("Error", {})
@@ -98,7 +118,7 @@ def translate_error(error: Exception, action: str) -> AwsError:
         )
     if isinstance(error, exceptions.ParamValidationError):
         return AwsRequestError(f"boto3 refuses the request ({action}): {error}", "Invalid")
-    connection = (exceptions.HTTPClientError, exceptions.ConnectionError)
+    connection = (exceptions.HTTPClientError, exceptions.ConnectionError, ResponseParserError)
     if isinstance(error, connection):
         return AwsConnectionError(f"Amazon does not answer ({action}): {error}")
     # All others concern profiles, regions, logins and instance roles.

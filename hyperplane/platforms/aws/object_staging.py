@@ -9,7 +9,10 @@ from typing import NamedTuple
 from hyperplane.platforms.aws.errors import AwsRequestError
 from hyperplane.platforms.aws.session import AwsSession
 
-_NOT_FOUND = 404
+#: Statuses of an answer about an object that may be missing. Without the permission to list the
+#: bucket, S3 answers 403; with expired credentials 400. The answers have no body with the reason,
+#: so the request that writes the object is sent, whose answer has one.
+_MAY_BE_MISSING = {400, 403, 404}
 
 
 class StagingFolder(NamedTuple):
@@ -70,8 +73,7 @@ class ObjectStaging:
         try:
             self._session.call("s3", "head_object", Bucket=self.folder.bucket, Key=key)
         except AwsRequestError as error:
-            # Without the permission to list the bucket, S3 answers 403 for a missing object.
-            if error.status not in (_NOT_FOUND, 403):
+            if error.status not in _MAY_BE_MISSING:
                 raise
             return False
         return True

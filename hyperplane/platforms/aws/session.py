@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 from typing import Any
 
-from hyperplane.core.optional import need
+from hyperplane.platforms.aws.environment_session import open_session
 from hyperplane.platforms.aws.errors import AwsCredentialsError, translate_error
 
-#: Extra that installs boto3.
-EXTRA = "aws"
 #: Seconds for a connection, and for an answer.
 CONNECT_SECONDS, READ_SECONDS = 10.0, 30.0
 _CONNECTIONS = 16
@@ -26,13 +25,14 @@ class AwsSession:
     profile : str or None
         Profile of the AWS configuration files.
     environment : mapping of str to str
-        Environment with ``AWS_...`` variables, such as that of a submission.
+        Environment with ``AWS_...`` variables, such as that of a submission. Those of this
+        process are not used.
     """
 
     def __init__(
         self, region: str | None, profile: str | None, environment: Mapping[str, str]
     ) -> None:
-        self._profile = profile or environment.get("AWS_PROFILE")
+        self._profile = profile
         regions = map(environment.get, ("AWS_REGION", "AWS_DEFAULT_REGION"))
         self._region = region or next(filter(None, regions), None)
         self._variables = {
@@ -58,12 +58,13 @@ class AwsSession:
             If it fails. After an error of the credentials, the next call loads them again.
         """
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
 
         action = f"{service} {operation}"
         client = self._client(service, action)
         try:
             answer: dict[str, Any] = getattr(client, operation)(**request)
-        except (BotoCoreError, ClientError) as error:
+        except (BotoCoreError, ClientError, ResponseParserError) as error:
             translated = translate_error(error, action)
             if isinstance(translated, AwsCredentialsError):
                 self._forget(client)
@@ -76,14 +77,19 @@ class AwsSession:
 
         with self._lock:
             if service not in self._clients:
+                endpoint = self._variables.get(
+                    f"AWS_ENDPOINT_URL_{service.upper()}", self._variables.get("AWS_ENDPOINT_URL")
+                )
+                # Otherwise botocore reads the endpoint from the environment of this process.
+                is_foreign = endpoint is None and any(
+                    name.startswith("AWS_ENDPOINT_URL") for name in os.environ
+                )
                 options = Config(
                     connect_timeout=CONNECT_SECONDS,
                     read_timeout=READ_SECONDS,
                     max_pool_connections=_CONNECTIONS,
                     retries={"total_max_attempts": 1},
-                )
-                endpoint = self._variables.get(
-                    f"AWS_ENDPOINT_URL_{service.upper()}", self._variables.get("AWS_ENDPOINT_URL")
+                    **({"ignore_configured_endpoint_urls": True} if is_foreign else {}),
                 )
                 session = self._open_session(action)
                 try:
@@ -98,18 +104,8 @@ class AwsSession:
         from botocore.exceptions import BotoCoreError
 
         if self._session is None:
-            boto3 = need("boto3", EXTRA)
-            keys: dict[str, str | None] = {}
-            if self._profile is None:
-                keys = {
-                    "aws_access_key_id": self._variables.get("AWS_ACCESS_KEY_ID"),
-                    "aws_secret_access_key": self._variables.get("AWS_SECRET_ACCESS_KEY"),
-                    "aws_session_token": self._variables.get("AWS_SESSION_TOKEN"),
-                }
             try:
-                self._session = boto3.Session(
-                    profile_name=self._profile, region_name=self._region, **keys
-                )
+                self._session = open_session(self._variables, self._profile, self._region)
             except (BotoCoreError, ValueError) as error:
                 raise translate_error(error, action) from error
         return self._session

@@ -27,7 +27,12 @@ from hyperplane.jobs import Pipeline, Resources, Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.runners import registry
-from hyperplane.jobs.runners.aws_batch import batch_client, batch_log, batch_process
+from hyperplane.jobs.runners.aws_batch import (
+    batch_client,
+    batch_job_id,
+    batch_log,
+    batch_process,
+)
 from hyperplane.jobs.runners.aws_batch.batch_job_id import BatchJobId
 from hyperplane.jobs.store.job_records import DONE, FAILED, LOST, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
@@ -41,7 +46,7 @@ def service(moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setattr(batch_process, "VANISHED_SECONDS", 0.5)
     monkeypatch.setattr(batch_process, "NEVER_STARTS_SECONDS", 0.5)
     monkeypatch.setattr(batch_log, "SETTLE_SECONDS", 0.3)
-    monkeypatch.setattr(batch_client, "SEARCH_SECONDS", 0.1)
+    monkeypatch.setattr(batch_job_id, "UNCONFIRMED_SECONDS", 1.0)
     monkeypatch.setattr(batch_client, "MAX_PAUSE_SECONDS", 0.2)
     folder = tmp_path / "containers"
     folder.mkdir()
@@ -104,23 +109,39 @@ def test_a_job_whose_submission_has_no_answer_is_found_and_not_submitted_again(
     assert len(service.tasks) == 1
 
 
-@pytest.mark.parametrize(
-    "fault", ["refuse 429 TooManyRequestsException", "refuse 503 ServiceUnavailable"]
-)
-def test_a_refused_submission_is_repeated_until_it_is_accepted(
-    service: BatchService, fault: str
-) -> None:
-    service.faults["submitjob"] = [fault, fault]
+def test_a_refused_submission_is_repeated_until_it_is_accepted(service: BatchService) -> None:
+    service.faults["submitjob"] = ["refuse 429 TooManyRequestsException"] * 2
     job, [attempt] = run(bash("one", "echo once"))
     assert (job.status, attempt.status) == (DONE, DONE)
     assert service.count("submitjob") == 3
     assert len(service.tasks) == 1
 
 
-def test_expired_credentials_fail_an_attempt_with_advice_before_anything_runs(
+def test_a_submission_that_no_list_shows_is_repeated_as_another_attempt(
     service: BatchService,
 ) -> None:
+    service.faults["submitjob"] = ["refuse 503 ServiceUnavailable"]
+    job, attempts = run(bash("one", "echo once"))
+    assert job.status == DONE
+    assert [attempt.status for attempt in attempts] == [LOST, DONE]
+    names = [request["jobName"] for name, request in service.requests if name == "submitjob"]
+    assert len(set(names)) == 2
+    assert len(service.tasks) == 1
+
+
+def test_a_submission_continues_after_a_login(service: BatchService) -> None:
     service.faults["describejobdefinitions"] = ["refuse 403 ExpiredTokenException"]
+    service.faults["submitjob"] = ["refuse 403 ExpiredTokenException"]
+    job, [attempt] = run(bash("one", "true"))
+    assert (job.status, attempt.status) == (DONE, DONE)
+    assert len(service.tasks) == 1
+
+
+def test_expired_credentials_fail_an_attempt_with_advice_before_anything_runs(
+    service: BatchService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_client, "SUBMIT_SECONDS", 0.1)
+    service.faults["describejobdefinitions"] = ["refuse 403 ExpiredTokenException"] * 9
     job, [attempt] = run(bash("one", "true"))
     assert job.status == FAILED
     assert "the credentials for Amazon cannot be used" in attempt.reason

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 
 _SUFFIX = ".batch"
-#: Seconds after which a submission whose answer is missing cannot appear in Batch.
+#: Seconds after which a submission without an answer cannot appear in the list of jobs any more.
 UNCONFIRMED_SECONDS = 120.0
 
 
@@ -32,7 +32,9 @@ class BatchJobId:
     id : str
         Id of the job or array; empty until the answer to its submission.
     written : float
-        Time of the submission.
+        Time when the submission was sent or, if there was no answer, given up.
+    account : str
+        Account of the credentials at the submission.
     """
 
     name: str
@@ -40,6 +42,7 @@ class BatchJobId:
     index: int | None = None
     id: str = ""
     written: float = 0.0
+    account: str = ""
 
     def task_id(self) -> str:
         """Return the id of the attempt: that of the job, or of the child of an array."""

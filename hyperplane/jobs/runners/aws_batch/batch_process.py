@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from contextlib import suppress
 
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.aws_batch.batch_client import BatchClient
 from hyperplane.jobs.runners.aws_batch.batch_job_id import BatchJobId, read_job_id
 from hyperplane.jobs.runners.aws_batch.batch_log import BatchLog
 from hyperplane.jobs.runners.remote_attempt_files import RemoteAttemptFiles
-from hyperplane.platforms.aws.errors import AwsError
+from hyperplane.platforms.aws.errors import AwsError, is_invalid, is_retryable
 from hyperplane.platforms.aws.job_status import (
     NEVER_STARTS,
     SUCCEEDED,
@@ -26,7 +27,7 @@ NEVER_STARTS_SECONDS = 60.0
 #: Seconds for which Batch must not have a job before it counts as lost: the answer to a submission
 #: comes before the job is visible everywhere.
 VANISHED_SECONDS = 60.0
-#: Seconds between requests to end a job, and for which Batch has to confirm its end.
+#: Seconds between requests to end a job, and within which it must end after Batch has answered.
 END_SECONDS, CONFIRM_SECONDS = 10.0, 300.0
 #: Exit code of a step that can never run: a configuration error in sysexits.h.
 CONFIGURATION_ERROR = 78
@@ -43,7 +44,7 @@ class BatchProcess:
         self._job_id: BatchJobId | None = None
         self._finished = self._end_requested = False
         self._pending_text, self._pending_since = "", 0.0
-        self._missing_since = 0.0
+        self._missing_since, self._problem = 0.0, ""
         self._lock = asyncio.Lock()
 
     def exit_code(self) -> int | None:
@@ -73,16 +74,22 @@ class BatchProcess:
         del grace
         self._end_requested = True
         requested, until = float("-inf"), time.monotonic() + CONFIRM_SECONDS
+        error: AwsError | None = None
         while not await self._is_finished():
             job_id = self._read_id()
             if job_id is not None and job_id.id and time.monotonic() - requested > END_SECONDS:
                 requested = time.monotonic()
-                await self._client.terminate(job_id.task_id())
+                error = await self._client.terminate(job_id.task_id())
+                if error is not None:
+                    self._report_error(error)
+                    if is_retryable(error):  # the job continues until Batch has the request
+                        until = time.monotonic() + CONFIRM_SECONDS
             if time.monotonic() > until:
                 name = job_id.name if job_id else ""
+                reason = f": {error}" if error else ""
                 self._files.append_line(
-                    f"AWS Batch does not confirm that the step has ended; check job {name} "
-                    "in the console of AWS Batch"
+                    f"AWS Batch does not confirm that the step has ended{reason}; check job "
+                    f"{name} in the console of AWS Batch"
                 )
                 break
             await asyncio.sleep(min(POLL_SECONDS, 1.0))
@@ -108,31 +115,76 @@ class BatchProcess:
             return await self._find_submitted(job_id)
         job = await self._client.describe(job_id.task_id())
         if isinstance(job, AwsError):
-            self._report_status(str(job))
+            self._missing_since = 0.0
+            self._report_error(job)
             return False
         if job is None:
-            return self._has_vanished(job_id)
+            return await self._has_vanished(job_id)
         self._missing_since = 0.0
         return await self._check_status(job_id, parse_job(job))
 
     async def _find_submitted(self, job_id: BatchJobId) -> bool:
         """Search the job of a submission without an answer; return whether it was not accepted."""
+        may_appear = job_id.may_appear()  # before the request: it may appear during it
         found = await self._client.find(job_id.queue, job_id.name)
         if isinstance(found, AwsError):
-            self._report_status(str(found))
+            self._report_error(found)
             return False
         if found:
             self._job_id = job_id.with_id(found)
-            self._job_id.write(self.command)
+            with suppress(OSError):  # on a full disk it is found by its name again
+                self._job_id.write(self.command)
             return False
-        return not job_id.may_appear()
+        text = f"no answer says whether job {job_id.name} was accepted"
+        if may_appear:
+            self._report_status(f"{text}; its name is searched in the list of jobs")
+            return False
+        if await self._is_other_account(job_id):
+            return False
+        self._files.append_line(f"{text}, and AWS Batch does not list it: the attempt is lost")
+        return True
 
-    def _has_vanished(self, job_id: BatchJobId) -> bool:
-        """Return whether Batch has not had the job for so long that it is lost."""
+    async def _has_vanished(self, job_id: BatchJobId) -> bool:
+        """Return whether Batch has not had the job for so long that it is lost.
+
+        It is ended before, because the attempt is then repeated.
+        """
         self._missing_since = self._missing_since or time.monotonic()
         if time.monotonic() - self._missing_since < VANISHED_SECONDS:
             return False
+        if await self._is_other_account(job_id):
+            return False
+        if job_id.index is not None:
+            array = await self._client.describe(job_id.id)
+            if isinstance(array, AwsError):
+                self._missing_since = 0.0
+                self._report_error(array)
+                return False
+            if array is not None and not (status := parse_job(array)).has_ended:
+                self._report_problem(
+                    f"array {job_id.id} is {status.describe()}, without this chunk"
+                )
+                return False
+        error = await self._client.terminate(job_id.task_id())
+        # An answer that refuses the request, other than for a permission, is that it has no job.
+        if error is not None and not is_invalid(error):
+            self._report_error(error)
+            return False
         self._files.append_line(f"AWS Batch has no job {job_id.task_id()}: the attempt is lost")
+        return True
+
+    async def _is_other_account(self, job_id: BatchJobId) -> bool:
+        """Return whether the credentials are not of the account of a job, as far as it is known."""
+        account = await self._client.account()
+        if isinstance(account, AwsError):
+            self._report_error(account)
+            return True
+        if account == job_id.account or not job_id.account:
+            return False
+        self._report_problem(
+            f"job {job_id.name} is in account {job_id.account} of Amazon, but the credentials are "
+            f"of account {account}; cancel the job, or continue it with the former credentials"
+        )
         return True
 
     async def _check_status(self, job_id: BatchJobId, status: BatchJobStatus) -> bool:
@@ -160,7 +212,10 @@ class BatchProcess:
             or time.monotonic() - self._pending_since < NEVER_STARTS_SECONDS
         ):
             return False
-        await self._client.terminate(job_id.task_id())
+        error = await self._client.terminate(job_id.task_id())
+        if error is not None:  # it may still start
+            self._report_error(error)
+            return False
         self._files.append_line(f"AWS Batch can never start {text}")
         self._files.record_end(CONFIGURATION_ERROR)
         return True
@@ -171,6 +226,15 @@ class BatchProcess:
             self._pending_text, self._pending_since = text, time.monotonic()
             if not self._files.started_as():
                 self._files.write_status(text)
+
+    def _report_error(self, error: AwsError) -> None:
+        self._report_problem(f"a request to AWS Batch failed and is repeated: {error}")
+
+    def _report_problem(self, text: str) -> None:
+        """Append a line to the log, also while the attempt runs, when it changes."""
+        if text != self._problem:
+            self._problem = text
+            self._files.append_line(text)
 
     def _record_end(self, status: BatchJobStatus) -> None:
         """Record the exit code; if there is none, log why Batch ended the job."""

@@ -8,8 +8,7 @@ supervisor finds them by the ids, or the names, that it stored before the submis
 
 from __future__ import annotations
 
-import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,12 +21,12 @@ from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.aws_batch import task_program
-from hyperplane.jobs.runners.aws_batch.batch_client import BatchClient, SubmissionUnknown
-from hyperplane.jobs.runners.aws_batch.batch_job_id import BatchJobId, forget_job_id
+from hyperplane.jobs.runners.aws_batch.attempt_submitter import AttemptRequest, AttemptSubmitter
+from hyperplane.jobs.runners.aws_batch.batch_client import BatchClient
+from hyperplane.jobs.runners.aws_batch.batch_job_id import forget_job_id
 from hyperplane.jobs.runners.aws_batch.batch_process import BatchProcess
 from hyperplane.jobs.runners.aws_batch.cost import estimate_cost
-from hyperplane.jobs.runners.aws_batch.requests import dump_manifest, plan_submission
-from hyperplane.jobs.runners.aws_batch.staged_code import TaskFile, collect_files
+from hyperplane.jobs.runners.aws_batch.staged_code import TaskFile
 from hyperplane.jobs.runners.aws_batch.step_checks import (
     find_option_faults,
     find_resource_faults,
@@ -35,20 +34,17 @@ from hyperplane.jobs.runners.aws_batch.step_checks import (
 )
 from hyperplane.jobs.runners.base import RemoteQueueMixin
 from hyperplane.jobs.store.job_records import Job
+from hyperplane.platforms.aws.environment_session import EXTRA
 from hyperplane.platforms.aws.errors import AwsError
 from hyperplane.platforms.aws.object_staging import ObjectStaging, parse_staging
 from hyperplane.platforms.aws.service_check import ServiceReport, check_service
-from hyperplane.platforms.aws.session import EXTRA, AwsSession
-from hyperplane.platforms.slurm.request_batcher import RequestBatcher
+from hyperplane.platforms.aws.session import AwsSession
 from hyperplane.spec.settings import AwsBatchSettings
 from hyperplane.spec.settings.base import replace_settings
 
 #: Program of the container, as an object of the staging folder.
 PROGRAM_FILE = Path(str(task_program.__file__))
 _PYTHON = "python"
-
-#: An attempt, its step, and the factor of its memory.
-_AttemptRequest = tuple[AttemptCommand, Step, float]
 
 
 class AwsBatchRunner(RemoteQueueMixin):
@@ -64,9 +60,7 @@ class AwsBatchRunner(RemoteQueueMixin):
         self._report: ServiceReport | None = None
         #: Folder of the pipeline on this machine.
         self._root = ""
-        self._submissions: RequestBatcher[_AttemptRequest, OSError | None] = RequestBatcher(
-            self._submit, uncancellable=True
-        )
+        self._submitter: AttemptSubmitter | None = None
 
     @classmethod
     def resolve_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,50 +110,8 @@ class AwsBatchRunner(RemoteQueueMixin):
         forget_job_id(command)
         if step.kind == "notebook":
             command.file(".notebook").write_text(str(command.notebook))
-        key = _array_key(command, step, memory_factor)
-        error = await self._submissions.request((command, step, memory_factor), key)
-        if error is not None:
-            raise error
+        await self._get_submitter().submit(AttemptRequest(command, step, memory_factor))
         return self.reattach(command)
-
-    async def _submit(self, requests: list[_AttemptRequest]) -> list[OSError | None]:
-        """Submit attempts with the same key as one job; return the error of each, if any."""
-        commands = [command for command, _, _ in requests]
-        _, step, memory_factor = requests[0]
-        try:
-            await self._submit_together(commands, step, memory_factor)
-        except SubmissionUnknown:
-            pass  # the process of each attempt searches for its job
-        except OSError as error:
-            for command in commands:
-                forget_job_id(command)
-            return [error for _ in requests]
-        return [None for _ in requests]
-
-    async def _submit_together(
-        self, commands: list[AttemptCommand], step: Step, memory_factor: float
-    ) -> None:
-        client, settings = self._get_client(), self.settings
-        files = await client.run(collect_files, commands[0], step.kind, self._root, settings)
-        program = TaskFile(PROGRAM_FILE.name, PROGRAM_FILE.read_bytes())
-        for file in (program, *files):
-            await client.repeat(client.staging.upload_content, file.content, file.suffix)
-        planned = plan_submission(commands, step, memory_factor, settings, program, files)
-        await client.repeat(
-            client.staging.put, planned.manifest_key, dump_manifest(planned.manifest)
-        )
-        arn = await client.repeat(client.api.register_definition, planned.definition)
-        count, now = len(commands), time.time()
-        name, queue = planned.job["jobName"], planned.job["jobQueue"]
-        ids = [
-            BatchJobId(name, queue, index if count > 1 else None, written=now)
-            for index in range(count)
-        ]
-        for command, job_id in zip(commands, ids, strict=True):
-            job_id.write(command)
-        submitted = await client.submit({**planned.job, "jobDefinition": arn})
-        for command, job_id in zip(commands, ids, strict=True):
-            job_id.with_id(submitted).write(command)
 
     def reattach(self, command: AttemptCommand) -> BatchProcess:
         """Return the process of a job that this or an earlier supervisor submitted."""
@@ -177,7 +129,7 @@ class AwsBatchRunner(RemoteQueueMixin):
         """End the threads of the requests."""
         if self._client is not None:
             self._client.close()
-            self._client = None
+            self._client = self._submitter = None
 
     def _session(self) -> AwsSession:
         return AwsSession(self.settings.region, self.settings.profile, self._environment)
@@ -189,10 +141,10 @@ class AwsBatchRunner(RemoteQueueMixin):
             self._client = BatchClient(session, staging)
         return self._client
 
-
-def _array_key(command: AttemptCommand, step: Step, memory_factor: float) -> Hashable:
-    """Return a key that is equal for attempts of one array job."""
-    folder = command.attempt_prefix.parent
-    if not folder.name.startswith("chunk-"):
-        return command.attempt_prefix
-    return (step.name, memory_factor, folder.parent, command.attempt_prefix.name)
+    def _get_submitter(self) -> AttemptSubmitter:
+        if self._submitter is None:
+            program = TaskFile(PROGRAM_FILE.name, PROGRAM_FILE.read_bytes())
+            self._submitter = AttemptSubmitter(
+                self._get_client(), self.settings, self._root, program
+            )
+        return self._submitter
