@@ -166,7 +166,7 @@ def _run_task(
         for key, file in zip(keys, files, strict=True):
             (objects / key).write_bytes(file.content)
         manifest = place / "manifest.json"
-        manifest.write_bytes(dump_manifest(build_manifest(prepared, files, keys)))
+        manifest.write_bytes(dump_manifest(build_manifest(prepared, step, files, keys)))
         words = [str(PROGRAM_FILE), str(manifest), str(objects), str(work), str(size.memory * _MIB)]
         chunk = index if step.chunk_count else -1
         started = time.monotonic()

@@ -40,6 +40,11 @@ _LEAST_MEMORY, _LEAST_TIMEOUT = 4, 60
 #: Seconds that Batch waits longer than the supervisor, which ends attempts at their time limit.
 _TIMEOUT_MARGIN = 120
 
+#: Kind of a step -> positions of the paths in its command: program, script or notebook, output.
+_PATH_ARGUMENTS = {"python": (1,), "bash": (1,), "javascript": (1,), "notebook": (1, 2, 3)}
+#: Maximum children of an array job.
+MAX_ARRAY = 10_000
+
 Object = dict[str, Any]
 
 
@@ -173,7 +178,8 @@ def plan_submission(
         "tags": {**_parse_pairs(settings.tags), JOB_TAG: owning_job_id(commands[0])},
         "propagateTags": True,
     }
-    return PlannedSubmission(definition, job, manifest_key, build_manifest(prepared, files, keys))
+    manifest = build_manifest(prepared, step, files, keys)
+    return PlannedSubmission(definition, job, manifest_key, manifest)
 
 
 def with_notebook_program(command: AttemptCommand, step: Step) -> AttemptCommand:
@@ -198,11 +204,15 @@ def _secret_arns(step: Step, settings: AwsBatchSettings) -> dict[str, str]:
 
 
 def build_manifest(
-    commands: Sequence[AttemptCommand], files: Sequence[TaskFile], keys: Sequence[str]
+    commands: Sequence[AttemptCommand],
+    step: Step,
+    files: Sequence[TaskFile],
+    keys: Sequence[str],
 ) -> Object:
     """Return the manifest of attempts: their files, variables and programs, without secrets.
 
-    The position of an attempt is its index in the array job.
+    The position of an attempt is its index in the array job. ``paths`` are the positions of the
+    arguments that are paths below the folder of the files, which may not be the working folder.
     """
     all_variables = [_plain_variables(command) for command in commands]
     shared = {
@@ -212,6 +222,7 @@ def build_manifest(
     }
     return {
         "folder": commands[0].folder,
+        "paths": list(_PATH_ARGUMENTS.get(step.kind, ())),
         "files": [
             {
                 "key": key,
