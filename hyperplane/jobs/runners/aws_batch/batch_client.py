@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from hyperplane.platforms.aws.batch import BatchApi
 from hyperplane.platforms.aws.errors import AwsError, is_retryable, is_unconfirmed
 from hyperplane.platforms.aws.object_staging import ObjectStaging
+from hyperplane.platforms.aws.request_rate import RequestRate
 from hyperplane.platforms.aws.session import AwsSession
 from hyperplane.platforms.slurm.request_batcher import RequestBatcher
 
@@ -24,6 +25,8 @@ SEARCH_SECONDS, SEARCHES = 3.0, 5
 #: Reason that Batch shows for jobs that are ended.
 _END_REASON = "ended by hyperplane"
 _DUPLICATE_REASON = "second submission of the same attempt"
+#: Maximum requests for logs in a second. Amazon allows an account 25.
+_LOG_REQUESTS = 15.0
 #: Maximum concurrent requests.
 _THREADS = 8
 
@@ -42,6 +45,7 @@ class BatchClient:
 
     def __init__(self, session: AwsSession, staging: ObjectStaging) -> None:
         self.session, self.staging, self.api = session, staging, BatchApi(session)
+        self.log_requests = RequestRate(_LOG_REQUESTS)
         self._threads = ThreadPoolExecutor(_THREADS, "hyperplane-aws")
         self._descriptions: RequestBatcher[str, dict[str, Any] | AwsError | None] = RequestBatcher(
             self._describe
