@@ -7,12 +7,15 @@ import time
 from typing import Any
 
 import pytest
+from botocore.parsers import ResponseParserError
 
 from hyperplane.platforms.aws import object_staging
-from hyperplane.platforms.aws.errors import AwsRequestError
+from hyperplane.platforms.aws.batch import BatchApi
+from hyperplane.platforms.aws.errors import AwsConnectionError, AwsRequestError, is_unconfirmed
 from hyperplane.platforms.aws.job_status import parse_job
 from hyperplane.platforms.aws.object_staging import ObjectStaging, parse_staging
 from hyperplane.platforms.aws.service_check import check_service
+from hyperplane.platforms.aws.session import AwsSession
 from hyperplane.spec.settings import AwsBatchSettings
 
 
@@ -123,3 +126,21 @@ def test_a_supervisor_uploads_content_again_after_a_day(monkeypatch: pytest.Monk
     monkeypatch.setattr(object_staging.time, "time", lambda: now + 90_000)
     staging.upload_content(b"a", ".py")
     assert session.count("put_object") == 2
+
+
+def test_an_answer_that_cannot_be_read_leaves_open_whether_a_job_was_submitted() -> None:
+    class Client:
+        def submit_job(self, **request: Any) -> None:
+            raise ResponseParserError("not JSON")
+
+    session: Any = AwsSession("eu-west-1", None, {})
+    session._clients["batch"] = Client()
+    incomplete: Any = RecordedSession(submit_job={})
+    for each in (session, incomplete):
+        with pytest.raises(AwsConnectionError) as caught:
+            BatchApi(each).submit({})
+        assert is_unconfirmed(caught.value)
+    with pytest.raises(AwsConnectionError, match="no jobs"):
+        BatchApi(incomplete).describe_jobs(["a"])
+    with pytest.raises(AwsConnectionError, match="no jobSummaryList"):
+        BatchApi(incomplete).find_jobs("q", "a")

@@ -86,6 +86,7 @@ def translate_error(error: Exception, action: str) -> AwsError:
         Name of the request, such as ``"batch submit_job"``.
     """
     from botocore import exceptions
+    from botocore.parsers import ResponseParserError
 
     if isinstance(error, exceptions.ClientError):
         details = error.response.get("Error", {})
@@ -98,7 +99,8 @@ def translate_error(error: Exception, action: str) -> AwsError:
         )
     if isinstance(error, exceptions.ParamValidationError):
         return AwsRequestError(f"boto3 refuses the request ({action}): {error}", "Invalid")
-    connection = (exceptions.HTTPClientError, exceptions.ConnectionError)
+    # The answer to a request that may have been carried out cannot be read.
+    connection = (exceptions.HTTPClientError, exceptions.ConnectionError, ResponseParserError)
     if isinstance(error, connection):
         return AwsConnectionError(f"Amazon does not answer ({action}): {error}")
     # All others concern profiles, regions, logins and instance roles.

@@ -7,13 +7,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from hyperplane.core.optional import need
-from hyperplane.platforms.aws.errors import AwsCredentialsError, translate_error
+from hyperplane.platforms.aws.errors import AwsConnectionError, AwsCredentialsError, translate_error
 
 #: Extra that installs boto3.
 EXTRA = "aws"
 #: Seconds for a connection, and for an answer.
 CONNECT_SECONDS, READ_SECONDS = 10.0, 30.0
 _CONNECTIONS = 16
+
+
+def read_value(answer: Mapping[str, Any], key: str, action: str) -> Any:
+    """Return a value of an answer; raise AwsConnectionError if the answer is incomplete."""
+    try:
+        return answer[key]
+    except KeyError:
+        raise AwsConnectionError(f"the answer of Amazon has no {key} ({action})") from None
 
 
 class AwsSession:
@@ -58,12 +66,13 @@ class AwsSession:
             If it fails. After an error of the credentials, the next call loads them again.
         """
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
 
         action = f"{service} {operation}"
         client = self._client(service, action)
         try:
             answer: dict[str, Any] = getattr(client, operation)(**request)
-        except (BotoCoreError, ClientError) as error:
+        except (BotoCoreError, ClientError, ResponseParserError) as error:
             translated = translate_error(error, action)
             if isinstance(translated, AwsCredentialsError):
                 self._forget(client)

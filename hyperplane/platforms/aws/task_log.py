@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hyperplane.platforms.aws.errors import AwsRequestError
-from hyperplane.platforms.aws.session import AwsSession
+from hyperplane.platforms.aws.session import AwsSession, read_value
 
 #: Error code of a log that does not exist yet.
 _NOT_FOUND = "ResourceNotFoundException"
@@ -55,6 +55,9 @@ class TaskLog:
             if error.code != _NOT_FOUND:
                 raise
             return None
-        text = "".join(f"{event['message']}\n" for event in answer["events"]).encode()
+        events, after = (
+            read_value(answer, key, "logs get_log_events") for key in ("events", "nextForwardToken")
+        )
+        text = "".join(f"{event['message']}\n" for event in events).encode()
         # At the end of a log the token does not change.
-        return LogPage(text, answer["nextForwardToken"], answer["nextForwardToken"] == token)
+        return LogPage(text, after, after == token)

@@ -44,7 +44,11 @@ from hyperplane.jobs.runners.aws_batch.staged_code import (
     list_folder,
     list_package,
 )
-from hyperplane.jobs.runners.aws_batch.step_checks import find_option_faults, find_resource_faults
+from hyperplane.jobs.runners.aws_batch.step_checks import (
+    find_option_faults,
+    find_resource_faults,
+    find_step_faults,
+)
 from hyperplane.platforms.aws.service_check import ComputeEnvironment
 from hyperplane.platforms.aws.task_sizes import TaskSize
 from hyperplane.spec.settings import AwsBatchSettings
@@ -175,6 +179,30 @@ def test_all_missing_settings_are_reported_at_once() -> None:
     names = [fault.where for fault in find_option_faults(AwsBatchSettings(platform="fargate"))]
     expected = ("queue", "image", "staging", "execution_role", "job_role")
     assert names == [f"hyperplane.runners.aws_batch.{name}" for name in expected]
+
+
+def test_options_that_batch_refuses_are_reported_at_once() -> None:
+    tags = [f"t{number}=x" for number in range(50)]
+    wrong = settings(environ=["AWS_BATCH_JOB_ID=1", "TZ=UTC", "TOKEN=x"], tags=tags)
+    first, second = find_option_faults(wrong)
+    assert "names that do not begin with AWS_BATCH" in str(first)
+    assert "50 tags: expected at most 49 tags" in str(second).replace("'", "")
+    assert find_option_faults(settings(tags=[*tags[:49], "hyperplane-job=x"])) == []
+    job = make_job(STEP.model_copy(update={"secrets": ("TOKEN",)}))
+    known = settings(environ=wrong.environ, secrets=[f"TOKEN={ARN}"], execution_role=ROLE)
+    [fault] = find_step_faults(job.pipeline, known)
+    assert fault.where == "hyperplane.runners.aws_batch.environ"
+    assert "no variable with a secret of step 'years'" in str(fault)
+
+
+def test_a_sent_folder_has_no_files_with_keys_and_passwords(tmp_path: Path) -> None:
+    secret = (".env", ".env.local", ".aws/credentials", ".ssh/config", "sub/.ssh/id_rsa", "a.pem",
+              "sub/ID_RSA", "server.key", ".netrc", ".docker/config.json")  # fmt: skip
+    sent = ("a.py", "sub/environment.yaml", "keys.csv", ".config")
+    for name in secret + sent:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    assert sorted(name for name, _ in list_folder(tmp_path)) == sorted(sent)
 
 
 def test_all_that_a_container_cannot_run_is_reported_at_once(tmp_path: Path) -> None:

@@ -60,6 +60,12 @@ def task_size(step: Step, memory_factor: float, settings: AwsBatchSettings) -> T
     return TaskSize(max(1, math.ceil(cores)), mib, request.gpus)
 
 
+def container_variables(settings: AwsBatchSettings) -> dict[str, str]:
+    """Return the variables that the job definition sets."""
+    region = {"AWS_DEFAULT_REGION": settings.region} if settings.region else {}
+    return {**region, **parse_pairs(settings.environ)}
+
+
 def build_definition(
     step: Step, size: TaskSize, secret_names: Mapping[str, str], settings: AwsBatchSettings
 ) -> Object:
@@ -79,11 +85,7 @@ def build_definition(
         # Otherwise the program is the first process of the container, and ignores SIGTERM.
         "linuxParameters": {"initProcessEnabled": True},
         "environment": [
-            {"name": name, "value": text}
-            for name, text in {
-                **({"AWS_DEFAULT_REGION": settings.region} if settings.region else {}),
-                **_parse_pairs(settings.environ),
-            }.items()
+            {"name": name, "value": text} for name, text in container_variables(settings).items()
         ],
     }
     if settings.log_group != DEFAULT_LOG_GROUP:  # Batch creates its default group itself
@@ -112,7 +114,7 @@ def build_definition(
         seconds = math.ceil(step.timeout + grace_seconds()) + _TIMEOUT_MARGIN
         request["timeout"] = {"attemptDurationSeconds": max(_LEAST_TIMEOUT, seconds)}
     if settings.tags:
-        request["tags"] = _parse_pairs(settings.tags)
+        request["tags"] = parse_pairs(settings.tags)
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
     return {"jobDefinitionName": f"hyperplane-{digest[:32]}", **request}
 
@@ -175,7 +177,7 @@ def plan_submission(
         "jobDefinition": definition["jobDefinitionName"],
         **({"arrayProperties": {"size": len(commands)}} if len(commands) > 1 else {}),
         "containerOverrides": {"command": words},
-        "tags": {**_parse_pairs(settings.tags), JOB_TAG: owning_job_id(commands[0])},
+        "tags": {**parse_pairs(settings.tags), JOB_TAG: owning_job_id(commands[0])},
         "propagateTags": True,
     }
     manifest = build_manifest(prepared, step, files, keys)
@@ -251,7 +253,7 @@ def dump_manifest(manifest: Mapping[str, Any]) -> bytes:
 
 def secret_sources(step: Step, settings: AwsBatchSettings) -> dict[str, str]:
     """Return the ARNs of the secrets of a step by their names, without those that have none."""
-    sources = _parse_pairs(settings.secrets)
+    sources = parse_pairs(settings.secrets)
     return {name: sources[name] for name in step.secrets if name in sources}
 
 
@@ -260,5 +262,6 @@ def _plain_variables(command: AttemptCommand) -> dict[str, str]:
     return {name: text for name, text in command.step_variables.items() if name not in hidden}
 
 
-def _parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
+def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
+    """Return the names and values of texts such as ``"NAME=value"``."""
     return {name: text for name, _, text in (pair.partition("=") for pair in pairs)}
