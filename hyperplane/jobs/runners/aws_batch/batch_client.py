@@ -25,7 +25,7 @@ SEARCH_SECONDS, SEARCHES = 3.0, 5
 #: Reason that Batch shows for jobs that are ended.
 _END_REASON = "ended by hyperplane"
 _DUPLICATE_REASON = "second submission of the same attempt"
-#: Maximum requests for logs in a second. Amazon allows an account 25.
+#: Maximum requests for logs in a second. Amazon limits those of an account.
 _LOG_REQUESTS = 15.0
 #: Maximum concurrent requests.
 _THREADS = 8
