@@ -156,10 +156,7 @@ def submit(
         )  # fmt: skip
     if dry_run:
         job_render.show_local(job, as_json)
-    if not as_json:
-        for line in describe_cost(job, resolve_options(runner, options)):
-            typer.echo(f"cost  {line}")
-    if dry_run:
+        _show_cost(job, options, as_json)
         return
     store = open_store()
     if no_overlap and (earlier := store.find(schedule=schedule, statuses=OPEN, limit=1)):
@@ -171,6 +168,8 @@ def submit(
                 f"nothing submitted: job {earlier[0].id} of schedule {schedule} is unfinished"
             )
         return
+    # The output has only the IDs.
+    _show_cost(job, options, as_json, err=True)
     # warn=False, because build_job has printed the warnings.
     submitted = job_control.submit_job(job, warn=False, runner_options=options)
     if as_json and not wait:
@@ -179,6 +178,12 @@ def submit(
         typer.echo(f"job  {submitted.id}\nrun  {submitted.run_id}")
     if wait:
         _watch(store, [submitted.id], as_json)
+
+
+def _show_cost(job: Job, options: Mapping[str, Any], as_json: bool, err: bool = False) -> None:
+    if not as_json:
+        for line in describe_cost(job, resolve_options(job.runner, options)):
+            typer.echo(f"cost  {line}", err=err)
 
 
 app.command("list")(job_inspect.list_jobs)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+from collections.abc import Iterator
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -40,7 +44,8 @@ def rehearse_job(
 ) -> None:
     """Run the tasks of a job here, one after the other, as the runner would; submit nothing.
 
-    Exit code: 0 if all tasks succeed, otherwise 1.
+    Exit code: 0 if all tasks succeed, 1 if one fails, 2 if the job cannot be rehearsed. Ctrl-C,
+    SIGTERM and closing the terminal end the task that runs.
     """
     # Their import would delay all other commands.
     from hyperplane.jobs.runners.aws_batch.rehearsal import describe_differences, rehearse
@@ -52,12 +57,32 @@ def rehearse_job(
     with stating_outcome("nothing was run"):
         job = with_sizes(build_job(file, parameter=parameter, runs_here=False, other_faults=faults))
         rehearsed = AwsBatchRunner({}, AwsBatchRunner.resolve_options(options))
+    with _ending_on_signals():
         succeeded = rehearse(job, rehearsed, all_chunks=all_chunks, report=_show)
     typer.echo("differences from AWS Batch:")
     for line in describe_differences(job, rehearsed.settings):
         typer.echo(f"  - {line}")
     if not succeeded:
         raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _ending_on_signals() -> Iterator[None]:
+    """Raise SystemExit on SIGTERM and SIGHUP, so that the task ends and its files are removed."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        del frame
+        raise SystemExit(128 + number)
+
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    # nohup ignores SIGHUP.
+    handled = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+    previous = {number: signal.signal(number, end) for number in handled}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _show(outcome: TaskOutcome) -> None:

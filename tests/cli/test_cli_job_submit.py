@@ -6,11 +6,14 @@ import re
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import dask.config
 import pytest
 from terminal import Begin, Run
 
+from hyperplane.cli import job
+from hyperplane.jobs import job_control
 from hyperplane.jobs.runners.registry import RUNNERS
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, IN_PROGRESS, OPEN
 from hyperplane.jobs.store.jobs_home import open_store
@@ -198,6 +201,23 @@ def test_a_run_of_a_schedule_does_not_wait_and_does_not_overlap(run: Run) -> Non
     answer = run("job", "submit", "say.sh", "--no-overlap")
     assert answer.code == 2
     assert "--schedule NAME" in answer.err
+
+
+def test_the_cost_is_not_in_the_output_of_a_submission(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = SimpleNamespace(id="job-id", run_id="run-id")
+    monkeypatch.setattr(job, "describe_cost", lambda job, options: ["step 'say': 1 USD"])
+    monkeypatch.setattr(job_control, "submit_job", lambda job, **options: ids)
+    answer = run("job", "submit", "say.sh")
+    assert (answer.out, answer.err) == ("job  job-id\nrun  run-id\n", "cost  step 'say': 1 USD\n")
+    assert "cost  step 'say': 1 USD\n" in run("job", "submit", "say.sh", "--dry-run").out
+    store = SimpleNamespace(find=lambda **filters: [ids])
+    monkeypatch.setattr(job, "open_store", lambda: store)
+    monkeypatch.setattr(job_control, "ensure_supervisor", lambda store: None)
+    answer = run("job", "submit", "say.sh", "--schedule", "nightly", "--no-overlap")
+    assert answer.out.startswith("nothing submitted")
+    assert "cost" not in answer.out + answer.err
 
 
 def test_an_unknown_or_unusable_runner_is_an_error(

@@ -12,7 +12,7 @@ from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.exporters.base import Document
 from hyperplane.jobs.exporters.exported_step import file_stem
 from hyperplane.jobs.runners.aws_batch.first_attempts import first_attempts, with_sizes
-from hyperplane.jobs.runners.aws_batch.requests import plan_submission
+from hyperplane.jobs.runners.aws_batch.requests import MAX_ARRAY, plan_submission
 from hyperplane.jobs.runners.aws_batch.runner import PROGRAM_FILE, AwsBatchRunner
 from hyperplane.jobs.runners.aws_batch.staged_code import TaskFile, collect_files
 from hyperplane.jobs.runners.aws_batch.step_checks import find_option_faults, find_process_faults
@@ -86,7 +86,7 @@ class AwsBatchExporter:
         cost: str,
     ) -> dict[str, Any]:
         settings = runner.settings
-        first = step.max_parallel or runner.at_once
+        first = min(step.max_parallel or runner.at_once, MAX_ARRAY)
         commands = list(first_attempts(job, in_container, step, moved))[:first]
         files = collect_files(commands[0], step.kind, job.pipeline.root, settings)
         program = TaskFile(PROGRAM_FILE.name, PROGRAM_FILE.read_bytes())

@@ -65,19 +65,20 @@ class RemoteAttemptFiles:
         except OSError:
             return b""
 
-    def extract_notebook(self) -> None:
-        """Move the executed notebook from the log to its file."""
+    def extract_notebook(self) -> bool:
+        """Move the executed notebook from the log to its file; return False if it is not there."""
         try:
             output = Path(self._command.file(".notebook").read_text())
             log = self._command.file(".log").read_bytes()
-        except OSError:
-            return
+        except OSError:  # a step of another kind
+            return True
         text, notebook = extract_notebook(log)
         if text != log:
             self._write(".log", text)
         if notebook is not None:
             output.parent.mkdir(parents=True, exist_ok=True)
             output.write_bytes(notebook)
+        return notebook is not None
 
     def _write(self, suffix: str, content: bytes, at: float | None = None) -> None:
         """Write a file through a draft and a rename."""

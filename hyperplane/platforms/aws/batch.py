@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hyperplane.platforms.aws.errors import AwsConnectionError
-from hyperplane.platforms.aws.session import AwsSession
+from hyperplane.platforms.aws.session import AwsSession, read_value
 
 #: Maximum jobs of one request to describe them.
 DESCRIBE_LIMIT = 100
@@ -28,19 +27,22 @@ class BatchApi:
         """
         name = str(request["jobDefinitionName"])
         if name not in self._definitions:
-            found = self._call("describe_job_definitions", jobDefinitionName=name, status="ACTIVE")[
-                "jobDefinitions"
-            ]
-            definition = found[0] if found else self._call("register_job_definition", **request)
-            self._definitions[name] = str(definition["jobDefinitionArn"])
+            found = self._call(
+                "jobDefinitions",
+                "describe_job_definitions",
+                jobDefinitionName=name,
+                status="ACTIVE",
+            )
+            self._definitions[name] = str(
+                found[0]["jobDefinitionArn"]
+                if found
+                else self._call("jobDefinitionArn", "register_job_definition", **request)
+            )
         return self._definitions[name]
 
     def submit(self, request: Mapping[str, Any]) -> str:
         """Submit a job and return its id. Batch has no tokens against a second submission."""
-        answer = self._call("submit_job", **request)
-        if not answer.get("jobId"):  # such as the page of a proxy
-            raise AwsConnectionError("Amazon does not answer (batch submit_job): no id of a job")
-        return str(answer["jobId"])
+        return str(self._call("jobId", "submit_job", **request))
 
     def find_jobs(self, queue: str, name: str) -> list[str]:
         """Return the ids of the jobs with a name, in all states, oldest first."""
@@ -56,14 +58,14 @@ class BatchApi:
         return {
             job["jobId"]: job
             for start in range(0, len(wanted), DESCRIBE_LIMIT)
-            for job in self._call("describe_jobs", jobs=wanted[start : start + DESCRIBE_LIMIT])[
-                "jobs"
-            ]
+            for job in self._call(
+                "jobs", "describe_jobs", jobs=wanted[start : start + DESCRIBE_LIMIT]
+            )
         }
 
     def terminate(self, job_id: str, reason: str) -> None:
         """End a job in any state; those that have ended stay unchanged."""
-        self._call("terminate_job", jobId=job_id, reason=reason)
+        self._session.call("batch", "terminate_job", jobId=job_id, reason=reason)
 
     def account(self) -> str:
         """Return the id of the account of the credentials."""
@@ -71,7 +73,7 @@ class BatchApi:
 
     def describe_queue(self, queue: str) -> Object | None:
         """Return a job queue; None if there is none of that name."""
-        found: Sequence[Object] = self._call("describe_job_queues", jobQueues=[queue])["jobQueues"]
+        found: Sequence[Object] = self._call("jobQueues", "describe_job_queues", jobQueues=[queue])
         return found[0] if found else None
 
     def describe_environments(self, names: Sequence[str]) -> list[Object]:
@@ -86,11 +88,14 @@ class BatchApi:
         entries: list[Object] = []
         token: dict[str, str] = {}
         while True:
-            answer = self._call(operation, **request, **token)
-            entries += answer[key]
+            answer = self._session.call("batch", operation, **request, **token)
+            entries += read_value(answer, key, f"batch {operation}")
             if not answer.get("nextToken"):
                 return entries
             token = {"nextToken": answer["nextToken"]}
 
-    def _call(self, operation: str, **request: Any) -> Object:
-        return self._session.call("batch", operation, **request)
+    def _call(self, key: str, operation: str, **request: Any) -> Any:
+        """Return one value of the answer to a request."""
+        return read_value(
+            self._session.call("batch", operation, **request), key, f"batch {operation}"
+        )

@@ -32,7 +32,7 @@ def open_session(variables: Mapping[str, str], profile: str | None, region: str 
     region : str or None
         Region; that of the variables or the profile if None.
     """
-    boto3 = need("boto3", EXTRA)
+    boto3 = need("boto3", "aws")
     from botocore.session import Session
 
     core = Session()

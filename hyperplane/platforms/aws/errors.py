@@ -118,6 +118,7 @@ def translate_error(error: Exception, action: str) -> AwsError:
         )
     if isinstance(error, exceptions.ParamValidationError):
         return AwsRequestError(f"boto3 refuses the request ({action}): {error}", "Invalid")
+    # The answer to a request that may have been carried out cannot be read.
     connection = (exceptions.HTTPClientError, exceptions.ConnectionError, ResponseParserError)
     if isinstance(error, connection):
         return AwsConnectionError(f"Amazon does not answer ({action}): {error}")

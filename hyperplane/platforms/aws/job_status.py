@@ -12,8 +12,18 @@ RUNNING = "RUNNING"
 WAITING = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING")
 #: Beginning of the reason of a waiting job that can never start.
 NEVER_STARTS = "MISCONFIGURATION:"
-#: Beginnings of reasons why a container was ended that do not concern the job.
-_INFRASTRUCTURE = ("Host EC2", "Spot interruption", "Timeout waiting for EC2")
+#: Beginnings of reasons why a container was ended that do not concern the job. The last two are
+#: those of Fargate.
+_INFRASTRUCTURE = (
+    "Host EC2",
+    "Spot interruption",
+    "Timeout waiting for EC2",
+    "Your Spot Task was interrupted",
+    "Timeout waiting for network interface provisioning",
+)
+#: Beginnings of reasons why a machine could not start a container, though others can. Errors that
+#: an image or a role may cause, such as CannotPullContainerError, are not among them.
+_HOST_FAILURES = ("DockerTimeoutError", "ContainerRuntimeTimeoutError", "InternalError")
 #: Beginning of the reason of a job whose container ended by itself.
 _CONTAINER_ENDED = "Essential container in task exited"
 _SIGNALS = {128 + signal.SIGKILL: -signal.SIGKILL, 128 + signal.SIGTERM: -signal.SIGTERM}
@@ -59,7 +69,12 @@ class BatchJobStatus(NamedTuple):
     @property
     def is_lost(self) -> bool:
         """Whether the machine was lost or reclaimed, so that the job can be repeated."""
-        return self.state == FAILED and self.reason.startswith(_INFRASTRUCTURE)
+        if self.state != FAILED:
+            return False
+        reasons = (self.reason, self.container_reason)
+        if any(reason.startswith(_INFRASTRUCTURE) for reason in reasons):
+            return True
+        return self.exit_code is None and self.container_reason.startswith(_HOST_FAILURES)
 
     @property
     def was_terminated(self) -> bool:

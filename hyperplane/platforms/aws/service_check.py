@@ -104,7 +104,7 @@ def _check_queue(
         names = [order["computeEnvironment"] for order in queue["computeEnvironmentOrder"]]
         described = api.describe_environments(names)
         faults = list(_queue_faults(queue, described, settings))
-        usable = [each for each in described if each.get("state") == "ENABLED"]
+        usable = [each for each in described if _is_usable(each)]
         return faults, [_read_environment(session, each) for each in usable]
     except AwsError as error:
         return [Fault("queue", "", str(error))], []
@@ -115,20 +115,28 @@ def _queue_faults(
 ) -> Iterator[Fault]:
     asked = repr(settings.queue)
     state = f"{queue.get('state')} and {queue.get('status')}"
-    if state != "ENABLED and VALID":
+    if not _is_usable(queue):
         yield Fault("queue", asked, f"an enabled queue; it is {state}")
-    for each in described:
-        name, status = each["computeEnvironmentName"], each.get("status")
-        if each.get("state") != "ENABLED" or status != "VALID":
-            reason = f": {each['statusReason']}" if each.get("statusReason") else ""
-            allowed = f"enabled compute environments; {name} is {each.get('state')} and {status}"
-            yield Fault("queue", asked, allowed + reason)
+    if described and not any(map(_is_usable, described)):
+        states = "; ".join(map(_describe_state, described))
+        yield Fault("queue", asked, f"a queue with an enabled compute environment; {states}")
     kinds = {str(each.get("computeResources", {}).get("type", "")) for each in described}
     is_fargate = {kind.startswith("FARGATE") for kind in kinds if kind}
     wanted = settings.platform == "fargate"
     if is_fargate and is_fargate != {wanted}:
         found = "fargate" if True in is_fargate else "ec2"
         yield Fault("platform", repr(settings.platform), f"{found}, as the queue {asked} has")
+
+
+def _is_usable(described: Mapping[str, Any]) -> bool:
+    """Return whether jobs start in a queue or compute environment; also while it is updated."""
+    return described.get("state") == "ENABLED" and described.get("status") in ("VALID", "UPDATING")
+
+
+def _describe_state(environment: Mapping[str, Any]) -> str:
+    reason = f": {environment['statusReason']}" if environment.get("statusReason") else ""
+    state = f"{environment.get('state')} and {environment.get('status')}"
+    return f"{environment['computeEnvironmentName']} is {state}{reason}"
 
 
 def _read_environment(session: AwsSession, described: Mapping[str, Any]) -> ComputeEnvironment:

@@ -8,11 +8,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from hyperplane.platforms.aws.environment_session import open_session
-from hyperplane.platforms.aws.errors import AwsCredentialsError, translate_error
+from hyperplane.platforms.aws.errors import AwsConnectionError, AwsCredentialsError, translate_error
 
 #: Seconds for a connection, and for an answer.
 CONNECT_SECONDS, READ_SECONDS = 10.0, 30.0
 _CONNECTIONS = 16
+
+
+def read_value(answer: Mapping[str, Any], key: str, action: str) -> Any:
+    """Return a value of an answer; raise AwsConnectionError if the answer is incomplete."""
+    try:
+        return answer[key]
+    except KeyError:
+        raise AwsConnectionError(f"the answer of Amazon has no {key} ({action})") from None
 
 
 class AwsSession:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +16,14 @@ import numpy as np
 import pytest
 from job_cases import bash
 from runner_cases import make_job
+from services import until
 from typer.testing import CliRunner
 
 from hyperplane.cli import app
+from hyperplane.core.errors import Fault
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step
+from hyperplane.jobs.runners.aws_batch import rehearsal
 from hyperplane.jobs.runners.aws_batch.rehearsal import (
     TaskOutcome,
     describe_differences,
@@ -24,6 +32,7 @@ from hyperplane.jobs.runners.aws_batch.rehearsal import (
 from hyperplane.jobs.runners.aws_batch.runner import AwsBatchRunner
 
 pytestmark = pytest.mark.process
+REHEARSE = [sys.executable, "-m", "hyperplane", "job", "rehearse", "p.yaml"]
 ARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:database"
 
 
@@ -108,6 +117,88 @@ def test_memory_and_time_are_limited(tmp_path: Path) -> None:
         if file.exists()
     ]
     assert not [command for command in running if command.startswith(marker)]
+
+
+def test_the_container_has_the_region_and_the_python_of_this_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only = tmp_path / "environment with 'python3' only"
+    only.mkdir()
+    interpreter = only / "python3"
+    interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    interpreter.chmod(0o755)
+    show = "import os, sys; print(sys.executable, os.environ['AWS_DEFAULT_REGION'])"
+    step = Step(name="a", kind="command", argv=("python", "-c", show))
+    expected = f"{sys.executable} eu-west-1\n"
+    monkeypatch.setattr(sys, "executable", str(interpreter))
+    succeeded, [outcome] = rehearsed(step, root=tmp_path, region="eu-west-1")
+    assert (succeeded, outcome.log) == (True, expected)
+
+
+def test_a_lower_limit_of_this_machine_is_kept_and_shown(tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_text("ulimit -d\n")
+    (tmp_path / "p.yaml").write_text(
+        "pipeline: {name: p, tasks: [{name: a, type: bash script, bash_script_path: a.sh, "
+        "resources: {ram_gb: 64}}]}\n"
+    )
+    done = subprocess.run(
+        ["bash", "-c", f"ulimit -d {20 << 20}; exec {shlex.join(REHEARSE)}"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert f"\n  {20 << 20}\n" in done.stdout
+    assert f"at most {20 << 30} bytes of data" in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
+def test_a_rehearsal_that_is_ended_leaves_nothing(tmp_path: Path, number: int) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    (tmp_path / "a.sh").write_text(f"trap '' TERM; echo $$ > {tmp_path}/pid; exec sleep 600\n")
+    (tmp_path / "p.yaml").write_text(
+        "pipeline: {name: p, tasks: [{name: a, type: bash script, bash_script_path: a.sh}]}\n"
+    )
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            REHEARSE, cwd=tmp_path, env={**os.environ, "TMPDIR": str(temporary)},
+            stdout=output, stderr=output,
+        )  # fmt: skip
+    pid = tmp_path / "pid"
+    until(lambda: pid.exists() and pid.read_text())
+    task = Path("/proc", pid.read_text().strip())
+    assert task.exists()
+    process.send_signal(number)
+    if number != signal.SIGKILL:
+        time.sleep(1)
+        process.send_signal(number)  # the task ignores SIGTERM
+    code = process.wait(20)
+    until(lambda: not task.exists())
+    if number == signal.SIGKILL:
+        return
+    assert code == (130 if number == signal.SIGINT else 128 + number), log.read_text()
+    assert list(temporary.glob("hyperplane-rehearsal-*")) == []
+
+
+def test_an_error_after_a_task_does_not_claim_that_nothing_was_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.sh").write_text("true\n")
+    (tmp_path / "p.yaml").write_text(
+        "pipeline: {name: p, tasks: [{name: a, type: bash script, bash_script_path: a.sh}]}\n"
+    )
+
+    def fail(*arguments: Any) -> None:
+        raise RequestError([Fault("a", "1", "2")])
+
+    monkeypatch.setattr(rehearsal, "_run", fail)
+    result = CliRunner().invoke(app, REHEARSE[3:])
+    assert "nothing was run" not in result.output
+    assert "a = 1" in result.output
+    result = CliRunner().invoke(app, [*REHEARSE[3:], "--runner-option", "root=/srv"])
+    assert result.exit_code == 2
+    assert "nothing was run" in result.output
 
 
 def test_secrets_are_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,15 +23,18 @@ import hyperplane
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step, calls
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
 from hyperplane.jobs.exporters.registry import render
 from hyperplane.jobs.runners import registry
 from hyperplane.jobs.runners.aws_batch import task_program
+from hyperplane.jobs.runners.aws_batch.first_attempts import first_attempts
 from hyperplane.jobs.runners.aws_batch.requests import (
     build_definition,
     build_manifest,
     dump_manifest,
     plan_submission,
     task_size,
+    with_notebook_program,
 )
 from hyperplane.jobs.runners.aws_batch.runner import AwsBatchRunner
 from hyperplane.jobs.runners.aws_batch.staged_code import (
@@ -41,7 +44,11 @@ from hyperplane.jobs.runners.aws_batch.staged_code import (
     list_folder,
     list_package,
 )
-from hyperplane.jobs.runners.aws_batch.step_checks import find_option_faults, find_resource_faults
+from hyperplane.jobs.runners.aws_batch.step_checks import (
+    find_option_faults,
+    find_resource_faults,
+    find_step_faults,
+)
 from hyperplane.platforms.aws.service_check import ComputeEnvironment
 from hyperplane.platforms.aws.task_sizes import TaskSize
 from hyperplane.spec.settings import AwsBatchSettings
@@ -174,6 +181,30 @@ def test_all_missing_settings_are_reported_at_once() -> None:
     assert names == [f"hyperplane.runners.aws_batch.{name}" for name in expected]
 
 
+def test_options_that_batch_refuses_are_reported_at_once() -> None:
+    tags = [f"t{number}=x" for number in range(50)]
+    wrong = settings(environ=["AWS_BATCH_JOB_ID=1", "TZ=UTC", "TOKEN=x"], tags=tags)
+    first, second = find_option_faults(wrong)
+    assert "names that do not begin with AWS_BATCH" in str(first)
+    assert "50 tags: expected at most 49 tags" in str(second).replace("'", "")
+    assert find_option_faults(settings(tags=[*tags[:49], "hyperplane-job=x"])) == []
+    job = make_job(STEP.model_copy(update={"secrets": ("TOKEN",)}))
+    known = settings(environ=wrong.environ, secrets=[f"TOKEN={ARN}"], execution_role=ROLE)
+    [fault] = find_step_faults(job.pipeline, known)
+    assert fault.where == "hyperplane.runners.aws_batch.environ"
+    assert "no variable with a secret of step 'years'" in str(fault)
+
+
+def test_a_sent_folder_has_no_files_with_keys_and_passwords(tmp_path: Path) -> None:
+    secret = (".env", ".env.local", ".aws/credentials", ".ssh/config", "sub/.ssh/id_rsa", "a.pem",
+              "sub/ID_RSA", "server.key", ".netrc", ".docker/config.json")  # fmt: skip
+    sent = ("a.py", "sub/environment.yaml", "keys.csv", ".config")
+    for name in secret + sent:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    assert sorted(name for name, _ in list_folder(tmp_path)) == sorted(sent)
+
+
 def test_all_that_a_container_cannot_run_is_reported_at_once(tmp_path: Path) -> None:
     (tmp_path / "needs.txt").write_text("polars\n")
     job = make_job(
@@ -286,7 +317,7 @@ def test_a_task_gets_its_files_variables_and_program(tmp_path: Path) -> None:
         replace(attempt(chunk, HYPERPLANE_JOB_FOLDER="."), argv=("python3", "-c", code, "$(x) 'y"))
         for chunk in (7, 8)
     ]
-    done = run_task(tmp_path, build_manifest(commands, files, keys))
+    done = run_task(tmp_path, build_manifest(commands, STEP, files, keys))
     assert done.returncode == 0, done.stderr
     work = tmp_path / "work"
     assert done.stdout.splitlines()[0] == f"8 {work}"
@@ -298,16 +329,92 @@ def test_a_task_gets_its_files_variables_and_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("stage", ["folder", "image"])
+def test_scripts_are_found_from_another_working_folder(tmp_path: Path, stage: str) -> None:
+    image = tmp_path / "image"
+    (image / "sub").mkdir(parents=True)
+    (image / "sub" / "data").write_text("")
+    (image / "top.py").write_text("import os, sys; print(os.getcwd(), sys.argv[0])\n")
+    step = Step(name="a", kind="python", path="top.py", working_dir="sub", chunks=2)
+    options = settings(**({"root": str(image)} if stage == "image" else {"stage": "folder"}))
+    job = make_job(step, root=image)
+    moved = AwsBatchRunner({}, options.model_dump()).with_runtime_paths(job)
+    commands = list(first_attempts(job, moved, step, moved.pipeline.steps[0]))
+    files = collect_files(commands[0], step.kind, str(image), options)
+    keys = [str(tmp_path / str(number)) for number in range(len(files))]
+    for key, file in zip(keys, files, strict=True):
+        Path(key).write_bytes(file.content)
+    done = run_task(tmp_path, build_manifest(commands, step, files, keys))
+    assert done.returncode == 0, done.stderr
+    folder = image if stage == "image" else tmp_path / "work"
+    assert done.stdout.replace("/./", "/") == f"{folder}/sub {folder}/top.py\n"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("options", [{"root": "."}, {"stage": "folder"}])
+def test_the_program_of_a_notebook_is_found_from_another_working_folder(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    (tmp_path / "image" / "sub").mkdir(parents=True)
+    root = str(tmp_path / "image")
+    step = Step(name="a", kind="notebook", path="a.ipynb", output_path="b.ipynb", working_dir="sub")
+    chosen = settings(**({"root": root} if "root" in options else options))
+    job = make_job(step, root=root)
+    moved = AwsBatchRunner({}, chosen.model_dump()).with_runtime_paths(job)
+    [command] = first_attempts(job, moved, step, moved.pipeline.steps[0])
+    show = b"import sys; print(sys.argv)"
+    files = [TaskFile(".hyperplane/notebook.py", show), TaskFile("sub/x", b"")]
+    for number, file in enumerate(files):
+        (tmp_path / str(number)).write_bytes(file.content)
+    keys = [str(tmp_path / "0"), str(tmp_path / "1")]
+    prepared = with_notebook_program(command, step)
+    done = run_task(tmp_path, build_manifest([prepared] * 2, step, files, keys))
+    assert done.returncode == 0, done.stderr
+    work = tmp_path / "work"
+    folder = root if "root" in options else work
+    shown = [f"{work}/.hyperplane/notebook.py", f"{folder}/a.ipynb", f"{folder}/b.ipynb"]
+    assert done.stdout == f"{shown}\n"
+
+
+@pytest.mark.process
+def test_a_sent_folder_keeps_the_permission_to_execute(tmp_path: Path) -> None:
+    folder = tmp_path / "pipeline"
+    folder.mkdir()
+    (folder / "tool").write_text("#!/bin/sh\necho executed\n")
+    (folder / "tool").chmod(0o755)
+    (folder / "data").write_text("")
+    file = TaskFile(".", build_archive(list_folder(folder)), archive=True)
+    (tmp_path / "0").write_bytes(file.content)
+    commands = [replace(attempt(chunk), argv=("./tool",)) for chunk in (0, 1)]
+    done = run_task(tmp_path, build_manifest(commands, STEP, [file], [str(tmp_path / "0")]))
+    assert (done.returncode, done.stdout) == (0, "executed\n"), done.stderr
+    assert not os.access(tmp_path / "work" / "data", os.X_OK)
+
+
+def test_an_array_has_at_most_the_children_that_batch_allows() -> None:
+    step = command("years", "true", chunks=20_000, max_parallel=100_000)
+    job = make_job(step)
+    runner = AwsBatchRunner({}, settings().model_dump())
+    assert runner.chunks_at_once(ResourceAllocator(1, 1e9, 1), step, 4) == 10_000
+    [document] = render("aws-batch", job, queue="q", image="i", staging="s3://bucket/x")
+    assert json.loads(document.text)["submit_job"]["arrayProperties"] == {"size": 10_000}
+
+
+@pytest.mark.process
 def test_a_changed_file_or_a_missing_program_ends_a_task(tmp_path: Path) -> None:
     file = TaskFile("a.py", b"one")
     (tmp_path / "a").write_bytes(b"two")
     commands = [replace(attempt(chunk), argv=("no-such-program",)) for chunk in (0, 1)]
-    done = run_task(tmp_path, build_manifest(commands, [file], [str(tmp_path / "a")]))
+    done = run_task(tmp_path, build_manifest(commands, STEP, [file], [str(tmp_path / "a")]))
     assert done.returncode == 1
     assert "has changed since the step was submitted" in done.stderr
     (tmp_path / "work").rmdir()
-    done = run_task(tmp_path, build_manifest(commands, [], []))
+    done = run_task(tmp_path, build_manifest(commands, STEP, [], []))
     assert (done.returncode, done.stderr) == (127, "no-such-program: No such file or directory\n")
+    (tmp_path / "work").rmdir()
+    commands = [replace(each, folder="no-such-folder") for each in commands]
+    done = run_task(tmp_path, build_manifest(commands, STEP, [], []))
+    assert (done.returncode, done.stderr) == (127, "no-such-folder: No such file or directory\n")
 
 
 def test_files_of_a_step_are_its_script_the_folder_or_none(tmp_path: Path) -> None:

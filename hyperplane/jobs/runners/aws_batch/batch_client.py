@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from hyperplane.platforms.aws.batch import BatchApi
 from hyperplane.platforms.aws.errors import AwsCredentialsError, AwsError, is_retryable
 from hyperplane.platforms.aws.object_staging import ObjectStaging
+from hyperplane.platforms.aws.request_rate import RequestRate
 from hyperplane.platforms.aws.session import AwsSession
 from hyperplane.platforms.slurm.request_batcher import RequestBatcher
 
@@ -23,6 +24,8 @@ SUBMIT_SECONDS, MAX_PAUSE_SECONDS = 300.0, 30.0
 #: Reason that Batch shows for jobs that are ended.
 _END_REASON = "ended by hyperplane"
 _DUPLICATE_REASON = "second submission of the same attempt"
+#: Maximum requests for logs in a second. Amazon limits those of an account.
+_LOG_REQUESTS = 15.0
 #: Maximum concurrent requests.
 _THREADS = 8
 
@@ -61,6 +64,7 @@ class BatchClient:
     def __init__(self, session: AwsSession, staging: ObjectStaging) -> None:
         self.session, self.staging, self.api = session, staging, BatchApi(session)
         self._describe_error = ""
+        self.log_requests = RequestRate(_LOG_REQUESTS)
         self._threads = ThreadPoolExecutor(_THREADS, "hyperplane-aws")
         self._descriptions: RequestBatcher[str, dict[str, Any] | AwsError | None] = RequestBatcher(
             self._describe

@@ -72,7 +72,7 @@ class BatchProcess:
         ``grace`` has no effect: Batch kills a container 30 seconds after SIGTERM.
         """
         del grace
-        self._end_requested = True
+        self._end_requested, self._log.is_patient = True, False
         requested, until = float("-inf"), time.monotonic() + CONFIRM_SECONDS
         error: AwsError | None = None
         while not await self._is_finished():
@@ -196,7 +196,8 @@ class BatchProcess:
             return await self._check_pending(job_id, status)
         if status.log_stream:
             await self._log.copy_rest(status.log_stream)
-            self._files.extract_notebook()
+            if not self._files.extract_notebook() and status.state == SUCCEEDED:
+                self._files.append_line("the executed notebook is not in the log of the container")
         self._record_end(status)
         return True
 

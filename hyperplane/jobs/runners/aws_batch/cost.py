@@ -7,7 +7,7 @@ from contextlib import suppress
 from hyperplane import config
 from hyperplane.core.errors import UnknownPool
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.runners.aws_batch.requests import task_size
+from hyperplane.jobs.runners.aws_batch.requests import MAX_ARRAY, task_size
 from hyperplane.platforms.aws.task_sizes import (
     PRICE_DATE,
     PRICE_SOURCE,
@@ -27,7 +27,8 @@ def estimate_cost(step: Step, settings: AwsBatchSettings, region: str | None) ->
     price, source = _price(step, size, settings, region)
     if not price:
         return f"{where}: {shown} in a container; cost unknown: {source}"
-    count = min(step.chunk_count or 1, step.max_parallel or step.chunk_count or 1)
+    chunks = step.chunk_count or 1
+    count = min(chunks, step.max_parallel or chunks, MAX_ARRAY)
     text = f"{where}: {shown} in a container, {price} for an hour"
     return f"{text}, {count} at once ({source})" if count > 1 else f"{text} ({source})"
 

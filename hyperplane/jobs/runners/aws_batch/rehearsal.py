@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from typing import NamedTuple
 
 from hyperplane import config
 from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import stating_outcome
 from hyperplane.jobs.definition.dependencies import waves
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
@@ -25,6 +28,7 @@ from hyperplane.jobs.notebook import extract_notebook
 from hyperplane.jobs.runners.aws_batch.first_attempts import first_attempts, with_sizes
 from hyperplane.jobs.runners.aws_batch.requests import (
     build_manifest,
+    container_variables,
     dump_manifest,
     task_size,
     with_notebook_program,
@@ -36,11 +40,17 @@ from hyperplane.jobs.store.job_records import Job
 from hyperplane.platforms.aws.task_sizes import TaskSize
 from hyperplane.spec.settings import AwsBatchSettings
 
-#: Limits the memory, and runs the program of the container with objects that are files here.
+#: Limits the memory, and runs the program of the container with objects that are files here. The
+#: system ends it with its parent (PR_SET_PDEATHSIG), also if that is killed.
 _CODE = """
-import json, pathlib, resource, runpy, sys
-program, manifest, objects, folder, memory = sys.argv[1:]
-resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
+import ctypes, json, os, pathlib, resource, runpy, signal, sys
+parent, program, manifest, objects, folder, memory = sys.argv[1:]
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() != int(parent):
+    sys.exit("the rehearsal has ended")
+hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+limit = int(memory) if hard == resource.RLIM_INFINITY else min(int(memory), hard)
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 fetch = lambda key: pathlib.Path(objects, key).read_bytes()
 run_task = runpy.run_path(program)["run_task"]
 run_task(json.loads(pathlib.Path(manifest).read_bytes()), fetch, folder)
@@ -111,7 +121,8 @@ def rehearse(
     RequestError
         With everything that cannot be rehearsed; nothing has run.
     """
-    check(find_rehearsal_faults(job, runner))
+    with stating_outcome("nothing was run"):
+        check(find_rehearsal_faults(job, runner))
     in_container = runner.with_runtime_paths(job)
     steps = {step.name: step for step in job.pipeline.steps}
     moved = {step.name: step for step in in_container.pipeline.steps}
@@ -142,6 +153,13 @@ def describe_differences(job: Job, settings: AwsBatchSettings) -> list[str]:
         "no credentials of Amazon are passed on, and the permissions of the roles are not tested",
         "tasks run one after the other; on AWS Batch chunks run at once",
     ]
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    largest = max((size.memory * _MIB for size in sizes if size is not None), default=0)
+    if resource.RLIM_INFINITY != hard < largest:
+        lines.append(
+            f"processes here may have at most {hard} bytes of data (ulimit -d), less than the "
+            f"{largest} bytes of a container"
+        )
     if any(size is not None and size.gpus for size in sizes):
         lines.append("GPUs are those of this machine, if it has any")
     return lines
@@ -166,11 +184,13 @@ def _run_task(
         for key, file in zip(keys, files, strict=True):
             (objects / key).write_bytes(file.content)
         manifest = place / "manifest.json"
-        manifest.write_bytes(dump_manifest(build_manifest(prepared, files, keys)))
-        words = [str(PROGRAM_FILE), str(manifest), str(objects), str(work), str(size.memory * _MIB)]
+        manifest.write_bytes(dump_manifest(build_manifest(prepared, step, files, keys)))
+        memory = str(size.memory * _MIB)
+        words = [str(PROGRAM_FILE), str(manifest), str(objects), str(work), memory]
         chunk = index if step.chunk_count else -1
         started = time.monotonic()
-        environment = _container_environment(step, index, len(commands), work, settings)
+        programs = _write_python(place)
+        environment = _container_environment(step, index, len(commands), work, programs, settings)
         code = _run(words, environment, place / "log", step.timeout)
         seconds = time.monotonic() - started
         log, _ = extract_notebook((place / "log").read_bytes())
@@ -183,7 +203,7 @@ def _run(
     """Run a task to its end; return None after its time limit."""
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - a list of arguments, and no shell
-            [sys.executable, "-c", _CODE, *words],
+            [sys.executable, "-c", _CODE, str(os.getpid()), *words],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -200,22 +220,37 @@ def _run(
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End a task and all processes that it has started."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_STOP_SECONDS)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    try:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_STOP_SECONDS)
+    finally:  # also after a second Ctrl-C during the wait
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _write_python(place: Path) -> Path:
+    """Write the program ``python``, which containers run; return its folder.
+
+    The folder of the interpreter may have it under another name only. A link to the interpreter of
+    a virtual environment would not find the packages.
+    """
+    folder = place / "bin"
+    folder.mkdir()
+    program = folder / "python"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    program.chmod(0o755)
+    return folder
 
 
 def _container_environment(
-    step: Step, index: int, count: int, work: Path, settings: AwsBatchSettings
+    step: Step, index: int, count: int, work: Path, programs: Path, settings: AwsBatchSettings
 ) -> dict[str, str]:
     """Return the environment of a container: nothing of the environment of this process."""
     environment = {
-        # The container's command is "python".
-        "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.defpath)),
+        "PATH": os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.defpath)),
         "HOME": str(work),
         "AWS_BATCH_JOB_ID": str(uuid.uuid4()),
         "AWS_BATCH_JQ_NAME": settings.queue or "rehearsal",
@@ -225,8 +260,7 @@ def _container_environment(
         environment["AWS_BATCH_JOB_ID"] += f":{index}"
         environment["AWS_BATCH_JOB_ARRAY_INDEX"] = str(index)
         environment["AWS_BATCH_JOB_ARRAY_SIZE"] = str(count)
-    pairs = (pair.partition("=") for pair in settings.environ)
-    environment |= {name: text for name, _, text in pairs}
+    environment |= container_variables(settings)
     values, _ = find_secrets(step.secrets, os.environ, config.jobs().secrets)
     return {**environment, **secret_variables(values)}
 

@@ -40,6 +40,11 @@ _LEAST_MEMORY, _LEAST_TIMEOUT = 4, 60
 #: Seconds that Batch waits longer than the supervisor, which ends attempts at their time limit.
 _TIMEOUT_MARGIN = 120
 
+#: Kind of a step -> positions of the paths in its command: program, script or notebook, output.
+_PATH_ARGUMENTS = {"python": (1,), "bash": (1,), "javascript": (1,), "notebook": (1, 2, 3)}
+#: Maximum children of an array job.
+MAX_ARRAY = 10_000
+
 Object = dict[str, Any]
 
 
@@ -53,6 +58,12 @@ def task_size(step: Step, memory_factor: float, settings: AwsBatchSettings) -> T
         return round_to_fargate(TaskSize(cores, mib, request.gpus))
     # Instances have whole cores; a smaller request would be refused.
     return TaskSize(max(1, math.ceil(cores)), mib, request.gpus)
+
+
+def container_variables(settings: AwsBatchSettings) -> dict[str, str]:
+    """Return the variables that the job definition sets."""
+    region = {"AWS_DEFAULT_REGION": settings.region} if settings.region else {}
+    return {**region, **parse_pairs(settings.environ)}
 
 
 def build_definition(
@@ -74,11 +85,7 @@ def build_definition(
         # Otherwise the program is the first process of the container, and ignores SIGTERM.
         "linuxParameters": {"initProcessEnabled": True},
         "environment": [
-            {"name": name, "value": text}
-            for name, text in {
-                **({"AWS_DEFAULT_REGION": settings.region} if settings.region else {}),
-                **_parse_pairs(settings.environ),
-            }.items()
+            {"name": name, "value": text} for name, text in container_variables(settings).items()
         ],
     }
     if settings.log_group != DEFAULT_LOG_GROUP:  # Batch creates its default group itself
@@ -107,7 +114,7 @@ def build_definition(
         seconds = math.ceil(step.timeout + grace_seconds()) + _TIMEOUT_MARGIN
         request["timeout"] = {"attemptDurationSeconds": max(_LEAST_TIMEOUT, seconds)}
     if settings.tags:
-        request["tags"] = _parse_pairs(settings.tags)
+        request["tags"] = parse_pairs(settings.tags)
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
     return {"jobDefinitionName": f"hyperplane-{digest[:32]}", **request}
 
@@ -170,10 +177,11 @@ def plan_submission(
         "jobDefinition": definition["jobDefinitionName"],
         **({"arrayProperties": {"size": len(commands)}} if len(commands) > 1 else {}),
         "containerOverrides": {"command": words},
-        "tags": {**_parse_pairs(settings.tags), JOB_TAG: owning_job_id(commands[0])},
+        "tags": {**parse_pairs(settings.tags), JOB_TAG: owning_job_id(commands[0])},
         "propagateTags": True,
     }
-    return PlannedSubmission(definition, job, manifest_key, build_manifest(prepared, files, keys))
+    manifest = build_manifest(prepared, step, files, keys)
+    return PlannedSubmission(definition, job, manifest_key, manifest)
 
 
 def with_notebook_program(command: AttemptCommand, step: Step) -> AttemptCommand:
@@ -198,11 +206,15 @@ def _secret_arns(step: Step, settings: AwsBatchSettings) -> dict[str, str]:
 
 
 def build_manifest(
-    commands: Sequence[AttemptCommand], files: Sequence[TaskFile], keys: Sequence[str]
+    commands: Sequence[AttemptCommand],
+    step: Step,
+    files: Sequence[TaskFile],
+    keys: Sequence[str],
 ) -> Object:
     """Return the manifest of attempts: their files, variables and programs, without secrets.
 
-    The position of an attempt is its index in the array job.
+    The position of an attempt is its index in the array job. ``paths`` are the positions of the
+    arguments that are paths below the folder of the files, which may not be the working folder.
     """
     all_variables = [_plain_variables(command) for command in commands]
     shared = {
@@ -212,6 +224,7 @@ def build_manifest(
     }
     return {
         "folder": commands[0].folder,
+        "paths": list(_PATH_ARGUMENTS.get(step.kind, ())),
         "files": [
             {
                 "key": key,
@@ -240,7 +253,7 @@ def dump_manifest(manifest: Mapping[str, Any]) -> bytes:
 
 def secret_sources(step: Step, settings: AwsBatchSettings) -> dict[str, str]:
     """Return the ARNs of the secrets of a step by their names, without those that have none."""
-    sources = _parse_pairs(settings.secrets)
+    sources = parse_pairs(settings.secrets)
     return {name: sources[name] for name in step.secrets if name in sources}
 
 
@@ -249,5 +262,6 @@ def _plain_variables(command: AttemptCommand) -> dict[str, str]:
     return {name: text for name, text in command.step_variables.items() if name not in hidden}
 
 
-def _parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
+def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
+    """Return the names and values of texts such as ``"NAME=value"``."""
     return {name: text for name, _, text in (pair.partition("=") for pair in pairs)}

@@ -20,12 +20,14 @@ from hyperplane.core.optional import is_installed
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
 from hyperplane.jobs.runners.aws_batch import task_program
 from hyperplane.jobs.runners.aws_batch.attempt_submitter import AttemptRequest, AttemptSubmitter
 from hyperplane.jobs.runners.aws_batch.batch_client import BatchClient
 from hyperplane.jobs.runners.aws_batch.batch_job_id import forget_job_id
 from hyperplane.jobs.runners.aws_batch.batch_process import BatchProcess
 from hyperplane.jobs.runners.aws_batch.cost import estimate_cost
+from hyperplane.jobs.runners.aws_batch.requests import MAX_ARRAY
 from hyperplane.jobs.runners.aws_batch.staged_code import TaskFile
 from hyperplane.jobs.runners.aws_batch.step_checks import (
     find_option_faults,
@@ -99,6 +101,10 @@ class AwsBatchRunner(RemoteQueueMixin):
             pipeline = pipeline.model_copy(update={"working_dir": None})
         moved = pipeline.model_copy(update={"root": settings.root or ".", "steps": steps})
         return replace(job, definition=moved.to_json(), folder=".", python=_PYTHON)
+
+    def chunks_at_once(self, capacity: ResourceAllocator, step: Step, usual: int) -> int:
+        """Return the maximum number of chunks in the queue, which may form one array job."""
+        return min(super().chunks_at_once(capacity, step, usual), MAX_ARRAY)
 
     async def start(
         self, command: AttemptCommand, step: Step, memory_factor: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import io
 import os
 import zipfile
@@ -20,6 +21,12 @@ PROGRAM_FOLDER = ".hyperplane"
 MAX_FOLDER_BYTES = 200_000_000
 #: Names that are not sent.
 _SKIPPED = {".git", ".hg", ".svn", ".venv", "__pycache__", ".ipynb_checkpoints", "node_modules"}
+#: Folders and files with keys and passwords, which are not sent either; in lower case.
+_SECRET_FOLDERS = {".aws", ".azure", ".docker", ".gnupg", ".kube", ".ssh"}
+_SECRET_FILES = (
+    ".env", ".env.*", ".git-credentials", ".htpasswd", ".netrc", ".pgpass", ".pypirc",
+    "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_rsa*", "*.key", "*.p12", "*.pem", "*.pfx",
+)  # fmt: skip
 #: The earliest time that an archive can have: equal contents have equal archives.
 _TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -100,13 +107,22 @@ def build_archive(files: Iterable[tuple[str, Path]]) -> bytes:
 
 
 def list_folder(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the names and paths of the files below a folder, without caches and repositories."""
+    """Yield the names and paths of the files below a folder.
+
+    Caches, repositories, and files that usually contain keys or passwords are left out.
+    """
     for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(set(folders) - _SKIPPED)
+        folders[:] = sorted(
+            name for name in set(folders) - _SKIPPED if name.lower() not in _SECRET_FOLDERS
+        )
         for name in names:
             file = Path(parent, name)
-            if file.is_file() and not name.endswith((".pyc", ".pyo")):
+            if file.is_file() and not name.endswith((".pyc", ".pyo")) and not _is_secret(name):
                 yield str(file.relative_to(folder)), file
+
+
+def _is_secret(name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name.lower(), pattern) for pattern in _SECRET_FILES)
 
 
 def list_package() -> Iterator[tuple[str, Path]]:

@@ -10,7 +10,13 @@ from hyperplane.jobs import calls
 from hyperplane.jobs.definition.message_formatting import format_value
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.execution.cluster_arguments import find_framework_faults
-from hyperplane.jobs.runners.aws_batch.requests import secret_sources, task_size
+from hyperplane.jobs.execution.step_environment import secret_variables
+from hyperplane.jobs.runners.aws_batch.requests import (
+    JOB_TAG,
+    parse_pairs,
+    secret_sources,
+    task_size,
+)
 from hyperplane.jobs.runners.aws_batch.staged_code import MAX_FOLDER_BYTES, list_folder
 from hyperplane.platforms.aws.service_check import ComputeEnvironment
 from hyperplane.platforms.aws.task_sizes import LARGEST_FARGATE
@@ -30,16 +36,32 @@ _REQUIRED_FOR_FARGATE = {
 }
 
 
+#: Beginning of the names of variables that only Batch sets.
+_RESERVED = "AWS_BATCH"
+#: Maximum tags of a job, without the one with the id of the job of hyperplane.
+_MAX_TAGS = 49
+
+
 def find_option_faults(settings: AwsBatchSettings) -> list[Fault]:
-    """Return a fault for each setting that is missing."""
+    """Return a fault for each setting that is missing, or that Batch refuses."""
     required = dict(_REQUIRED)
     if settings.platform == "fargate":
         required |= _REQUIRED_FOR_FARGATE
-    return [
+    faults = [
         Fault(f"{_SECTION}.{name}", "nothing", allowed, _ADVICE.format(name))
         for name, allowed in required.items()
         if getattr(settings, name) is None
     ]
+    faults += [
+        Fault(f"{_SECTION}.environ", repr(name), f"names that do not begin with {_RESERVED}")
+        for name in parse_pairs(settings.environ)
+        if name.startswith(_RESERVED)
+    ]
+    count = len(parse_pairs(settings.tags).keys() - {JOB_TAG})
+    if count > _MAX_TAGS:
+        allowed = f"at most {_MAX_TAGS} tags, besides {JOB_TAG}, which hyperplane adds"
+        faults.append(Fault(f"{_SECTION}.tags", f"{count} tags", allowed))
+    return faults
 
 
 def find_step_faults(pipeline: Pipeline, settings: AwsBatchSettings) -> Iterator[Fault]:
@@ -48,12 +70,17 @@ def find_step_faults(pipeline: Pipeline, settings: AwsBatchSettings) -> Iterator
         asked = format_value(pipeline.requirements)
         advice = "install them in the image, and omit the key"
         yield Fault("requirements", asked, "no requirements on aws-batch", advice)
+    environ = parse_pairs(settings.environ)
     for step in pipeline.steps:
         where = f"step {step.name!r}: "
         if step.argv[1:] == ("-m", calls.PROGRAM):
             allowed = "a script or notebook, or a program in the image"
             yield Fault(f"{where}argv", "a Python function", allowed)
         sources = secret_sources(step, settings)
+        for variable in secret_variables(dict.fromkeys(step.secrets, "")):
+            if variable in environ:
+                allowed = f"no variable with a secret of step {step.name!r}"
+                yield Fault(f"{_SECTION}.environ", repr(variable), allowed)
         for name in step.secrets:
             if name not in sources:
                 allowed = "a secret that AWS Batch can read"

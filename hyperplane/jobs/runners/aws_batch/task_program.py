@@ -35,7 +35,10 @@ def run_task(manifest: dict[str, Any], fetch: Callable[[str], bytes], folder: st
         path = os.path.join(folder, file["path"])  # noqa: PTH118 - few imports
         if file["archive"]:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                archive.extractall(path)
+                for entry in archive.infolist():
+                    extracted = archive.extract(entry, path)
+                    if entry.external_attr >> 16:  # extract() ignores permissions
+                        os.chmod(extracted, entry.external_attr >> 16)  # noqa: PTH101
         else:
             os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
             with open(path, "wb") as target:  # noqa: PTH123
@@ -50,11 +53,15 @@ def run_task(manifest: dict[str, Any], fetch: Callable[[str], bytes], folder: st
         other = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
         os.environ["PYTHONPATH"] = os.pathsep.join(paths + other)
     argv = task["argv"]
+    for position in manifest["paths"]:  # absolute ones stay unchanged
+        argv[position] = os.path.join(folder, argv[position])  # noqa: PTH118
+    name = manifest["folder"]
     try:
-        os.chdir(os.path.join(folder, manifest["folder"]))  # noqa: PTH118
-        os.execvp(argv[0], argv)  # noqa: S606 - a list of arguments, and no shell
+        os.chdir(os.path.join(folder, name))  # noqa: PTH118
+        name = argv[0]
+        os.execvp(name, argv)  # noqa: S606 - a list of arguments, and no shell
     except OSError as error:
-        sys.stderr.write(f"{argv[0]}: {error.strerror}\n")
+        sys.stderr.write(f"{name}: {error.strerror}\n")
         # The exit codes of a shell.
         sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
 
