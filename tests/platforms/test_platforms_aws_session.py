@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -57,7 +58,7 @@ def test_an_answer_that_cannot_be_read_leaves_a_request_unconfirmed(
 @pytest.mark.parametrize("answer", [{}, {"jobId": ""}, {"message": "<html>"}])
 def test_a_submission_whose_answer_has_no_id_is_unconfirmed(answer: dict[str, Any]) -> None:
     api = BatchApi(cast("Any", FakeSession(submit_job=answer)))
-    with pytest.raises(AwsConnectionError, match="no id of a job") as caught:
+    with pytest.raises(AwsConnectionError, match="no jobId") as caught:
         api.submit({})
     assert is_unconfirmed(caught.value)
 
@@ -80,7 +81,8 @@ def test_the_upload_says_why_an_object_cannot_be_found() -> None:
     staging = ObjectStaging(cast("Any", session), parse_staging("s3://flights/jobs"))
     with pytest.raises(AwsCredentialsError, match="ExpiredToken"):
         staging.upload_content(b"a", ".py")
-    session.answers = {"head_object": {}, "put_object": expired}
+    now = datetime.now(UTC)
+    session.answers = {"head_object": {"LastModified": now}, "put_object": expired}
     assert staging.upload_content(b"a", ".py").startswith("jobs/content/")
     assert session.operations == ["head_object", "put_object", "head_object"]
 

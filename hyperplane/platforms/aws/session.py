@@ -17,10 +17,10 @@ _CONNECTIONS = 16
 
 def read_value(answer: Mapping[str, Any], key: str, action: str) -> Any:
     """Return a value of an answer; raise AwsConnectionError if the answer is incomplete."""
-    try:
-        return answer[key]
-    except KeyError:
-        raise AwsConnectionError(f"the answer of Amazon has no {key} ({action})") from None
+    value = answer.get(key, "")
+    if value == "":  # such as the page of a proxy
+        raise AwsConnectionError(f"the answer of Amazon has no {key} ({action})")
+    return value
 
 
 class AwsSession:
