@@ -36,6 +36,7 @@ from hyperplane.asl.reading import read_machine
 from hyperplane.asl.running import run_machine
 from hyperplane.clusters.ray.cluster import AttachedRayCluster
 from hyperplane.clusters.records import ClusterRecord
+from hyperplane.forecasts.memory_series import MemorySeries
 from hyperplane.history.store import write_run
 from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.orca.data import transformer
@@ -74,6 +75,13 @@ def ended_ray_cluster() -> AttachedRayCluster:
 def plotted(make_result: Callable[[], Any]) -> Callable[..., None]:
     """Return a function that plots a result and closes the figure."""
     return lambda **options: pyplot.close(make_result().plot(**options).figure)
+
+
+def plotted_forecast(**options: Any) -> None:
+    """Plot a forecast as if a sample had run, and close the figure."""
+    series = MemorySeries(1.0, ((1e9, 2e9),))
+    with mock.patch.object(hyperplane.Forecast, "series", series):
+        plotted(refused_forecast)(**options)
 
 
 def steps() -> None:
@@ -175,6 +183,7 @@ CLUSTERS: dict[str, Call] = {
         lambda **options: refused_forecast().advise(**options), {}, (), ("self",),
         hyperplane.Forecast.advise,
     ),
+    "Forecast.plot": Call(plotted_forecast, {}, (), (), hyperplane.Forecast.plot),
     "SizingAdvice.start": Call(
         lambda **options: advice().start(**options), {}, REQUEST, ("self",),
         hyperplane.SizingAdvice.start,

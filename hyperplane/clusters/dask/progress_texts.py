@@ -64,7 +64,7 @@ class ComputeFigures:
         >>> figures = ComputeFigures(
         ...     30, 90, 12.0, 2, 0, 10**9, 4 * 10**9, 0, (("sum", 10, 20, 0),), 0
         ... )
-        >>> figures.as_line(4.0, 70)
+        >>> figures.as_line(4.0, 80)
         '[###---------] 30 of 120 tasks, 4.0 s, about 12 s left; memory 1 of 4 GB'
         """
         full = _BAR_WIDTH * self.done // max(1, self.total)
