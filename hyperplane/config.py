@@ -13,11 +13,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-import dask.config
-from pydantic import BaseModel, ValidationError
-
 from hyperplane.config_memory import memory_policy
 from hyperplane.core import config_defaults
+from hyperplane.core.config_sections import add_sources, get_mapping, make_fault, read_section
 from hyperplane.core.config_sources import (
     SET_BY_VARIABLE,
     SET_FROM_PYTHON,
@@ -29,9 +27,7 @@ from hyperplane.core.config_sources import (
 from hyperplane.core.errors import ConfigError, Fault, RequestError, UnknownName, UnknownPool
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.pydantic_faults import (
-    faults_from_validation,
     with_known_names,
-    with_model_keys,
 )
 from hyperplane.core.registry import Registry
 from hyperplane.sizing.rules import SizingRules
@@ -62,7 +58,6 @@ __all__ = [
     "tuning",
 ]
 
-Model = TypeVar("Model", bound=BaseModel)
 Settings = TypeVar("Settings", bound=EngineSettings)
 
 _ROOT = "hyperplane"
@@ -97,7 +92,7 @@ def pools() -> dict[str, PoolSpec]:
         except RequestError as error:
             for fault in map(_to_key_fault, error.faults):
                 path = entry.paths.get(fault.where, f"{entry.path}.{fault.where}")
-                faults += _add_sources([replace(fault, where=path)])
+                faults += add_sources([replace(fault, where=path)])
     if faults:
         raise ConfigError(faults)
     return dict(sorted(specs.items(), key=lambda item: listing_order(item[1])))
@@ -121,10 +116,10 @@ class _PoolEntry(NamedTuple):
 def _are_gpu_pools_enabled() -> bool:
     section = get_section(_GPU_POOLS)
     if not isinstance(section, Mapping):
-        raise ConfigError([_make_fault(_GPU_POOLS, section, "a mapping of enabled and pools")])
+        raise ConfigError([make_fault(_GPU_POOLS, section, "a mapping of enabled and pools")])
     faults = [
         with_known_names(
-            _make_fault(f"{_GPU_POOLS}.{key}", value, "no such key"), _GPU_POOL_KEYS, _GPU_POOLS
+            make_fault(f"{_GPU_POOLS}.{key}", value, "no such key"), _GPU_POOL_KEYS, _GPU_POOLS
         )
         for key, value in section.items()
         if key not in _GPU_POOL_KEYS
@@ -134,7 +129,7 @@ def _are_gpu_pools_enabled() -> bool:
     path = f"{_GPU_POOLS}.enabled"
     enabled = section.get("enabled", False)
     if not isinstance(enabled, bool):
-        raise ConfigError([_make_fault(path, enabled, "true or false")])
+        raise ConfigError([make_fault(path, enabled, "true or false")])
     return enabled
 
 
@@ -142,22 +137,22 @@ def _read_pool_entries(root: str, file: str) -> tuple[dict[str, _PoolEntry], lis
     """Return the entries of a section of pools by name, and the faults of invalid ones."""
     section = get_section(root)
     if not isinstance(section, Mapping) or not section:
-        raise ConfigError([_make_fault(root, section, "a mapping of pools")])
+        raise ConfigError([make_fault(root, section, "a mapping of pools")])
     entries: dict[str, _PoolEntry] = {}
     faults: list[Fault] = []
     for key, content in section.items():
         path = f"{root}.{key}"
         if not isinstance(key, str):
-            faults.append(_make_fault(path, key, "text", _QUOTE_IT))
+            faults.append(make_fault(path, key, "text", _QUOTE_IT))
             continue
         if not isinstance(content, Mapping):
-            faults.append(_make_fault(path, content, "a mapping of the keys of a pool"))
+            faults.append(make_fault(path, content, "a mapping of the keys of a pool"))
             continue
         entry = entries.setdefault(canonical_pool_name(key), _PoolEntry(path, {}, {}))
         shipped = get_nested(config_defaults.load_file(file), path.split("."))
         for field, value in with_underscores(content).items():
             if field == "name":
-                fault = _make_fault(f"{path}.{field}", value, "no such key")
+                fault = make_fault(f"{path}.{field}", value, "no such key")
                 faults.append(with_known_names(fault, _POOL_KEYS, path))
             elif field not in entry.values or _takes_precedence(path, shipped, field, value, entry):
                 entry.values[field] = value
@@ -217,25 +212,25 @@ def get_pool(name: str | PoolSpec) -> PoolSpec:
 
 def sizing_rules() -> SizingRules:
     """Return the rules of the sizing calculator."""
-    return _read_section("hyperplane.sizing", SizingRules)
+    return read_section("hyperplane.sizing", SizingRules)
 
 
 def tuning() -> TuningSection:
     """Return the profiles of Dask settings and the name of the default profile."""
-    return _read_section("hyperplane.tuning", TuningSection)
+    return read_section("hyperplane.tuning", TuningSection)
 
 
 def engine_settings(engine: str, model: type[Settings]) -> Settings:
     """Return the settings of an engine, checked by its model."""
     path = f"{_ENGINES}.{engine_section(engine)}"
     if not model.inherited:
-        return _read_section(path, model)
+        return read_section(path, model, deep=False)
     platform = f"{_ENGINES}.{platform_of(engine)}"
-    own, defaults = (with_underscores(_get_mapping(each), deep=False) for each in (path, platform))
+    own, defaults = (with_underscores(get_mapping(each), deep=False) for each in (path, platform))
     inherited = {name: defaults[name] for name in model.inherited & defaults.keys() - own.keys()}
     keys = {name: f"{path}.{name}" for name in sorted(model.inherited & own.keys())}
     try:
-        return _read_section(path, model, inherited).with_keys(keys)
+        return read_section(path, model, inherited, deep=False).with_keys(keys)
     except ConfigError as error:
         raise ConfigError(
             [_locate_inherited(fault, path, platform, inherited) for fault in error.faults]
@@ -266,22 +261,22 @@ def engine_section(engine: str) -> str:
 
 def jobs() -> JobSettings:
     """Return the settings of pipeline jobs."""
-    return _read_section(f"{_ROOT}.jobs", JobSettings)
+    return read_section(f"{_ROOT}.jobs", JobSettings)
 
 
 def history() -> HistorySettings:
     """Return the settings of the records of runs."""
-    return _read_section(f"{_ROOT}.history", HistorySettings)
+    return read_section(f"{_ROOT}.history", HistorySettings)
 
 
 def progress() -> ProgressSettings:
     """Return the settings of the progress of calls that wait."""
-    return _read_section(f"{_ROOT}.progress", ProgressSettings)
+    return read_section(f"{_ROOT}.progress", ProgressSettings)
 
 
 def runners() -> RunnersSection:
     """Return the settings of the runners that have no engine of clusters."""
-    return _read_section(f"{_ROOT}.runners", RunnersSection)
+    return read_section(f"{_ROOT}.runners", RunnersSection)
 
 
 def auto_engines(engines: Registry[Any] | None = None) -> tuple[str, ...]:
@@ -294,18 +289,18 @@ def auto_engines(engines: Registry[Any] | None = None) -> tuple[str, ...]:
     """
     section = get_section(_ENGINES)
     if not isinstance(section, Mapping):
-        raise ConfigError([_make_fault(_ENGINES, section, "a mapping of the sections of engines")])
+        raise ConfigError([make_fault(_ENGINES, section, "a mapping of the sections of engines")])
     path = f"{_ENGINES}.auto"
     names = section.get("auto")
     is_list = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
     if not is_list or not names:
-        raise ConfigError([_make_fault(path, names, "a list of engine names")])
+        raise ConfigError([make_fault(path, names, "a list of engine names")])
     # Names of built-in engines need no search for entry points, which takes longer.
     if engines is not None and not (
         engines.built_in.keys() >= set(names) or set(engines.names()) >= set(names)
     ):
         allowed = "a list of engine names: " + ", ".join(engines.names())
-        raise ConfigError([_make_fault(path, names, allowed)])
+        raise ConfigError([make_fault(path, names, allowed)])
     return tuple(names)
 
 
@@ -350,7 +345,7 @@ def _find_unknown_sections(engines: Registry[Any]) -> list[Fault]:
     }
     section = get_section(_ROOT)
     return [
-        _make_fault(
+        make_fault(
             f"{_ROOT}.{key}", section[key], "one of the sections " + ", ".join(sorted(known))
         )
         for key in section
@@ -370,40 +365,10 @@ def _find_unknown_engines(engines: Registry[Any]) -> list[Fault]:
     known = {name.replace("-", "_"): name for name in sections}
     return [
         with_known_names(
-            _make_fault(f"{_ENGINES}.{key}", section[key], "no such engine"),
+            make_fault(f"{_ENGINES}.{key}", section[key], "no such engine"),
             known.values(),
             _ENGINES,
         )
         for key in section
         if str(key).replace("-", "_") not in known
     ]
-
-
-def _get_mapping(path: str) -> Mapping[str, Any]:
-    section = dask.config.get(path, default={})
-    if not isinstance(section, Mapping):
-        raise ConfigError([_make_fault(path, section, "a mapping")])
-    return section
-
-
-def _read_section(
-    path: str, model: type[Model], defaults: Mapping[str, Any] | None = None
-) -> Model:
-    section = _get_mapping(path)
-    try:
-        # Deeper keys of an engine's section, such as gateway options, belong to other software.
-        own = with_underscores(section, deep=not issubclass(model, EngineSettings))
-        return model(**{**(defaults or {}), **own})
-    except ValidationError as error:
-        faults = [
-            with_model_keys(fault, model, path) for fault in faults_from_validation(error, path)
-        ]
-        raise ConfigError(_add_sources(faults)) from error
-
-
-def _make_fault(path: str, value: object, allowed: str, advice: str = "") -> Fault:
-    return Fault(path, repr(value), allowed, advice, source_of(path))
-
-
-def _add_sources(faults: list[Fault]) -> list[Fault]:
-    return [replace(fault, source=source_of(fault.where)) for fault in faults]
