@@ -6,12 +6,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 
-.PHONY: help install demo test stress chaos oldest test-oldest networks ray spark engines lint audit types docs pages notebooks fixtures check clean
+.PHONY: help install demo test slow stress chaos oldest test-oldest networks ray spark engines lint audit types docs pages notebooks fixtures check clean
 
 help:
 	@echo 'make install install all extras for one environment, to work on hyperplane'
 	@echo 'make demo    size a job on real data, start a cluster on this machine and run the job'
-	@echo 'make test    run all tests and all examples of the documentation, at small scale'
+	@echo 'make test    run the tests and all examples of the documentation, at small scale, without slow tests'
+	@echo 'make slow    run the slow tests: two seconds or more, mostly of waiting'
 	@echo 'make stress  run the scaled tests with more repetitions, larger data and random examples'
 	@echo 'make chaos   run jobs while processes, connections, clocks and disks fail, for hours'
 	@echo 'make oldest  test collections, formats, clusters and storage with the oldest Dask and pandas'
@@ -63,7 +64,13 @@ PYTEST_OPTIONS = -m pytest --numprocesses $(TESTERS) \
 PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python $(PYTEST_OPTIONS)
 
 test: $(STAMPS)/test
-	$(PYTEST) --quiet
+	$(PYTEST) --quiet -m 'not slow and not engine'
+
+# Half of the time of all tests. They wait for processes, timeouts and leases most of the time, so that
+# two test processes for each core are faster.
+slow: TESTERS = $(shell expr 2 \* $$(nproc))
+slow: $(STAMPS)/test
+	$(PYTEST) --quiet -m 'slow and not engine'
 
 # Only tests that depend on the scale: those with `scaled(...)`, and those of Hypothesis.
 # SEED: seed of the random examples; without it each run has new ones. CALLS: the fraction of the

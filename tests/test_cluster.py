@@ -193,6 +193,7 @@ def test_all_faults_are_reported_and_nothing_is_started(capsys: pytest.CaptureFi
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_restart_waits_for_a_slow_worker(tmp_path: Any) -> None:
     """Plain Dask times out: it gives up a worker that needs more than 15 s."""
     slow = tmp_path / "slow.py"

@@ -69,6 +69,7 @@ print(json.dumps([imported, sorted(sys.modules)]))
     assert planned.isdisjoint({"distributed", "pandas", "pyarrow", "matplotlib", "dask.dataframe"})
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_saving_and_sharding_do_not_import_dask_dataframe(tmp_path):
     code = """
@@ -124,6 +125,7 @@ def test_tab_completion_offers_only_public_names(name, jedi):
     assert {text.lstrip(".") for text in offered} == set(dir(module)) - {"__version__"}
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("name", sorted(hyperplane._OTHER_MODULES | hyperplane._SEPARATE_MODULES))
 def test_other_public_modules_need_no_separate_import(name):
@@ -157,6 +159,7 @@ def _add_packages(requirements, extra, found):
                 _add_packages(requires(name) or [], each, found)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_public_modules_need_no_package_of_an_extra():
     hidden = _modules_of_extras()

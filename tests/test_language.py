@@ -178,6 +178,7 @@ NOTEBOOKS = _files("notebooks/**/*.ipynb")
 PACKAGE = _files("hyperplane/**/*.py")
 
 
+@pytest.mark.slow
 def test_python_files_have_no_forbidden_word():
     report = _report([hit for file in PYTHON for hit in find_words_in_python(file)])
     assert not report, f"see WORDS in tests/test_language.py\n{report}"

@@ -43,6 +43,7 @@ def drawn() -> list[object]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(FULL, reason="the full scale draws new examples in each run")
 def test_hypothesis_examples_do_not_depend_on_imported_modules(tmp_path, monkeypatch):
     before = drawn()

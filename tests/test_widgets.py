@@ -43,6 +43,7 @@ WAITING = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_notebook_draws_the_progress_and_the_cluster(tmp_path: Path) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in CELLS])
@@ -53,6 +54,7 @@ def test_a_notebook_draws_the_progress_and_the_cluster(tmp_path: Path) -> None:
         assert any(VIEW in output.get("data", {}) for output in outputs), outputs
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_cell_shows_the_progress_of_its_calls_in_one_output(tmp_path: Path) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in WAITING])

@@ -147,11 +147,13 @@ def run_too_long(code, family):
             return
 
 
+@pytest.mark.slow
 def test_a_timeout_ends_the_program_and_its_children(family):
     run_too_long(FAMILY, family)
     assert gone(numbers_in(family))
 
 
+@pytest.mark.slow
 def test_a_program_that_ignores_sigterm_is_killed(family):
     code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + FAMILY
     run_too_long(code, family)

@@ -198,6 +198,7 @@ class TestOtherPlatforms:
         assert len(platforms) == stops
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_another_process_lists_uses_and_stops_the_cluster(
     begin: Begin, run: Run, place: Path

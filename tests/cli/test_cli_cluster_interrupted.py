@@ -15,6 +15,7 @@ from terminal import Begin
 pytestmark = pytest.mark.cluster
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "whole_group"),
     scaled(

@@ -42,6 +42,7 @@ def test_a_job_that_cannot_be_forecast_ends_with_1(program: Path, run: Run) -> N
     assert "would write to their target" in answer.text
 
 
+@pytest.mark.slow
 def test_advice_has_the_layouts_on_which_the_job_fits(
     program: Path, run: Run, tmp_path: Path
 ) -> None:

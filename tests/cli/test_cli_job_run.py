@@ -152,6 +152,7 @@ def test_warnings_of_the_pipeline_go_to_standard_error(run: Run, folder: Path) -
     assert "quotes" in answer.err
 
 
+@pytest.mark.slow
 def test_invalid_arguments_are_reported_once_on_standard_error(run: Run, folder: Path) -> None:
     cells = [{"cell_type": "code", "metadata": {"tags": ["parameters"]}, "source": "year = 1",
               "outputs": [], "execution_count": None}]  # fmt: skip
@@ -172,6 +173,7 @@ def test_invalid_arguments_are_reported_once_on_standard_error(run: Run, folder:
 
 
 # SIGHUP is also what a closed terminal sends.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number", scaled([signal.SIGTERM], [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 )
@@ -190,6 +192,7 @@ def test_a_signal_cancels_the_job(number: signal.Signals, begin: Begin, folder: 
     wait_until(lambda: not here(folder))
 
 
+@pytest.mark.slow
 def test_a_second_signal_kills_processes_that_do_not_end(
     begin: Begin, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +209,7 @@ def test_a_second_signal_kills_processes_that_do_not_end(
     wait_until(lambda: not here(folder))
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_cancels_the_job(folder: Path) -> None:
     # Noticed at the next output, when the second step begins.
     (folder / "wait.sh").write_text("until [ -e go ]; do sleep 0.05; done\n")
@@ -228,6 +232,7 @@ def test_a_closed_pipe_cancels_the_job(folder: Path) -> None:
     wait_until(lambda: not here(folder))
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_a_tree_that_remains(folder: Path) -> None:
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
@@ -249,6 +254,7 @@ def test_a_terminal_shows_a_tree_that_remains(folder: Path) -> None:
     assert "└── last   done" in text
 
 
+@pytest.mark.slow
 def test_another_terminal_can_watch_and_cancel_it(run: Run, begin: Begin, folder: Path) -> None:
     foreground = begin("job", "run", "long.sh", "--name", "watched")
     wait_for(folder)

@@ -39,6 +39,7 @@ def command(folder: Path, *more: str) -> list[str]:
     return ["predict", "--model", str(folder / "m"), "--input", files, "--output", out, *more]
 
 
+@pytest.mark.slow
 def test_files_are_predicted_in_this_process(folder: Path, run: Run) -> None:
     answer = run(*command(folder, "--max-workers", "1", "--batch-size", "2"))
     assert answer.code == 0
@@ -53,6 +54,7 @@ def test_files_are_predicted_in_this_process(folder: Path, run: Run) -> None:
     assert "differs in --batch-size; choose" in changed.err
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_refusal_names_options_and_loads_no_library(folder: Path) -> None:
     wrong = ["--batch-size", "0", "--data-format", "xml", "--max-workers", "0"]

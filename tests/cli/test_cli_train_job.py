@@ -38,6 +38,7 @@ def test_the_program_runs_as_a_job_of_four_processes(folder):
     assert {tuple(record["argv"]) for record in records} == {("0", "--job-dir", "out")}
 
 
+@pytest.mark.slow
 def test_one_process_fails_the_job_with_its_reason():
     (Path("trainer") / "task.py").write_text("import sys; sys.exit(65)")
     words = ("--module-name", "trainer.task", "--package-path", "trainer")
@@ -46,6 +47,7 @@ def test_one_process_fails_the_job_with_its_reason():
     assert "chief-0: exit code 65" in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_all_faults_are_reported_at_once():
     done = run(
         *("--module-name", "trainer.other", "--package-path", "trainer", "--worker-count", "2"),

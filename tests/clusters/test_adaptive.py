@@ -227,6 +227,7 @@ def test_a_local_cluster_follows_the_work_by_whole_nodes(
         client.close()
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_local_cluster_closes_when_its_budget_is_used_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

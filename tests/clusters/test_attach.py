@@ -153,6 +153,7 @@ def test_get_cluster_finds_the_engine_in_the_record(
             records.remove(name, str(tmp_path / name))
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="signals of Linux")
 def test_calls_to_an_owner_that_is_stopped_later_end(monkeypatch: pytest.MonkeyPatch) -> None:

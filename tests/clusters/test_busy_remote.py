@@ -82,6 +82,7 @@ def scheduler_preloads(**options: Any) -> list[str]:
     return [args[at + 1] for at, arg in enumerate(args) if arg == "--preload"]
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_remote_scheduler_keeps_a_worker_that_holds_the_gil(
     tmp_path: Any,

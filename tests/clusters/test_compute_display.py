@@ -221,6 +221,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize("delay", ["0.3", "None"])
 def test_a_terminal_shows_one_line_and_clears_it(tmp_path: Path, delay: str) -> None:

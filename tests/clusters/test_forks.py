@@ -94,6 +94,7 @@ def has_crashed(done: subprocess.CompletedProcess[str]) -> bool:
     return "Segmentation fault" in done.stderr and "Current thread" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_forked_child_is_refused_at_once_and_the_parent_goes_on(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(PROGRAM)

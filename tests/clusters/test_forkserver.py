@@ -173,6 +173,7 @@ def test_a_folder_that_takes_no_socket_means_no_fork_and_leaves_nothing(
     assert list(far.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_killed_forkserver_is_replaced_and_nothing_is_left(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -234,6 +235,7 @@ def test_a_cluster_closes_while_the_forkserver_is_stopped(
         assert not psutil.pid_exists(each) or psutil.Process(each).status() == "zombie"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("usual_preload")
 def test_workers_of_one_machine_share_one_forkserver_and_it_ends_with_them() -> None:
     first = hyperplane.start(hyperplane.plan_cluster(**ONE))

@@ -39,6 +39,7 @@ def client() -> Iterator[Any]:
         yield client
 
 
+@pytest.mark.slow
 def test_ranks_have_the_variables_of_torchrun_and_tensorflow(client: Any) -> None:
     found = gang(
         client, pickled_by_value(get_environment), 4, checkpoints="gs://b/c", env={"A": "b"}
@@ -67,6 +68,7 @@ def test_two_ranks_are_on_two_workers(client: Any) -> None:
     assert two[0] != two[1]
 
 
+@pytest.mark.slow
 def test_each_rank_gets_its_own_partitions(client: Any) -> None:
     def describe(parts: list[Any], offset: int) -> list[int]:
         return [int(np.asarray(part).sum()) + offset for part in parts]
@@ -221,6 +223,7 @@ def test_a_gang_that_cannot_start_in_time_raises(client: Any, tmp_path: Path) ->
     assert client.run_on_scheduler(find_reserved) == {}
 
 
+@pytest.mark.slow
 def test_running_tasks_delay_a_gang(client: Any) -> None:
     tasks = client.map(time.sleep, [1.0] * 4, pure=False)
     assert gang(client, lambda: 1, 4) == [1] * 4

@@ -77,6 +77,7 @@ def test_a_killed_rank_ends_all_and_the_error_names_it(
 
 
 # test_gang_faults.py kills a worker, too.
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", scaled(["rank"], ["rank", "worker"]))
 def test_all_ranks_restart_from_their_checkpoints(
     client: Any, folders: tuple[Path, Path], victim: str

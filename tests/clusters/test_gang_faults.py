@@ -53,6 +53,7 @@ def lose_connection() -> None:
     connection.close()
 
 
+@pytest.mark.slow
 def test_the_rank_that_failed_first_is_named(client: Any) -> None:
     named: Counter[int] = Counter()
     tries = scaled(3, 25)
@@ -157,6 +158,7 @@ def test_the_timeout_begins_anew_with_each_restart(
     assert [restarts for _, _, restarts in results] == ["1", "1"]
 
 
+@pytest.mark.slow
 def test_a_gang_that_cannot_restart_raises_its_failure(
     monkeypatch: pytest.MonkeyPatch, folders: tuple[Path, Path]
 ) -> None:

@@ -119,6 +119,7 @@ def check_figures(record: RunRecord) -> None:
     assert [worker.name for worker in record.workers] == ["one"]
 
 
+@pytest.mark.slow
 def test_the_owner_writes_a_record(pods: Pods) -> None:
     client, cluster = start()
     assert client.submit(sum, [1, 2], key="add-1").result(120) == 3
@@ -129,6 +130,7 @@ def test_the_owner_writes_a_record(pods: Pods) -> None:
     check_figures(record)
 
 
+@pytest.mark.slow
 def test_a_used_budget_ends_the_cluster_and_leaves_a_record(
     pods: Pods, recwarn: pytest.WarningsRecorder
 ) -> None:

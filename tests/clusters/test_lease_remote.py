@@ -135,6 +135,7 @@ def end(owner: subprocess.Popen[str]) -> None:
 pytestmark = [pytest.mark.cluster]
 
 
+@pytest.mark.slow
 def test_the_operator_ends_a_cluster_whose_program_was_killed(
     new_scheduler: SchedulerProcess,
 ) -> None:
@@ -172,6 +173,7 @@ def test_a_program_that_is_stopped_or_holds_the_gil_keeps_its_cluster(
     until(scheduler.has_expired)
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_was_stopped_waits_for_heartbeats(scheduler: SchedulerProcess) -> None:
     owner = start_owner(scheduler)
     until(lambda: not scheduler.has_expired())
@@ -192,6 +194,7 @@ class ClusterObject:
         self.scheduler_comm = scheduler_comm
 
 
+@pytest.mark.slow
 def test_a_cluster_object_renews_the_lease_without_a_client() -> None:
     asyncio.run(_renew_without_client())
 

@@ -66,6 +66,7 @@ class TestLocalEngine(OneClusterContract, OwnedClusterContract):
         with dask.config.set({"hyperplane.engines.local.start_method": "spawn"}):
             self.test_a_start_that_fails_leaves_nothing(here)
 
+    @pytest.mark.slow
     @pytest.mark.cluster
     @pytest.mark.parametrize("start_method", ["preload", "spawn"])
     def test_a_process_created_after_the_timeout_has_ended_when_start_returns(
@@ -180,6 +181,7 @@ def max_spill() -> Any:
     return dask.config.get("distributed.worker.memory.max-spill")
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_settings_of_the_user_have_priority_and_a_job_without_workers_is_an_error() -> None:
     from distributed.scheduler import NoWorkerError
@@ -203,6 +205,7 @@ def test_settings_of_the_user_have_priority_and_a_job_without_workers_is_an_erro
                 future.result(timeout=120)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize(("timeout", "comes_back"), [("300s", True), ("0.5s", False)])
 def test_a_worker_slow_to_come_back_keeps_its_place(
@@ -236,6 +239,7 @@ def test_a_worker_slow_to_come_back_keeps_its_place(
             assert not cluster.workers
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_the_idle_timeout_begins_when_the_start_is_over(tmp_path: Path) -> None:
     slow = tmp_path / "slow.py"  # the second worker connects long after the first one

@@ -79,6 +79,7 @@ def test_workers_die_with_their_owner(run: Run, place: Path) -> None:
 DELAYS = scaled([0.4], [0.1, 0.3, 0.5, 0.7, 0.9, 1.2])
 
 
+@pytest.mark.slow
 def test_ctrl_c_at_any_moment_of_a_start(run: Run, place: Path) -> None:
     program = run(
         f"""

@@ -65,6 +65,7 @@ def files_below(place: Path) -> set[str]:
     return {str(path.relative_to(place)) for path in place.rglob("*")}
 
 
+@pytest.mark.slow
 def test_every_way_to_close_leaves_nothing(run: Run, place: Path) -> None:
     closings = {name: CLOSINGS[name] for name in SOME_CLOSINGS}
     program = run(f"CLOSINGS = {closings!r}\n{MANY_CLOSINGS}", start="")
@@ -187,6 +188,7 @@ def test_another_process_finds_and_closes_it(
     assert list(place.rglob("*")) == []
 
 
+@pytest.mark.slow
 def test_an_idle_cluster_closes_and_a_held_result_keeps_it(run: Run) -> None:
     program = run(
         """

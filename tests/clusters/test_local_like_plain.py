@@ -261,6 +261,7 @@ def test_a_busy_worker_is_renewed_for_longer_than_a_waiting_one(
     assert "has sent no heartbeat for 20 s, but its process 17 runs" in said
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_lives")
 def test_workers_survive_a_pause_of_the_scheduler(
     started: StartedCluster,
@@ -289,6 +290,7 @@ def test_workers_survive_a_pause_of_the_scheduler(
     assert held.result() == 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_lives", "short_grace_period")
 @pytest.mark.parametrize("how", ["stopped", "waits for longer than the limit"])
 def test_a_stopped_or_deadlocked_process_is_replaced(
@@ -384,6 +386,7 @@ def run_script(folder: Path, text: str, *how: str) -> subprocess.CompletedProces
 
 
 # Most other tests run scripts.
+@pytest.mark.slow
 @pytest.mark.parametrize("how", scaled([("-m", "script")], [("script.py",), ("-m", "script")]))
 def test_definitions_of_the_main_module_are_in_workers(
     how: tuple[str, ...], tmp_path: Path

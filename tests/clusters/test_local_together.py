@@ -33,6 +33,7 @@ def square(number: int) -> int:
     return number * number
 
 
+@pytest.mark.slow
 def test_clusters_started_from_several_threads_have_separate_folders() -> None:
     def begin(number: int) -> Any:
         return hyperplane.start(hyperplane.plan_cluster(**ONE, name=f"thread-{number}"))

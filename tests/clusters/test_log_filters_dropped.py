@@ -128,6 +128,7 @@ def test_a_lost_heartbeat_is_shown_if_the_worker_goes_on(dask_logger, monkeypatc
     assert message in dask_logger.own.getvalue()
 
 
+@pytest.mark.slow
 def test_several_workers_of_a_process(dask_logger, monkeypatch):
     """One that has closed decides neither about messages of the others nor alone."""
     monkeypatch.setattr(log_filters, "_HEARTBEAT_SECONDS", 0.05)

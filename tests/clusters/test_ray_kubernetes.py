@@ -110,6 +110,7 @@ def test_without_tls_and_timeout_there_is_only_a_token(
     assert server.objects == {}
 
 
+@pytest.mark.slow
 def test_the_documented_functions(
     server: ApiServer,
     operator: Operator,
@@ -171,6 +172,7 @@ def test_initialize_cluster_prints_what_it_creates(
     cluster.close()
 
 
+@pytest.mark.slow
 def test_other_programs_attach_by_the_name(server: ApiServer, operator: Operator) -> None:
     engine = KubernetesRayEngine()
     _, own = start()
@@ -384,6 +386,7 @@ def test_a_start_that_takes_too_long_has_the_state_of_the_pods(
     assert server.objects == {}
 
 
+@pytest.mark.slow
 def test_worker_nodes_that_do_not_start_leave_the_cluster(
     server: ApiServer, operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -414,6 +417,7 @@ def test_a_number_that_another_program_changes_is_read_again(
     cluster.close()
 
 
+@pytest.mark.slow
 def test_worker_nodes_that_cannot_be_withdrawn_are_reported(
     server: ApiServer, operator: Operator, caplog: pytest.LogCaptureFixture
 ) -> None:

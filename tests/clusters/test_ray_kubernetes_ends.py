@@ -71,6 +71,7 @@ def end_by_itself(server: ApiServer) -> None:
     assert server.objects == {}
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="for systems that can fork")
 def test_a_forked_child_is_refused_attaches_and_ends(server: ApiServer, operator: Operator) -> None:
@@ -82,6 +83,7 @@ def test_a_forked_child_is_refused_attaches_and_ends(server: ApiServer, operator
     assert server.objects == {}  # the parent has closed it at its exit
 
 
+@pytest.mark.slow
 def test_a_cluster_that_has_ended_is_not_found(
     server: ApiServer,
     operator: Operator,
@@ -107,6 +109,7 @@ def test_a_cluster_that_has_ended_is_not_found(
     third.close()
 
 
+@pytest.mark.slow
 def test_the_record_of_another_program_whose_cluster_has_ended_is_skipped(
     server: ApiServer, operator: Operator, configured: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

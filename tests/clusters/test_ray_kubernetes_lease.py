@@ -114,6 +114,7 @@ def owner(**options: Any) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_cluster_ends_when_its_program_was_killed(server: ApiServer, operator: Operator) -> None:
     controller = JobController(server)
@@ -129,6 +130,7 @@ def test_a_cluster_ends_when_its_program_was_killed(server: ApiServer, operator:
     assert records.read_all() == [], "removes the files of programs that were killed"
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_program_that_is_attached_keeps_a_cluster_without_its_owner(
     server: ApiServer, operator: Operator, monkeypatch: pytest.MonkeyPatch
@@ -168,6 +170,7 @@ def test_the_job_has_a_deadline_from_its_creation(
     cluster.close()
 
 
+@pytest.mark.slow
 def test_a_first_renewal_that_fails_is_repeated(
     server: ApiServer, operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

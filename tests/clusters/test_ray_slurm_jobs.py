@@ -187,6 +187,7 @@ class TestJobs:
                 }
             )
 
+    @pytest.mark.slow
     def test_the_end_submits_no_more_jobs_and_cancels_those_there_are(
         self, group: node_group.SlurmRayNodeGroup, slurm: FakeSlurm
     ) -> None:
@@ -199,6 +200,7 @@ class TestJobs:
         assert len(ended) < 80
         assert not group._submissions
 
+    @pytest.mark.slow
     def test_jobs_that_slurm_does_not_cancel_are_named(
         self,
         group: node_group.SlurmRayNodeGroup,

@@ -96,6 +96,7 @@ def test_a_start_that_fails_leaves_no_record() -> None:
     assert list_runs() == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_grace_period")
 def test_a_lasting_lack_of_memory_is_warned_of(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

@@ -79,6 +79,7 @@ def test_all_names_exist_in_this_release_and_are_used(module):
     assert [name for name in names if not any(name in text for text in users)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_each_module_loads_only_the_library_that_it_names():
     # The imports of clients include no pandas, so one process can show it for all modules.

@@ -52,6 +52,7 @@ BEFORE = ["", "import pandas", "import dask.base, pandas; dask.base.tokenize(pan
 AFTER = ["", "import dask.dataframe"]
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("before", "after"),
@@ -172,6 +173,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize("first", ["hyperplane", "dask.dataframe"])
 def test_divisions_that_are_computed_do_not_wait_for_the_scheduler(tmp_path, first):

@@ -68,6 +68,7 @@ def outcome(first_run: FirstRun) -> Outcome:
     return first_run.outcome
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_totals_are_those_of_the_published_data(outcome: Outcome, published: pd.DataFrame) -> None:
     departed = published[published["dep_time"].notna()]
@@ -142,6 +143,7 @@ def test_the_data_of_an_earlier_run_is_used(outcome: Outcome) -> None:
     assert f"{url} (already there)" in output.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_other_flights_are_read_from_csv_and_the_output_is_one_document(
     some: pd.DataFrame, tmp_path: Path

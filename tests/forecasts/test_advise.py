@@ -248,6 +248,7 @@ def test_own_nodes_without_a_price_are_in_the_picture(plan):
     assert [label.get_text() for label in axes.get_yticklabels()] == ["own"]
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_collections_are_measured_unless_an_operation_is_given():
     numbers = da.ones((2000, 2000), chunks=(200, 2000))
@@ -260,6 +261,7 @@ def test_collections_are_measured_unless_an_operation_is_given():
         assert classic.data_gb == 0.032
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_job_that_its_sample_shows_to_be_too_large_gets_no_published_answer():
     def sort(block):
@@ -273,6 +275,7 @@ def test_a_job_that_its_sample_shows_to_be_too_large_gets_no_published_answer():
         hyperplane.size_cluster(parts.sum(), pool=tiny)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_published_rules_answer_with_the_reason_if_nothing_can_be_sampled():
     def fail(block):
@@ -298,6 +301,7 @@ def allocate(size):
     return np.ones(size // 8)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_from_the_sample_to_a_cluster_on_which_the_job_does_not_spill(plan):
     parts = [dask.delayed(np.sum)(dask.delayed(allocate)(100 * MB)) for _ in range(12)]

@@ -49,6 +49,7 @@ def allocate(size):
     return np.ones(size // 8)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_function_that_needs_a_known_memory(plan):
     parts = [dask.delayed(np.sum)(dask.delayed(allocate)(200 * MB)) for _ in range(20)]
@@ -69,6 +70,7 @@ def test_a_function_that_needs_a_known_memory(plan):
     assert found.wall_low < found.wall_s < found.wall_high
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_more_threads_need_more_memory_in_a_process():
     numbers = da.random.default_rng(0).random((8000, 4000), chunks=(500, 4000)).sum()
@@ -82,6 +84,7 @@ def test_more_threads_need_more_memory_in_a_process():
     assert peaks[1] - peaks[0] > 20 * MB
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_writing_is_sampled_in_another_folder(plan, folder, tmp_path):
     frame = dd.read_parquet(folder)
@@ -99,6 +102,7 @@ def test_writing_is_sampled_in_another_folder(plan, folder, tmp_path):
     assert json.loads(found.to_json())["written"] == found.written
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("ordered", scaled([False], [True, False]))
 def test_a_shuffle_is_sampled_with_output_partitions_of_the_true_size(plan, folder, ordered):
@@ -136,6 +140,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("kind", scaled(["bag", "groupby"], list(KINDS)))
 def test_collections_of_all_kinds(plan, folder, kind):
@@ -145,6 +150,7 @@ def test_collections_of_all_kinds(plan, folder, kind):
     assert found.cost > 0
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_an_array_that_is_rechunked_through_a_shuffle(plan):
     with dask.config.set({"array.rechunk.method": "p2p"}):
@@ -175,6 +181,7 @@ def depends_on_value(number):
     return float(np.ones((40 if number % 20 > 10 else 4) * 10**6).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("function", "words"),
@@ -194,6 +201,7 @@ def test_jobs_that_no_sample_can_show_are_refused(plan, function, words):
     assert "refused" in str(found)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_forecast_above_the_spill_threshold_is_refused():
     layout = hyperplane.plan_cluster(

@@ -178,6 +178,7 @@ def test_a_frequent_key_is_a_note_if_its_partition_is_large():
     assert find(0.4, 8, "group-by") == []  # its chunks have one row for each key
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_forecast_names_frequent_keys_and_counts_groups(log):
     plan = hyperplane.plan_cluster(

@@ -41,6 +41,7 @@ def test_a_plan_of_another_framework_is_refused():
         find_layout(other)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_without_a_plan_the_running_cluster_is_used():
     from distributed import Client, LocalCluster

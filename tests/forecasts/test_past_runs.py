@@ -187,6 +187,7 @@ def test_another_version_of_dask_is_named():
     assert hyperplane.forecast(make_sum(), plan()).reasons[1] == "that run had dask 2020.1.0"
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_advice_from_a_forecast_without_a_sample_takes_one():
     write_record(make_sum())
@@ -198,6 +199,7 @@ def test_advice_from_a_forecast_without_a_sample_takes_one():
     assert advice.chosen.peak < 400 * MB  # of the sample; the record has 500 MB
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_size_is_measured_by_a_sample_also_after_a_run():
     write_record(make_sum(), processes=2, threads=1)

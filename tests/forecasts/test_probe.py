@@ -47,6 +47,7 @@ def read_pid(file: Path) -> int:
     return int(file.read_text())
 
 
+@pytest.mark.slow
 def test_a_sample_ends_with_its_caller(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     caller = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path / "pid")])
@@ -60,6 +61,7 @@ def test_a_sample_ends_with_its_caller(tmp_path, monkeypatch):
     until(lambda: not list(tmp_path.glob("hyperplane-forecast-*")))
 
 
+@pytest.mark.slow
 def test_programs_that_a_task_starts_end_with_the_sample(tmp_path):
     def start(file):
         child = subprocess.Popen(["sleep", "600"])
@@ -75,6 +77,7 @@ def test_programs_that_a_task_starts_end_with_the_sample(tmp_path):
     assert not list(Path(tempfile.gettempdir()).glob("hyperplane-forecast-*"))
 
 
+@pytest.mark.slow
 def test_modules_of_the_current_folder_replace_no_library(tmp_path, monkeypatch):
     (tmp_path / "psutil.py").write_text("raise ImportError('a module of the current folder')")
     script = tmp_path / "scripts" / "program.py"

@@ -174,6 +174,7 @@ def test_a_path_of_this_machine_is_no_file_of_an_object_store(tmp_path):
     assert {file.path for file in files} >= {str(each) for each in (tmp_path / "parquet").iterdir()}
 
 
+@pytest.mark.slow
 @pytest.mark.service
 @pytest.mark.parametrize("store", ["s3", "gcs"])
 def test_sizes_and_keys_in_an_object_store(store, request):
@@ -204,6 +205,7 @@ def test_sizes_with_a_file_system_of_pyarrow(s3):
     assert (found.frequent, found.distinct) == ("7", pytest.approx(700, rel=0.1))
 
 
+@pytest.mark.slow
 @pytest.mark.service
 @pytest.mark.process
 def test_a_job_on_an_object_store_is_forecast_with_its_largest_file_and_its_keys(s3):

@@ -209,6 +209,7 @@ def test_partitions_of_a_rechunk_are_known_if_other_tasks_are_fused_with_it(redu
     assert {count for [(_, _, count)] in takes} == {10}
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_value_that_decides_about_memory_is_refused():
     plan = hyperplane.plan_cluster(

@@ -119,6 +119,7 @@ def test_quoted_line_ends_outside_samples_are_an_error(tmp_path, monkeypatch):
     assert len(read(tmp_path / "a.csv", partition_size=5_000, multiline=True).compute()) == 15_000
 
 
+@pytest.mark.slow
 def test_the_flights_equal_pandas(tmp_path):
     ours = read(str(_find_archive())).compute()
     theirs = pd.read_csv(_find_archive())

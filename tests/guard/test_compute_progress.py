@@ -97,6 +97,7 @@ def work(number: Any, seconds: float = 0.05) -> Any:
     return number
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_only_clients_that_ask_get_messages(client: Client) -> None:
     with Client(client.scheduler.address, set_as_default=False) as other:
@@ -128,6 +129,7 @@ def test_only_clients_that_ask_get_messages(client: Client) -> None:
     assert not client.get_events(client_topic(client.id))
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_task_in_the_background_does_not_count_for_later_calls(client: Client) -> None:
     messages = receive(client)

@@ -313,6 +313,7 @@ def test_every_client_gets_the_explanation() -> None:
     run(test)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reported", [True, False])
 def test_tasks_that_wait_later_for_a_paused_worker_end_with_its_last_report(reported: bool) -> None:
     """A worker reports a pause once: later tasks, or a short interruption, cause no report."""

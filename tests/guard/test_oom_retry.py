@@ -37,6 +37,7 @@ def memory_limits(cluster: Any) -> list[tuple[int, int]]:
     ]
 
 
+@pytest.mark.slow
 def test_tasks_that_do_not_fit_together_run_one_at_a_time() -> None:
     def fill(number: int) -> int:
         import time
@@ -89,6 +90,7 @@ class SlowRegistration(SchedulerPlugin):
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_a_worker_that_registers_gets_no_task_while_memory_is_to_be_lent() -> None:
     def fill() -> int:
         import psutil
@@ -134,6 +136,7 @@ def killed_as_by_the_kernel(cluster: Any, counter: Path) -> Iterator[list[int]]:
         thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nprocs", [2, 3])
 def test_a_task_that_the_kernel_ended_gets_the_memory_of_its_node(
     nprocs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -72,6 +72,7 @@ def test_a_client_of_another_process_gets_the_explanation() -> None:
         assert "Fix: " in text
 
 
+@pytest.mark.slow
 def test_a_second_client_of_the_process_and_clients_of_tasks_get_the_explanation() -> None:
     allocate = allocator()
 
@@ -90,6 +91,7 @@ def test_a_second_client_of_the_process_and_clients_of_tasks_get_the_explanation
                 one.submit(submit_from_task, 1500, pure=False).result(SOON)
 
 
+@pytest.mark.slow
 def test_all_clients_of_a_stalled_cluster_get_its_error() -> None:
     def keep(number: int) -> int:
         import builtins

@@ -68,6 +68,7 @@ def register(client: Client, settings: RecoverySettings) -> None:
     memory_plugins.register(client, WorkerLayout())
 
 
+@pytest.mark.slow
 def test_a_stalled_cluster_ends_the_tasks(client: Client) -> None:
     def keep() -> None:
         import builtins

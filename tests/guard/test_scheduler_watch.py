@@ -121,6 +121,7 @@ def watch(client: Client, scheduler: SchedulerProgram, timeout: float = 2.0) -> 
     return SchedulerWatch(client, "flights", timeout, scheduler.read)
 
 
+@pytest.mark.slow
 def test_a_stopped_scheduler_ends_what_waits_and_the_client_works_when_it_continues(
     client: Client,
     scheduler: SchedulerProgram,
@@ -152,6 +153,7 @@ def test_a_stopped_scheduler_ends_what_waits_and_the_client_works_when_it_contin
     assert client.submit(sum, [1, 4], pure=False).result(SOON) == 5
 
 
+@pytest.mark.slow
 def test_a_stopped_scheduler_ends_a_start(
     client: Client, scheduler: SchedulerProgram, short_limits: None
 ) -> None:
@@ -170,6 +172,7 @@ def test_a_stopped_scheduler_ends_a_start(
         wait_for_workers._wait_for_workers(client, plan, time.monotonic(), lambda: "")
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_continues_in_time_loses_nothing(
     client: Client, scheduler: SchedulerProgram
 ) -> None:
@@ -181,6 +184,7 @@ def test_a_scheduler_that_continues_in_time_loses_nothing(
     assert client.gather(futures) == list(range(10))
 
 
+@pytest.mark.slow
 def test_a_busy_scheduler_has_more_time(
     client: Client, scheduler: SchedulerProgram, short_limits: None
 ) -> None:
@@ -209,6 +213,7 @@ def test_a_busy_scheduler_has_more_time(
     assert longest > 3, "longer than a stopped scheduler has"
 
 
+@pytest.mark.slow
 def test_a_scheduler_whose_process_cannot_be_read_has_more_time(
     client: Client, scheduler: SchedulerProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +248,7 @@ def test_a_stopped_program_does_not_count_the_time(
     assert client.sync(check_later, callback_timeout=SOON), "another probe has an answer"
 
 
+@pytest.mark.slow
 def test_a_busy_client_does_not_count_the_time(
     client: Client, scheduler: SchedulerProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -457,6 +463,7 @@ def test_the_connection_of_the_scheduler_to_a_worker_is_not_that_of_the_client(
     client.unregister_worker_plugin("end-once")
 
 
+@pytest.mark.slow
 def test_a_client_that_cannot_connect_again_ends_its_futures(
     distant: Client, proxy: CutProxy, scheduler: SchedulerProgram
 ) -> None:
@@ -474,6 +481,7 @@ def test_a_client_that_cannot_connect_again_ends_its_futures(
     wait_until(lambda: distant.status == "closed", SOON)
 
 
+@pytest.mark.slow
 def test_a_connection_that_delivers_nothing_ends_what_waits(
     distant: Client,
     proxy: CutProxy,

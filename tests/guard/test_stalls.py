@@ -90,6 +90,7 @@ def test_workers_that_ended_with_their_nannies_end_the_tasks(
     assert caught.value.cause == "lost"
 
 
+@pytest.mark.slow
 def test_an_adaptive_cluster_replaces_lost_workers() -> None:
     """Long before Dask does, which waits for ``lost_worker_timeout``, 300 s by default."""
     with started() as (client, cluster):
@@ -100,6 +101,7 @@ def test_an_adaptive_cluster_replaces_lost_workers() -> None:
         assert future.result(SOON) == 7
 
 
+@pytest.mark.slow
 def test_an_adaptive_cluster_whose_new_workers_end_at_their_start_ends_the_tasks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -115,6 +117,7 @@ def test_an_adaptive_cluster_whose_new_workers_end_at_their_start_ends_the_tasks
     assert caught.value.cause == "lost"
 
 
+@pytest.mark.slow
 def test_tasks_that_wait_for_each_other_end() -> None:
     def wait_for_another(number: int) -> Any:
         from distributed import get_client
@@ -242,6 +245,7 @@ def slow_shuffle() -> dd.DataFrame:
     return dd.from_map(create, range(12), meta=create(0)).shuffle("key")
 
 
+@pytest.mark.slow
 def test_a_shuffle_whose_workers_are_killed_again_and_again_ends() -> None:
     with started() as (client, cluster), ShuffleKiller(cluster) as killer:
         with pytest.raises(ClusterStalled, match="a shuffle was started again 3 times") as caught:
@@ -331,6 +335,7 @@ def _set_pause(share: float, dask_worker: Any) -> None:
     dask_worker.memory_manager.memory_pause_fraction = share
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(HEALTHY) if FULL else ["a_task_longer_than_the_timeout"])
 def test_a_healthy_cluster_is_left_alone(name: str) -> None:
     run, expected = HEALTHY[name]

@@ -65,6 +65,7 @@ def attempts_of(job):
     return [(each.status, each.fault) for each in open_store().attempts(job.id)]
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.usefixtures("published_pools")
 def test_a_step_that_was_killed_for_memory_gets_a_larger_pool(tmp_path):

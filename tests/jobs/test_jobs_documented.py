@@ -131,6 +131,7 @@ def test_a_process_that_is_not_a_step_has_no_current_job():
         asyncio.run(nc.get_current_job_output())
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_the_dashboard_of_a_steps_cluster_is_shown_while_it_runs(tmp_path):
     text = (

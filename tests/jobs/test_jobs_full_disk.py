@@ -110,6 +110,7 @@ def two_step_job(folder: Path):
     return new_job(Pipeline.from_steps("p", steps))
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_at_any_write_delays_a_job_and_repeats_nothing(disk, tmp_path, caplog):
     def run(first: int, times: int) -> int:
         folder = tmp_path / f"{first}"
@@ -221,6 +222,7 @@ def read_first_message(process: subprocess.Popen[str]) -> str:
     return process.stderr.readline()
 
 
+@pytest.mark.slow
 def test_a_job_on_a_full_disk_continues_when_there_is_space(small_disk, tmp_path, monkeypatch):
     process = start_job(small_disk, tmp_path, monkeypatch)
     assert read_first_message(process).startswith("waiting: job store ")

@@ -53,6 +53,7 @@ def processes_of(job):
     return processes
 
 
+@pytest.mark.slow
 def test_a_step_continues_after_its_supervisor_is_killed_and_is_not_repeated(tmp_path):
     record, go = tmp_path / "record", tmp_path / "go"
     job = submit_job(
@@ -66,6 +67,7 @@ def test_a_step_continues_after_its_supervisor_is_killed_and_is_not_repeated(tmp
     assert [attempt.number for attempt in job.attempts] == [1]
 
 
+@pytest.mark.slow
 def test_the_first_sigint_ends_a_supervisor_and_its_step_continues(tmp_path):
     record, go = tmp_path / "record", tmp_path / "go"
     job = submit_job(
@@ -81,6 +83,7 @@ def test_the_first_sigint_ends_a_supervisor_and_its_step_continues(tmp_path):
     assert record.read_text() == "begun\nended\n"
 
 
+@pytest.mark.slow
 def test_a_step_that_ended_without_a_supervisor_is_done(tmp_path):
     begun, go = tmp_path / "begun", tmp_path / "go"
     job = submit_job(bash("short", f"touch {begun}; {until_exists(go)}"), bash("next", "true"))
@@ -186,6 +189,7 @@ def test_a_damaged_job_fails_and_others_continue(tmp_path):
     assert "RequestError" in bad.job.reason
 
 
+@pytest.mark.slow
 def test_a_job_cancelled_without_a_supervisor_ends_its_steps(tmp_path):
     job = submit_job(
         bash("slow", f"echo $$ > {tmp_path}/draft; mv {tmp_path}/draft {tmp_path}/pid; sleep 600")

@@ -36,6 +36,7 @@ def notebook(path, *cells, tagged=None):
     nbformat.write(document, path)
 
 
+@pytest.mark.slow
 def test_a_notebook_gets_its_parameters_and_is_saved_with_its_outputs(tmp_path):
     notebook(tmp_path / "year.ipynb", "print('year', year)", tagged='year = "199*"')
     step = Step(name="nb", kind="notebook", path="year.ipynb", output_path="out/year.ipynb")

@@ -182,6 +182,7 @@ def test_a_cancelled_job_ends_its_steps_with_sigterm(tmp_path):
     assert job.status == "cancelled"
 
 
+@pytest.mark.slow
 def test_a_step_that_ignores_sigterm_is_killed_before_the_job_has_ended(tmp_path):
     stubborn = f"trap '' TERM; echo $$ > {tmp_path}/pid; while :; do sleep 0.05; done"
     with dask.config.set({"hyperplane.jobs.grace": "1s"}):

@@ -40,6 +40,7 @@ def _no_supervisor():
     kill_supervisor()
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.usefixtures("_no_supervisor")
 def test_a_supervisor_of_the_new_version_continues_the_jobs(tmp_path, monkeypatch):

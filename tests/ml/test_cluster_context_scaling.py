@@ -38,6 +38,7 @@ def _meet(array, folder, processes, end):
     return time.time() < end
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "size"),
     # test_gang.py has an adaptive cluster, too.
@@ -58,6 +59,7 @@ def test_workers_that_join_during_a_call_take_part(start, tmp_path, method, size
         assert list(calls) == [True] * 12
 
 
+@pytest.mark.slow
 def test_a_number_of_calls_is_not_exceeded_when_the_cluster_grows(start, tmp_path):
     client, cluster = start(1)
     submitted = []

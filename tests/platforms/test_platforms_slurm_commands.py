@@ -63,6 +63,7 @@ def test_the_command_is_found_and_runs_in_its_environment(
     assert run(["squeue"], {"PATH": "/nonexistent", "NAME": "y"}, path=path).output == "y"
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.process
 def test_a_command_that_does_not_end_is_killed(

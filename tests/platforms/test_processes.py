@@ -70,6 +70,7 @@ def test_a_process_is_found_again_by_its_files(tmp_path: Path) -> None:
     assert (tmp_path / "process-1.log").read_text() == "out\nerr\n"
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("is_child", [True, False])
 def test_the_whole_group_is_ended_and_killed_after_the_grace_period(

@@ -69,6 +69,7 @@ def test_a_program_has_its_output_exit_code_and_an_empty_input() -> None:
         assert process.wait(60) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("text", "code"),
@@ -95,6 +96,7 @@ def test_an_input_that_is_closed_at_once_ends_it() -> None:
             assert process.wait(60) in (128 + 15, 128 + 9)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_what_a_program_leaves_running_ends_with_it() -> None:
     with start("sleep 600 >/dev/null 2>&1 & echo $!; exit 0") as process:

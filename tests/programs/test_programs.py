@@ -43,6 +43,7 @@ def slack():
     close()
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize(
     "program",
@@ -62,6 +63,7 @@ def secrets(folder: Path, name: str, user: str) -> None:
     (folder / name / "warehouse.json").write_text(json.dumps(known))
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_script_that_is_a_session_and_a_step(tmp_path, monkeypatch, slack):
     secrets(tmp_path, "session_secrets", "person")

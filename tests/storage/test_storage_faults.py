@@ -57,6 +57,7 @@ def frame(version=0):
     return dd.from_pandas(pd.DataFrame({"n": range(100), "v": version}), npartitions=10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("like", ["plain", "gcs", "s3"])
 def test_a_dataframe_is_saved_despite_faults_of_every_kind(faulty_store, monkeypatch, like):
     monkeypatch.setattr(retrying, "FIRST_WAIT", 0.02)

@@ -145,6 +145,7 @@ def with_private_mounts(*folders):
     pytest.skip(f"this user may not mount a disk at {folders[0]}")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="there is no unshare here")
 def test_full_and_read_only_disks_are_errors(base):
     errors = {"disk": "no space left", "readonly": "read-only"}

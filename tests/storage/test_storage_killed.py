@@ -108,6 +108,7 @@ print(json.dumps([kind, seen]), flush=True)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_client_leaves_the_old_version_or_the_new_one(tmp_path: Path) -> None:
     rounds = scaled(4, 40)
     # test_storage_zarr_killed.py has an object store, too.

@@ -121,6 +121,7 @@ print(json.dumps(seen))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", scaled(["disk"], ["disk", "object store"]))
 def test_a_killed_shard_runs_again_and_all_rows_are_saved_once(kind: str, tmp_path: Path) -> None:
     rounds = scaled(4, 40)  # even: the last one publishes

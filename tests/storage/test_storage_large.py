@@ -73,6 +73,7 @@ def test_a_large_file_is_saved_and_replaced_on_disk(tmp_path, large):
     assert list(out.parent.iterdir()) == [out]
 
 
+@pytest.mark.slow
 @pytest.mark.service
 @pytest.mark.parametrize("kind", ["gcs", "s3"])
 def test_a_large_file_is_saved_and_replaced_on_an_object_store(request, large, kind):

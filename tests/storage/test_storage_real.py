@@ -39,6 +39,7 @@ def frame(version=0, rows=200):
     return dd.from_pandas(frame, npartitions=PARTS)
 
 
+@pytest.mark.slow
 def test_versions_of_a_dataframe_replace_each_other(bucket):
     url, options = f"{bucket.url}/a b/out", bucket.options
     for version in range(3):

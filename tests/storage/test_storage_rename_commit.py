@@ -71,6 +71,7 @@ with dask.config.set(scheduler="sync"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_no_version_is_lost_if_killed_between_two_renames(tmp_path):
     versions = {"second": 0, "third": 1}

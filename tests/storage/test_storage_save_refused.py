@@ -63,6 +63,7 @@ def test_secrets_are_not_shown():
     assert "s3cret" not in repr(resolve_target("memory://a/b", {"token": "s3cret"}))
 
 
+@pytest.mark.slow
 def test_errors_of_a_store_show_no_secrets():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]  # nothing answers there after this block

@@ -32,6 +32,7 @@ def grid(version=0):
     return da.from_array(np.arange(1.0, 401).reshape(20, 20) + 1000 * version, chunks=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("like", scaled(["gcs"], ["plain", "gcs", "s3"]))
 def test_arrays_are_saved_on_a_store_with_faults(faulty_store, hurried, like):
     store = faulty_store(

@@ -74,6 +74,7 @@ def test_concat_along_a_new_dimension_equals_xarray(tmp_path):
         xr.testing.assert_identical(ours.isel(run=1).compute(), theirs.isel(run=1).compute())
 
 
+@pytest.mark.slow
 def test_a_grid_of_stores_is_combined_to_the_whole(tmp_path):
     whole = month(0)
     tree = [
@@ -176,6 +177,7 @@ def test_a_written_data_set_is_read_back_equal(months, tmp_path):
         xr.testing.assert_identical(open_zarr_many(url).compute(), ours.compute())
 
 
+@pytest.mark.slow
 def test_stores_of_unequal_length_can_be_written(tmp_path):
     days = (31, 28, 31, 30)
     parts = [

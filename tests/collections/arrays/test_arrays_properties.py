@@ -137,6 +137,7 @@ FORM_LISTS = st.lists(st.sampled_from(FORMS), min_size=4, max_size=4)
 COMBINE_ATTRS = st.sampled_from(["no_conflicts", "override", "drop", "drop_conflicts", "identical"])
 
 
+@pytest.mark.slow
 @SLOW
 @given(
     parts(),

@@ -64,6 +64,7 @@ def events(client, tmp_path_factory):
 AGG = {"user": "nunique", "value": ["median", "mean", "first"], "row": "last"}
 
 
+@pytest.mark.slow
 def test_windows_with_an_exchange_equal_pandas(events):
     df, frame = events
     pandas_results.same_frame(

@@ -58,6 +58,7 @@ def no_memory():
         yield
 
 
+@pytest.mark.slow
 @settings(QUICK, max_examples=scaled(8, 60))
 @given(data=st.data())
 def test_distinct_rows_of_files_equal_pandas(data, files):
@@ -117,6 +118,7 @@ CALLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("senders", [6, 150])
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_results_do_not_depend_on_files(little_memory, call, senders):
@@ -192,6 +194,7 @@ def test_none_chooses_the_number_of_partitions_of_groups():
         group_agg(df, "user", {"v": "sum"}, split_out=0)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize("processes", [1, 2])
 def test_workers_drop_duplicates_through_files(processes, tmp_path):

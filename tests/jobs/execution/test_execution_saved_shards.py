@@ -58,6 +58,7 @@ def test_chunks_run_again_after_a_run_with_other_parameters(tmp_path):
     assert hyperplane.load("squares").n.compute().to_list() == (np.arange(100) ** 2).tolist()
 
 
+@pytest.mark.slow
 def test_saved_shards_do_not_let_a_step_run_before_its_dependencies(tmp_path):
     (tmp_path / "there").touch()
     assert run_job(step()).status == DONE
@@ -66,6 +67,7 @@ def test_saved_shards_do_not_let_a_step_run_before_its_dependencies(tmp_path):
     assert [(attempt.step, attempt.status) for attempt in job.attempts] == [("first", FAILED)]
 
 
+@pytest.mark.slow
 def test_another_job_runs_only_the_missing_chunks(tmp_path):
     (tmp_path / "square.py").write_text(SQUARE.replace("SHARE", DOCUMENTED))
     job = run_job(step(), max_retries=0)
@@ -80,6 +82,7 @@ def test_another_job_runs_only_the_missing_chunks(tmp_path):
     assert len(hyperplane.load("squares")) == 100
 
 
+@pytest.mark.slow
 def test_an_output_in_another_number_of_shards_is_reported_before_a_chunk_runs(tmp_path):
     (tmp_path / "there").touch()
     assert run_job(step()).status == DONE
@@ -107,6 +110,7 @@ def test_an_output_that_was_saved_whole_is_reported_too():
     assert "squares already exists, saved as a whole, but the step saves 2" in job.job.reason
 
 
+@pytest.mark.slow
 def test_shards_of_another_count_do_not_count_as_saved(tmp_path):
     (tmp_path / "square.py").write_text("import os; os.makedirs('ran', exist_ok=True)")
     assert run_job(step()).status == DONE

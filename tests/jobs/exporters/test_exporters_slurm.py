@@ -153,6 +153,7 @@ def test_a_program_may_have_an_equals_sign_in_its_name(root, tmp_path):
     assert (codes, (root / "ran").read_text()) == ({100: [0]}, "C 3\n")
 
 
+@pytest.mark.slow
 def test_chunks_have_the_same_variables_as_on_this_machine(root, tmp_path):
     step = seeing(root, "x", foreach=HOSTILE_ITEMS, max_parallel=3, cluster={"nprocs": 1})
     # The parameters of a chunk win over those of the job.

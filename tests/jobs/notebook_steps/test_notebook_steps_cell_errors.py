@@ -144,6 +144,7 @@ def test_cells_are_counted_as_in_the_notebook_that_was_submitted(tmp_path):
     assert name_cell(output, 4, None) == "cell 5"
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_step_shows_the_error_of_its_cell_and_no_frames_of_papermill(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -85,6 +85,7 @@ def test_kernels_that_start_together_get_no_messages_of_each_other_and_leave_not
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_step_that_is_killed_leaves_neither_kernel_nor_sockets(temporary, tmp_path):
     pid_file = str(tmp_path / "pids")
     cell = (

@@ -17,6 +17,7 @@ MODULE = "hyperplane.jobs.runners.aws_batch"
 
 
 @pytest.mark.service
+@pytest.mark.slow
 class TestAwsBatch(RunnerContract):
     name = "aws-batch"
 

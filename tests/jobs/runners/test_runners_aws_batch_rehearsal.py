@@ -100,6 +100,7 @@ def test_steps_run_in_the_order_of_their_dependencies_until_one_fails(tmp_path: 
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_memory_and_time_are_limited(tmp_path: Path) -> None:
     words = ("python", "-c", "bytearray(3 << 30)")
     large = Step(name="large", kind="command", argv=words, resources=Resources(ram_gb=1))
@@ -150,6 +151,7 @@ def test_a_lower_limit_of_this_machine_is_kept_and_shown(tmp_path: Path) -> None
     assert f"at most {20 << 30} bytes of data" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
 def test_a_rehearsal_that_is_ended_leaves_nothing(tmp_path: Path, number: int) -> None:
     temporary = tmp_path / "temporary"

@@ -72,6 +72,7 @@ def log_of(job: Job, attempt: Attempt) -> str:
     return (job.folder_path / attempt.log).read_text()
 
 
+@pytest.mark.slow
 def test_chunks_are_one_array_job_and_each_knows_its_item(service: BatchService) -> None:
     count = "$HYPERPLANE_SHARD_INDEX/$HYPERPLANE_SHARD_COUNT"
     text = f'echo "$CHUNK_ID {count} $ITEM [$AWS_BATCH_JOB_ARRAY_INDEX]"'
@@ -84,6 +85,7 @@ def test_chunks_are_one_array_job_and_each_knows_its_item(service: BatchService)
     assert request["arrayProperties"] == {"size": 3}
 
 
+@pytest.mark.slow
 def test_only_failed_chunks_are_submitted_again(service: BatchService, tmp_path: Path) -> None:
     text = f'if [ "$CHUNK_ID" = 1 ] && mkdir {tmp_path}/once; then exit 75; fi; echo $CHUNK_ID'
     job, attempts = run(bash("years", text, chunks=3, retries=1))
@@ -97,6 +99,7 @@ def test_only_failed_chunks_are_submitted_again(service: BatchService, tmp_path:
     assert sizes == [{"size": 3}, None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["lose", "answer 500", "answer 503"])
 def test_a_job_whose_submission_has_no_answer_is_found_and_not_submitted_again(
     service: BatchService, fault: str
@@ -109,6 +112,7 @@ def test_a_job_whose_submission_has_no_answer_is_found_and_not_submitted_again(
     assert len(service.tasks) == 1
 
 
+@pytest.mark.slow
 def test_a_refused_submission_is_repeated_until_it_is_accepted(service: BatchService) -> None:
     service.faults["submitjob"] = ["refuse 429 TooManyRequestsException"] * 2
     job, [attempt] = run(bash("one", "echo once"))
@@ -117,6 +121,7 @@ def test_a_refused_submission_is_repeated_until_it_is_accepted(service: BatchSer
     assert len(service.tasks) == 1
 
 
+@pytest.mark.slow
 def test_a_submission_that_no_list_shows_is_repeated_as_another_attempt(
     service: BatchService,
 ) -> None:
@@ -129,6 +134,7 @@ def test_a_submission_that_no_list_shows_is_repeated_as_another_attempt(
     assert len(service.tasks) == 1
 
 
+@pytest.mark.slow
 def test_a_submission_continues_after_a_login(service: BatchService) -> None:
     service.faults["describejobdefinitions"] = ["refuse 403 ExpiredTokenException"]
     service.faults["submitjob"] = ["refuse 403 ExpiredTokenException"]
@@ -150,6 +156,7 @@ def test_expired_credentials_fail_an_attempt_with_advice_before_anything_runs(
     assert service.tasks == {}
 
 
+@pytest.mark.slow
 def test_a_job_continues_when_the_service_answers_again(service: BatchService) -> None:
     service.faults["describejobs"] = [
         "refuse 403 ExpiredTokenException", "lose", "refuse 429 TooManyRequestsException"
@@ -171,6 +178,7 @@ def during(service: BatchService, action: Any, sign: Path | None = None) -> thre
     return thread
 
 
+@pytest.mark.slow
 def test_a_job_that_vanishes_is_lost_and_repeated(service: BatchService, tmp_path: Path) -> None:
     thread = during(service, service.forget, tmp_path / "once")
     job, attempts = run(bash("one", f"mkdir {tmp_path}/once && sleep 600; echo again"))
@@ -180,6 +188,7 @@ def test_a_job_that_vanishes_is_lost_and_repeated(service: BatchService, tmp_pat
     assert "the attempt is lost" in log_of(job, attempts[0])
 
 
+@pytest.mark.slow
 def test_a_lost_machine_repeats_the_attempt_without_counting_it(
     service: BatchService, tmp_path: Path
 ) -> None:
@@ -201,6 +210,7 @@ def test_a_job_that_another_user_terminates_is_a_failed_attempt(service: BatchSe
     assert attempt.fault != "memory"
 
 
+@pytest.mark.slow
 def test_more_memory_is_requested_after_a_lack_of_it(service: BatchService) -> None:
     # The containers of the tests have their memory as a limit of the address space.
     words = ("python", "-c", "print(len(bytearray(3 << 30)))")
@@ -254,6 +264,7 @@ def test_batch_reads_secrets_itself_and_logs_do_not_show_them(
         assert value.encode() not in body
 
 
+@pytest.mark.slow
 def test_scripts_and_folders_are_sent_once(
     service: BatchService, moto: str, tmp_path: Path
 ) -> None:

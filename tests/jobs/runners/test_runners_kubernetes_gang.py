@@ -207,6 +207,7 @@ def test_a_pod_that_fails_ends_all_others(server, tmp_path, how, code):
         assert log.splitlines()[-1] == "rank 1 | ValueError: no such column"
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_failure_is_that_of_the_first_process_in_the_same_second(server, tmp_path):
     script = SAME_SECOND + "time.sleep(target + 0.7 - 0.5 * number - time.time()); exit(3 + number)"
@@ -215,6 +216,7 @@ def test_the_failure_is_that_of_the_first_process_in_the_same_second(server, tmp
     assert "rank 1 failed with exit code 4" in started.file(".log").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_step_ends_after_its_last_process(server, tmp_path):
     # Rank 0 ignores SIGTERM, and writes to a file until it is killed.
@@ -299,6 +301,7 @@ def test_the_command_line_runs_a_training_program(server, tmp_path, monkeypatch)
     assert {tuple(record["argv"]) for record in records} == {("0", "--job-dir", "out")}
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_process_that_fails_after_its_primary_fails_no_step(server, tmp_path, monkeypatch):
     # Both ends are in one snapshot, and in the same second.

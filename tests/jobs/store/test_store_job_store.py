@@ -110,6 +110,7 @@ def test_a_store_that_cannot_be_opened_is_reported_without_its_password():
         assert "a database that can be opened" in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_jobs_run_with_their_state_in_postgres(postgres, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -28,6 +28,7 @@ def _in_its_own_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_each_job_has_the_settings_of_its_submission():
     kill_supervisor()
     with dask.config.set({"hyperplane.jobs.grace": "100s"}):

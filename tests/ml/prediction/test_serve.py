@@ -57,6 +57,7 @@ def server(folder: Path) -> Iterator[Server]:
         yield running
 
 
+@pytest.mark.slow
 def test_concurrent_requests_get_their_own_predictions(server: Server) -> None:
     # Every seventh request has a bad instance; forms and models are mixed.
     def request(number: int) -> tuple[int, Any, Any]:
@@ -274,6 +275,7 @@ def test_versions_are_listed_and_predicted(server: Server) -> None:
     assert answer.headers["x-model-version"] == "v2"
 
 
+@pytest.mark.slow
 def test_a_new_default_version_is_used_without_a_restart(server: Server, folder: Path) -> None:
     models = ModelRegistry(folder / "models")
     assert server.predict([[1, 1]], "switched").headers["x-model-version"] == "v1"
@@ -293,6 +295,7 @@ def test_models_of_later_versions_of_the_registry_are_found(server: Server, fold
     np.testing.assert_allclose(server.predict([[1, 1]], "later").content["predictions"], [77])
 
 
+@pytest.mark.slow
 def test_served_predictions_equal_those_of_the_model(
     server: Server, flights: Flights, folder: Path
 ) -> None:

@@ -251,6 +251,7 @@ def run_application(flights: Any, receive: Any, act: Any = None) -> tuple[int, A
     return sent[0]["status"], json.loads(sent[1]["body"]), metrics.render().decode()
 
 
+@pytest.mark.slow
 def test_a_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch, flights: Any) -> None:
     monkeypatch.setattr(application, "BODY_SECONDS", 0.05)
     sent_body = threading.Event()

@@ -28,6 +28,7 @@ pytest.importorskip("uvicorn")
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.slow
 def test_sigterm_answers_the_encrypted_requests_in_flight(
     flights: Flights, certificate: Path
 ) -> None:

@@ -30,6 +30,7 @@ def test_concurrent_chunks_of_a_grid_take_different_values(tmp_path):
     assert read_search("chunks-race").best_value == count - 1
 
 
+@pytest.mark.slow
 def test_chunks_of_a_job_draw_different_values_and_can_be_continued():
     def objective(values, trial):
         trial.report(values["x"], 0)
@@ -41,6 +42,7 @@ def test_chunks_of_a_job_draw_different_values_and_can_be_continued():
     assert result.history["params.x"].nunique() == len(result.history) == 2
 
 
+@pytest.mark.slow
 def test_a_chunk_that_dies_runs_its_values_again(tmp_path):
     def objective(values):
         import os

@@ -49,6 +49,7 @@ def _spec(**options):
     return {"trainingInput": {"hyperparameters": {**spec, **options}}}
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_each_trial_runs_the_program_with_its_values(client, program):
     result = tune_program(["python", str(program)], _spec(), name="program-1", job_dir="gs://b/m/")
@@ -62,6 +63,7 @@ def test_each_trial_runs_the_program_with_its_values(client, program):
         assert printed["config"]["environment"] == "cloud"
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_the_output_of_a_failed_program_is_in_the_history(client, program):
     kind = {"parameterName": "kind", "type": "CATEGORICAL", "categoricalValues": ["good", "bad"]}
@@ -77,6 +79,7 @@ def test_the_output_of_a_failed_program_is_in_the_history(client, program):
                                            "maxFailedTrials": 1})  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_early_stopping_ends_the_program(client, program):
     """The programs of the trials from the 7th on are worse than all before, and do not end."""

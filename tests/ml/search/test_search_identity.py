@@ -91,6 +91,7 @@ CALL = "describe(DecisionTreeClassifier(class_weight={0: 1.0}), pd.DataFrame(ROW
 CALL += "list('ababab'), KFold(3), make_scorer(f1_score))"
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_another_process_has_the_same_texts():
     code = f"from test_search_identity import *; print({CALL})"

@@ -36,6 +36,7 @@ def client():
     cluster.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", scaled([7], [0, 7]))
 def test_the_code_is_that_of_the_primary_and_all_others_end(client, capfd, code):
     began = time.monotonic()

@@ -23,6 +23,7 @@ from hyperplane.ml.training import run_plan
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.slow
 def test_one_process_has_an_empty_task_and_cluster(tmp_path):
     package = write_program(tmp_path, DESCRIBE)
     result = run_command(package, "--job-dir", "out", arguments=["3", "--rate", "0.1"])
@@ -35,6 +36,7 @@ def test_one_process_has_an_empty_task_and_cluster(tmp_path):
     assert (found["ranks"]["RANK"], found["ranks"]["WORLD_SIZE"]) == ("0", "1")
 
 
+@pytest.mark.slow
 def test_a_run_has_contiguous_ports_and_prefixed_output(tmp_path):
     package = write_program(tmp_path, DESCRIBE)
     port = find_free_ports(4)

@@ -117,6 +117,7 @@ def test_a_daemon_such_as_the_supervisor_of_jobs_outlives_the_run(tmp_path):
     os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_terminal_reaches_the_primary_once(tmp_path):
     text = """
 import os, sys, time
@@ -202,6 +203,7 @@ def _lose_connection(package, waiting):
     )
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_reported_also_if_the_primary_fails_at_once(tmp_path):
     result = _lose_connection(write_program(tmp_path, LOSE_CONNECTION), "chief")
     assert result.returncode in (3, 137)
@@ -217,6 +219,7 @@ def test_the_process_that_failed_first_is_named(tmp_path):
     assert codes.count(137) > 8, codes
 
 
+@pytest.mark.slow
 def test_a_worker_that_fails_is_reported_and_the_primary_runs_on(tmp_path):
     result = run_command(write_program(tmp_path, FAILING), *_options(), arguments=["3"])
     assert result.returncode == 0
