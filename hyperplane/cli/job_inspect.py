@@ -18,6 +18,7 @@ from hyperplane.core.errors import Fault, JobError, check
 from hyperplane.core.units import format_duration, plural
 from hyperplane.jobs import job_list
 from hyperplane.jobs.job_control import ensure_supervisor
+from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.job_progress import to_plain_line
 from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
@@ -101,7 +102,7 @@ def logs(
     if lines is not None and lines < 1:
         check([Fault("--lines", str(lines), "at least 1")])
     store = open_store()
-    job = store.get(id_)
+    job = find_job(store, id_)
     selection = _AttemptFilter(step, chunk, attempt)
     selection.check(job)
     if follow:
