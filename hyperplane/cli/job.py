@@ -178,8 +178,19 @@ def submit(
         write_json({"id": submitted.id, "run_id": submitted.run_id})
     elif not as_json:
         typer.echo(f"job  {submitted.id}\nrun  {submitted.run_id}")
+        if not wait:
+            _show_next_command(submitted.id)
     if wait:
         _watch(store, [submitted.id], as_json)
+
+
+def _show_next_command(job_id: str) -> None:
+    """Print the name of the run and the command that follows it, on standard error."""
+    submitted = open_store().get_many([job_id]).get(job_id)
+    if submitted is None:
+        return
+    run_name = to_plain_line(submitted.run_name)
+    typer.echo(f"{run_name} is submitted; next: hyperplane job watch {job_id[:8]}", err=True)
 
 
 def _show_cost(job: Job, options: Mapping[str, Any], as_json: bool, err: bool = False) -> None:

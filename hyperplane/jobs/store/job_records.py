@@ -113,7 +113,7 @@ class Job:
         warn_caller("Job.place is renamed to Job.folder_path", FutureWarning)
         return self.folder_path
 
-    @property
+    @cached_property
     def pipeline_name(self) -> str:
         """Name of the pipeline, read without validating the whole pipeline.
 

@@ -116,6 +116,7 @@ class JobStore:
         number: int | None = None,
         any_name: str | None = None,
         id_prefix: str | None = None,
+        since: float | None = None,
         limit: int | None = None,
     ) -> list[Job]:
         """Return matching jobs, most recently submitted first.
@@ -135,6 +136,8 @@ class JobStore:
             query = query.where(_has_pipeline(pipeline))
         if any_name is not None:
             query = query.where(sql.or_(JOBS.c.name == any_name, _has_pipeline(any_name)))
+        if since is not None:
+            query = query.where(JOBS.c.submitted >= since)
         if id_prefix is not None:
             query = query.where(JOBS.c.id.startswith(id_prefix, autoescape=True))
         return self._jobs(query if limit is None else query.limit(limit))
