@@ -14,6 +14,7 @@ from hyperplane.cli import (
     job_rehearse,
     job_render,
     job_schedule,
+    job_show,
     job_state_machine,
 )
 from hyperplane.cli.job_options import (
@@ -200,6 +201,8 @@ def _show_cost(job: Job, options: Mapping[str, Any], as_json: bool, err: bool = 
 
 
 app.command("list")(job_inspect.list_jobs)
+app.command("show")(job_show.show_job)
+app.command()(job_show.compare)
 
 
 @app.command()

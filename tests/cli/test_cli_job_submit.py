@@ -46,7 +46,19 @@ def until(job_id: str, status: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["run", "submit", "list", "watch", "logs", "cancel", "resume", "render", "schedule"],
+    [
+        "run",
+        "submit",
+        "list",
+        "show",
+        "compare",
+        "watch",
+        "logs",
+        "cancel",
+        "resume",
+        "render",
+        "schedule",
+    ],
 )
 def test_each_command_explains_itself(command: str, run: Run) -> None:
     assert f" {command} " in run("job", "--help").text
