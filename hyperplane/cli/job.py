@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hyperplane.cli import (
+    job_clean,
     job_inspect,
     job_rehearse,
     job_render,
@@ -203,6 +204,7 @@ def _show_cost(job: Job, options: Mapping[str, Any], as_json: bool, err: bool = 
 app.command("list")(job_inspect.list_jobs)
 app.command("show")(job_show.show_job)
 app.command()(job_show.compare)
+app.command()(job_clean.clean)
 
 
 @app.command()

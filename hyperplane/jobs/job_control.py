@@ -302,7 +302,8 @@ def resume(job_id: str | Submitted) -> Submitted:
     remove_cancel_marker(job)
     with hold_submission_lock(job):
         supervisor_client.notify_supervisor(job.id, submission)
-        store.update(job.id, if_status=PROCESSED, **reset)
+        if not store.update(job.id, if_status=PROCESSED, **reset):
+            store.get(job.id)  # raises an error if the job was removed since
         supervisor_client.notify_supervisor()
     return Submitted(job.id, job.run_id)
 

@@ -52,6 +52,7 @@ def until(job_id: str, status: str) -> None:
         "list",
         "show",
         "compare",
+        "clean",
         "watch",
         "logs",
         "cancel",

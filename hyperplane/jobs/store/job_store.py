@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
@@ -26,7 +26,15 @@ from sqlalchemy.exc import (
 
 from hyperplane.core.errors import Fault, JobError, RequestError
 from hyperplane.history import RunRecord
-from hyperplane.jobs.store.job_records import OPEN, PENDING, TIMED_OUT, Attempt, Job, timeout_reason
+from hyperplane.jobs.store.job_records import (
+    OPEN,
+    PENDING,
+    PROCESSED,
+    TIMED_OUT,
+    Attempt,
+    Job,
+    timeout_reason,
+)
 from hyperplane.jobs.store.store_errors import first_line, is_file_error, store_error
 from hyperplane.jobs.store.tables import (
     ATTEMPTS,
@@ -163,6 +171,23 @@ class JobStore:
             query = query.where(JOBS.c.status.in_(if_status))
         with self._connect(write=True) as connection:
             return bool(connection.execute(query).rowcount)
+
+    def remove_ended(self, job_id: str, before_commit: Callable[[], object]) -> bool:
+        """Remove a job and its attempts if it has ended; return whether it had.
+
+        ``before_commit`` is called while no other process can resume the job.
+        """
+        same = JOBS.c.id == job_id
+        # This also locks the row: a job that is resumed meanwhile is not removed.
+        lock = sql.update(JOBS).where(same, JOBS.c.status.in_(PROCESSED))
+        with self._connect(write=True) as connection:
+            if not connection.execute(lock.values(cancelled=JOBS.c.cancelled)).rowcount:
+                return False
+            connection.execute(sql.delete(ATTEMPTS).where(ATTEMPTS.c.job_id == job_id))
+            connection.execute(sql.delete(NUMBERS).where(NUMBERS.c.job_id == job_id))
+            connection.execute(sql.delete(JOBS).where(same))
+            before_commit()
+        return True
 
     def open_ids(self, machine: str) -> list[str]:
         """Return the ids of a machine's jobs that must be run, oldest first."""

@@ -202,3 +202,23 @@ def test_python_calls_accept_names(jobs_of_python):
     assert summarize_jobs(["of.python#1", "of.python"])[1]
     with pytest.raises(JobError, match=r"did you mean of\.python"):
         JobHandle("of.pyhton")
+
+
+def test_only_ended_jobs_are_removed_in_one_transaction(store, add):
+    ended, running = add("of.removal", status="done"), add("of.removal", status="in progress")
+    calls = []
+    assert not store.remove_ended(running, lambda: calls.append(running))
+    assert store.remove_ended(ended, lambda: calls.append(ended))
+    assert not store.remove_ended(ended, lambda: calls.append(ended))
+    assert calls == [ended]
+    assert [job.id for job in store.find(pipeline="of.removal")] == [running]
+
+    def fail():
+        raise OSError("cannot move")
+
+    store.update(running, status="failed")
+    with pytest.raises(OSError, match="cannot move"):
+        store.remove_ended(running, fail)
+    assert store.get(running).number == 2
+    store.remove_ended(running, lambda: None)
+    assert store.get(add("of.removal")).number == 3
