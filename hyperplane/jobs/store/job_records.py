@@ -127,7 +127,9 @@ class Job:
     @property
     def run_name(self) -> str:
         """Pipeline and run number, such as ``nightly #12``; the job's name without a number."""
-        return self.name if self.number is None else f"{self.pipeline_name} #{self.number}"
+        if self.number is None or not self.pipeline_name:
+            return self.name
+        return f"{self.pipeline_name} #{self.number}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the public fields for JSON."""

@@ -178,7 +178,7 @@ def test_a_damaged_definition_is_listed_and_found_by_its_id(store, add):
     id_ = add("damaged.later")
     store.update(id_, definition="{no json")
     job = find_job(store, id_[:20])
-    assert (job.number, job.pipeline_name) == (1, "")
+    assert (job.number, job.pipeline_name, job.run_name) == (1, "", job.name)
     without = replace(make_job("p"), definition="[]")
     store.add(without)
     assert find_job(store, without.id).number is None
