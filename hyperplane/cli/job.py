@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hyperplane.cli import (
+    job_clean,
     job_inspect,
     job_rehearse,
     job_render,
     job_schedule,
+    job_show,
     job_state_machine,
 )
 from hyperplane.cli.job_options import (
@@ -34,9 +36,11 @@ from hyperplane.cli.job_options import (
 from hyperplane.cli.job_screen import job_document, show_end
 from hyperplane.cli.options import parse_settings
 from hyperplane.cli.output import JsonOption, write_json
-from hyperplane.core.errors import Fault, JobError, check
+from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import stating_outcome
 from hyperplane.jobs import job_control
+from hyperplane.jobs.job_names import find_jobs
+from hyperplane.jobs.job_progress import to_plain_line
 from hyperplane.jobs.runners.registry import describe_cost, resolve_options
 from hyperplane.jobs.store.job_records import OPEN, Job
 from hyperplane.jobs.store.jobs_home import open_store
@@ -176,8 +180,19 @@ def submit(
         write_json({"id": submitted.id, "run_id": submitted.run_id})
     elif not as_json:
         typer.echo(f"job  {submitted.id}\nrun  {submitted.run_id}")
+        if not wait:
+            _show_next_command(submitted.id)
     if wait:
         _watch(store, [submitted.id], as_json)
+
+
+def _show_next_command(job_id: str) -> None:
+    """Print the name of the run and the command that follows it, on standard error."""
+    submitted = open_store().get_many([job_id]).get(job_id)
+    if submitted is None:
+        return
+    run_name = to_plain_line(submitted.run_name)
+    typer.echo(f"{run_name} is submitted; next: hyperplane job watch {job_id[:8]}", err=True)
 
 
 def _show_cost(job: Job, options: Mapping[str, Any], as_json: bool, err: bool = False) -> None:
@@ -187,6 +202,9 @@ def _show_cost(job: Job, options: Mapping[str, Any], as_json: bool, err: bool = 
 
 
 app.command("list")(job_inspect.list_jobs)
+app.command("show")(job_show.show_job)
+app.command()(job_show.compare)
+app.command()(job_clean.clean)
 
 
 @app.command()
@@ -196,8 +214,7 @@ def watch(ids: IdsArgument, as_json: JsonOption = False) -> None:
     Exit code: that of the first job that is not done.
     """
     store = open_store()
-    full_ids = _find_ids(store, ids)
-    _watch(store, full_ids, as_json)
+    _watch(store, [job.id for job in find_jobs(store, ids)], as_json)
 
 
 app.command()(job_inspect.logs)
@@ -207,8 +224,8 @@ app.command()(job_inspect.logs)
 def cancel(ids: IdsArgument, as_json: JsonOption = False) -> None:
     """Cancel jobs: end all processes of their steps."""
     store = open_store()
-    full_ids = _find_ids(store, ids)
-    cancelled = [job_control.cancel(id_, by="with hyperplane job cancel") for id_ in full_ids]
+    jobs = find_jobs(store, ids)
+    cancelled = [job_control.cancel(job.id, by="with hyperplane job cancel") for job in jobs]
     if as_json:
         write_json([
             {"id": job.id, "status": job.status if job.processed else "cancelled"}
@@ -217,7 +234,7 @@ def cancel(ids: IdsArgument, as_json: JsonOption = False) -> None:
         return
     for job in cancelled:
         outcome = f"had already ended: {job.status}" if job.processed else "is cancelled"
-        typer.echo(f"{job.name} ({job.id[:8]}) {outcome}")
+        typer.echo(f"{to_plain_line(job.run_name)} ({job.id[:8]}) {outcome}")
 
 
 @app.command()
@@ -236,22 +253,6 @@ def resume(id_: IdArgument, wait: WaitOption = False, as_json: JsonOption = Fals
 app.command()(job_render.render)
 app.command("rehearse")(job_rehearse.rehearse_job)
 app.command()(job_schedule.schedule)
-
-
-def _find_ids(store: JobStore, beginnings: Sequence[str]) -> list[str]:
-    """Return the IDs of jobs, each once; raise one JobError for all jobs that are not found."""
-    ids: list[str] = []
-    errors: list[JobError] = []
-    for beginning in beginnings:
-        try:
-            ids.append(store.get(beginning).id)
-        except JobError as error:
-            errors.append(error)
-    if len(errors) > 1:
-        raise JobError("", "\n".join(map(str, errors)))
-    if errors:
-        raise errors[0]
-    return list(dict.fromkeys(ids))
 
 
 def _watch(store: JobStore, ids: list[str], as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 
 from hyperplane.cli.job_options import INTERRUPTED, IdArgument
@@ -18,6 +20,7 @@ from hyperplane.core.errors import Fault, JobError, check
 from hyperplane.core.units import format_duration, plural
 from hyperplane.jobs import job_list
 from hyperplane.jobs.job_control import ensure_supervisor
+from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.job_progress import to_plain_line
 from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
@@ -27,6 +30,10 @@ if TYPE_CHECKING:
 
 #: Characters of the fixed columns of ``list`` and of the space between columns.
 _FIXED_WIDTH = 8 + 11 + 16 + 8 + 8
+#: Minimum characters of the other columns.
+_MIN_WIDTH = 8
+#: Names that ``submit`` generates.
+_GENERATED = re.compile(r"[a-z]+_[a-z]+_[0-9a-f]{4}")
 #: Bytes that are read from a log at once.
 _BLOCK = 1 << 16
 
@@ -35,47 +42,79 @@ def list_jobs(
     status: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only jobs with this status, such as 'in progress' or failed; may be repeated."
+            "--status",
+            "--state",
+            help="Only jobs with this status, such as 'in progress' or failed; may be repeated.",
         ),
+    ] = None,
+    pipeline: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only runs of this pipeline.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Only jobs submitted since a date, or within a duration such as 7d.",
+        ),
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(help="Only jobs with this text in a name, an ID, the reason or a parameter."),
     ] = None,
     limit: Annotated[int, typer.Option(help="Maximum number of jobs.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
     """Show jobs, the newest first."""
-    jobs = job_list.list_jobs(status, limit=limit)
+    jobs = job_list.list_jobs(status, pipeline=pipeline, since=since, text=text, limit=limit)
     if as_json:
         write_json([job.as_dict() for job in jobs])
     elif jobs:
         _show(jobs)
     else:
-        typer.echo("no job has this status" if status else "no job has been submitted")
+        filters = (pipeline, since, text)
+        if any(value is not None for value in filters):
+            typer.echo("no job matches")
+        else:
+            typer.echo("no job has this status" if status else "no job has been submitted")
 
 
 def _show(jobs: Sequence[Job]) -> None:
-    # Names and reasons are shortened to the width of the terminal; IDs, statuses and times are
-    # not. Narrow terminals do not show the pipeline.
-    remaining = max(0, Console().width - _FIXED_WIDTH)
+    # IDs, names, run numbers, statuses and times are never cut: long names continue on the next
+    # line. Only the reason is shortened. A generated name repeats a part of the ID.
     texts = {
-        "name": [job.name for job in jobs],
-        "pipeline": [to_plain_line(job.pipeline_name) for job in jobs],
+        "run": [_describe_run(job) for job in jobs],
+        "name": ["" if _has_generated_name(job) else job.name for job in jobs],
     }
-    if remaining < 3 * 8:
-        del texts["pipeline"]
-    max_width = max(8, min(32, remaining // (len(texts) + 1)))
+    if not any(texts["name"]):
+        del texts["name"]
+    remaining = max(len(texts) * _MIN_WIDTH, Console().width - _FIXED_WIDTH)
+    max_width = max(_MIN_WIDTH, min(32, remaining // (len(texts) + 1)))
     table = new_table(["id", *texts, "status", "submitted", "reason"], ["took"])
     for column in table.columns:
         column.no_wrap, column.overflow = True, "ellipsis"
     for number, values in enumerate(texts.values(), start=1):
-        width = min(max_width, max(8, *map(len, values)))
-        table.columns[number].max_width, remaining = width, remaining - width
-    table.columns[-2].max_width = max(8, remaining)
+        width = min(max_width, max(_MIN_WIDTH, *map(cell_len, values)))
+        column = table.columns[number]
+        column.no_wrap, column.overflow, column.width = False, "fold", width
+        remaining -= width
+    table.columns[-2].max_width = max(_MIN_WIDTH, remaining)
     now = time.time()
     for job, *named in zip(jobs, *texts.values(), strict=True):
         took = format_duration((job.ended or now) - job.started) if job.started else ""
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.submitted))
         reason = to_plain_line(job.reason)[:200]
         table.add_row(job.id[:8], *named, job.status, at, reason, took)
-    show(table)
+    # Terminals that are narrower wrap the lines.
+    show(table, min_width=_FIXED_WIDTH + (len(texts) + 1) * _MIN_WIDTH)
+
+
+def _has_generated_name(job: Job) -> bool:
+    return bool(_GENERATED.fullmatch(job.name)) and job.name.endswith(f"_{job.id[:4]}")
+
+
+def _describe_run(job: Job) -> str:
+    number = "" if job.number is None else f" #{job.number}"
+    return f"{to_plain_line(job.pipeline_name)}{number}"
 
 
 def logs(
@@ -101,7 +140,7 @@ def logs(
     if lines is not None and lines < 1:
         check([Fault("--lines", str(lines), "at least 1")])
     store = open_store()
-    job = store.get(id_)
+    job = find_job(store, id_)
     selection = _AttemptFilter(step, chunk, attempt)
     selection.check(job)
     if follow:

@@ -64,9 +64,13 @@ RunnerOptionsOption = Annotated[
 ScheduleOption = Annotated[
     str, typer.Option(metavar="NAME", help="Mark the job as a run of this schedule.")
 ]
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="ID of a job, or its beginning.")]
+_JOB_FORMS = (
+    "an ID or its beginning, nightly#12 for a run of a pipeline, the name of a pipeline or job for "
+    "your newest run of it, or latest"
+)
+IdArgument = Annotated[str, typer.Argument(metavar="JOB", help=f"A job: {_JOB_FORMS}.")]
 IdsArgument = Annotated[
-    list[str], typer.Argument(metavar="ID...", help="IDs of jobs, or their beginnings.")
+    list[str], typer.Argument(metavar="JOB...", help=f"Jobs, each one {_JOB_FORMS}.")
 ]
 
 

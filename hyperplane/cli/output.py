@@ -47,10 +47,11 @@ def new_table(texts: Iterable[str], numbers: Iterable[str]) -> Table:
     return table
 
 
-def show(table: Table) -> None:
-    """Print a table as wide as the terminal, without trailing spaces."""
+def show(table: Table, min_width: int = 0) -> None:
+    """Print a table as wide as the terminal, at least ``min_width``, without trailing spaces."""
     # No markup, as a path may contain text that rich would interpret as markup.
     console = Console(markup=False, highlight=False, emoji=False)
+    console.width = max(console.width, min_width)
     with console.capture() as captured:
         console.print(table)
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n"))

@@ -13,7 +13,9 @@ from hyperplane.core.errors import Fault, check
 from hyperplane.core.units import parse_seconds
 from hyperplane.history.run_record import RunRecord
 
-_TIME = "a date and time such as '2026-11-27' or '2026-11-27T16:00', or a duration such as '7 days'"
+TIME_FORM = (
+    "a date and time such as '2026-11-27' or '2026-11-27T16:00', or a duration such as '7 days'"
+)
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,9 @@ class RunSelection:
         times: dict[str, float | None] = {}
         for argument, value in (("since", since), ("until", until)):
             try:
-                times[argument] = None if value is None else _parse_time(value)
+                times[argument] = None if value is None else parse_time(value)
             except ValueError:
-                faults.append(Fault(argument, describe_value(value), _TIME))
+                faults.append(Fault(argument, describe_value(value), TIME_FORM))
         check([*faults, *find_limit_faults(limit)])
         wanted = None if text is None else text.casefold()
         return cls(name, wanted, times["since"], times["until"], limit)
@@ -87,7 +89,7 @@ def _list_texts(record: RunRecord) -> Iterator[str]:
     yield from (task.name for task in record.tasks)
 
 
-def _parse_time(value: Any) -> float:
+def parse_time(value: Any) -> float:
     """Return seconds since 1970.
 
     Raises

@@ -25,6 +25,7 @@ from hyperplane.core.units import in_seconds, is_boolean, whole_number
 from hyperplane.jobs import calls, job_control
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.execution.step_log import read_last_lines
+from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
 
@@ -41,7 +42,8 @@ class JobHandle:
     Parameters
     ----------
     job_id : str or Submitted
-        The id or a unique prefix of it, or the result of the submission.
+        The id or a unique prefix of it, ``"nightly #12"`` for a run of a pipeline, the name of a
+        pipeline for its newest run, ``"latest"``, or the result of the submission.
 
     Raises
     ------
@@ -51,7 +53,7 @@ class JobHandle:
 
     def __init__(self, job_id: str | job_control.Submitted) -> None:
         self._store = open_store()
-        self.id = self._store.get(job_control.to_job_id(job_id)).id
+        self.id = find_job(self._store, job_control.to_job_id(job_id)).id
 
     @property
     def job(self) -> Job:

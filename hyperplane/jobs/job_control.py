@@ -25,6 +25,7 @@ from hyperplane.jobs.execution.job_folder import (
     remove_cancel_marker,
 )
 from hyperplane.jobs.execution.step_environment import find_secrets
+from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.notebook_steps import notebook_checks
 from hyperplane.jobs.runners.registry import has_shared_files, resolve_options
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, OPEN, PENDING, PROCESSED, Job
@@ -256,7 +257,7 @@ def resume(job_id: str | Submitted) -> Submitted:
     Parameters
     ----------
     job_id : str or Submitted
-        The job.
+        The job, as for :class:`JobHandle`.
 
     Returns
     -------
@@ -283,7 +284,7 @@ def resume(job_id: str | Submitted) -> Submitted:
     'done'
     """
     store = open_store()
-    job = store.get(to_job_id(job_id))
+    job = find_job(store, to_job_id(job_id))
     if job.machine != this_machine():
         raise JobError(job.id, f"the files of this job are on {job.machine}; resume it there")
     if job.status == DONE:
@@ -301,7 +302,8 @@ def resume(job_id: str | Submitted) -> Submitted:
     remove_cancel_marker(job)
     with hold_submission_lock(job):
         supervisor_client.notify_supervisor(job.id, submission)
-        store.update(job.id, if_status=PROCESSED, **reset)
+        if not store.update(job.id, if_status=PROCESSED, **reset):
+            store.get(job.id)  # raises an error if the job was removed since
         supervisor_client.notify_supervisor()
     return Submitted(job.id, job.run_id)
 
@@ -315,7 +317,7 @@ def cancel(job_id: str | Submitted, *, by: str = "from Python") -> Job:
     Parameters
     ----------
     job_id : str or Submitted
-        The job.
+        The job, as for :class:`JobHandle`.
     by : str
         Origin of the request; the job's reason contains it, the user, the machine and the time.
 
@@ -339,7 +341,7 @@ def cancel(job_id: str | Submitted, *, by: str = "from Python") -> Job:
     'cancelled'
     """
     store = open_store()
-    job = store.get(to_job_id(job_id))
+    job = find_job(store, to_job_id(job_id))
     reason = cancellation_reason(by)
     ended = {"status": CANCELLED, "reason": reason, "ended": time.time()}
     # A pending job is cancelled in the store; a running one by its supervisor.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable
 from typing import Any
 
+from hyperplane.core.argument_checks import describe_value
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
+from hyperplane.history.selection import TIME_FORM, parse_time
 from hyperplane.jobs.definition.message_formatting import suggest_names
 from hyperplane.jobs.job_control import ensure_supervisor
 from hyperplane.jobs.store.job_records import (
@@ -32,6 +35,9 @@ def list_jobs(
     *,
     name: str | None = None,
     schedule: str | None = None,
+    pipeline: str | None = None,
+    since: str | dt.datetime | None = None,
+    text: str | None = None,
     limit: int | None = 20,
 ) -> list[Job]:
     """List submitted jobs, most recent first.
@@ -45,6 +51,14 @@ def list_jobs(
         Only jobs of this name.
     schedule : str, optional
         Only runs of this schedule.
+    pipeline : str, optional
+        Only runs of the pipeline with this name.
+    since : str or datetime.datetime, optional
+        Only jobs submitted since a time such as ``"2026-11-27"`` or ``"2026-11-27T16:00"``, or
+        within a duration such as ``"7 days"``.
+    text : str, optional
+        Only jobs with this text in their id, name, pipeline, schedule, reason, machine, or in a
+        name or value of their parameters; upper and lower case are the same.
     limit : int, optional
         Maximum number of jobs; None for all.
 
@@ -57,7 +71,7 @@ def list_jobs(
     Raises
     ------
     RequestError
-        If a status is unknown or the limit is invalid.
+        If a status is unknown, the time cannot be read, or the limit is invalid.
 
     Examples
     --------
@@ -94,10 +108,33 @@ def list_jobs(
         )
     faults += [
         Fault(field, repr(value)[:80], "text")
-        for field, value in (("name", name), ("schedule", schedule))
+        for field, value in (
+            ("name", name), ("schedule", schedule), ("pipeline", pipeline), ("text", text)
+        )
         if value is not None and not isinstance(value, str)
-    ]
+    ]  # fmt: skip
+    earliest = None
+    try:
+        earliest = None if since is None else parse_time(since)
+    except ValueError:
+        faults.append(Fault("since", describe_value(since), TIME_FORM))
     check(faults)
     store = open_store()
     ensure_supervisor(store)
-    return store.find(statuses=statuses or None, name=name, schedule=schedule, limit=limit)
+    jobs = store.find(
+        statuses=statuses or None, name=name, schedule=schedule, pipeline=pipeline, since=earliest,
+        limit=limit if text is None else None,
+    )  # fmt: skip
+    if text is None:
+        return jobs
+    # Not in the database: SQLite ignores case for ASCII only.
+    wanted = text.casefold()
+    return [job for job in jobs if _contains(job, wanted)][:limit]
+
+
+def _contains(job: Job, text: str) -> bool:
+    texts = (
+        job.id, job.name, job.run_name, job.pipeline_name, job.schedule, job.reason, job.machine,
+        *job.parameters.keys(), *job.parameters.values(),
+    )  # fmt: skip
+    return any(text in each.casefold() for each in texts)

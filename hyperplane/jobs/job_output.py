@@ -7,6 +7,7 @@ from typing import Any
 
 from hyperplane.core.errors import Fault, JobError, check
 from hyperplane.jobs.job_control import Submitted, to_job_id
+from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.store.jobs_home import open_store
 
 
@@ -39,19 +40,19 @@ def set_output(value: str, job_id: str | Submitted | None = None) -> None:
         advice = "convert the value with json.dumps(value)"
         check([Fault("output of a job", ascii(argument)[:80], "text", advice)])
     store = open_store()
-    store.update(store.get(_resolve_id(job_id)).id, output=value)
+    store.update(find_job(store, _resolve_id(job_id)).id, output=value)
 
 
 def get_output(job_id: str | Submitted | None = None) -> str | None:
     """Return the output of a job; None if no step has set it."""
-    return open_store().get(_resolve_id(job_id)).output
+    return find_job(open_store(), _resolve_id(job_id)).output
 
 
 def previous_runs(job_id: str | Submitted | None = None, limit: int = 100) -> list[dict[str, Any]]:
     """Return earlier jobs of the same schedule, else of the same name, most recent first."""
     store = open_store()
-    current = store.get(_resolve_id(job_id))
-    criteria: dict[str, str] = (
+    current = find_job(store, _resolve_id(job_id))
+    criteria: dict[str, Any] = (
         {"schedule": current.schedule} if current.schedule else {"name": current.name}
     )
     fetch_limit = limit + 1

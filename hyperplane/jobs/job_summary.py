@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hyperplane.core.errors import Fault, JobError, RequestError, check
 from hyperplane.core.units import is_iterable
 from hyperplane.jobs.job_control import ensure_supervisor, to_job_id
+from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.store.job_records import (
     CANCELLED,
     DONE,
@@ -51,14 +52,14 @@ def summarize_jobs(ids: Any, store: JobStore | None = None) -> tuple[str, bool]:
     Parameters
     ----------
     ids : str, Submitted, JobHandle or iterable of them
-        The jobs; unique prefixes of ids are accepted.
+        The jobs; unique prefixes of ids, names and ``"latest"`` are accepted.
     store : JobStore, optional
         Store of the jobs; the configured one by default.
 
     Raises
     ------
     RequestError
-        With every id that no job has, and every prefix of several ids.
+        With every id that no job has, and every prefix or name of several.
     """
     store = store or open_store()
     job_ids = _to_ids(ids)
@@ -67,9 +68,9 @@ def summarize_jobs(ids: Any, store: JobStore | None = None) -> tuple[str, bool]:
     for job_id in job_ids:
         if job_id not in jobs_by_id:
             try:
-                jobs_by_id[job_id] = store.get(job_id)  # by a prefix of its id
+                jobs_by_id[job_id] = find_job(store, job_id)  # by a prefix of its id, or a name
             except JobError:
-                allowed = "an id, or a unique prefix; 'hyperplane job list' shows the ids"
+                allowed = "an id, a unique prefix, or a name; 'hyperplane job list' shows them"
                 faults.append(Fault("ids", repr(job_id), allowed))
     check(faults)
     ensure_supervisor(store)

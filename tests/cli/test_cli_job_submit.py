@@ -46,7 +46,20 @@ def until(job_id: str, status: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["run", "submit", "list", "watch", "logs", "cancel", "resume", "render", "schedule"],
+    [
+        "run",
+        "submit",
+        "list",
+        "show",
+        "compare",
+        "clean",
+        "watch",
+        "logs",
+        "cancel",
+        "resume",
+        "render",
+        "schedule",
+    ],
 )
 def test_each_command_explains_itself(command: str, run: Run) -> None:
     assert f" {command} " in run("job", "--help").text
@@ -129,20 +142,20 @@ def test_jobs_are_listed_newest_first(run: Run, monkeypatch: pytest.MonkeyPatch)
     for name, file in {"one": "say.sh", "two": "bad.sh", "three": "say.sh"}.items():
         run("job", "run", file, "--name", name)
     shown = run("job", "list")
-    assert shown.out.split("\n", 1)[0].split()[:4] == ["id", "name", "pipeline", "status"]
-    assert [line.split()[1:3] for line in shown.out.splitlines()[2:]] == [
-        ["three", "say"],
-        ["two", "bad"],
-        ["one", "say"],
+    assert shown.out.split("\n", 1)[0].split()[:4] == ["id", "run", "name", "status"]
+    assert [line.split()[1:4] for line in shown.out.splitlines()[2:]] == [
+        ["say", "#2", "three"],
+        ["bad", "#1", "two"],
+        ["say", "#1", "one"],
     ]
     assert "step 'bad' f" in shown.text
     monkeypatch.setenv("COLUMNS", "68")
-    narrow = [line.split()[:5] for line in run("job", "list").out.splitlines()[2:]]
-    assert [line[:2] for line in narrow] == [
-        line.split()[:2] for line in shown.out.splitlines()[2:]
+    narrow = [line.split()[:6] for line in run("job", "list").out.splitlines()[2:]]
+    assert [line[:4] for line in narrow] == [
+        line.split()[:4] for line in shown.out.splitlines()[2:]
     ]
-    assert [line[2] for line in narrow] == ["done", "failed", "done"]
-    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", line[3]) for line in narrow)
+    assert [line[4] for line in narrow] == ["done", "failed", "done"]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", line[5]) for line in narrow)
     assert [job["pipeline"] for job in run("job", "list", "--json").json] == ["say", "bad", "say"]
     assert [job["name"] for job in run("job", "list", "--json", "--limit=2").json] == [
         "three",

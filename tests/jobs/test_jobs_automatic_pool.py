@@ -27,8 +27,9 @@ from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.runners.kubernetes.attempt_manifests import _format_quantities
 from hyperplane.jobs.runners.slurm.submit import batch_resources
 from hyperplane.jobs.store.job_records import DONE, FAILED, Attempt
-from hyperplane.jobs.store.job_store import CLUSTERS, STEPS, JobStore
+from hyperplane.jobs.store.job_store import JobStore
 from hyperplane.jobs.store.jobs_home import open_store
+from hyperplane.jobs.store.tables import CLUSTERS, STEPS
 from hyperplane.jobs.submission.submission_snapshot import load_snapshot, save_snapshot
 
 GB = 10**9

@@ -74,6 +74,14 @@ def _has_running_steps(job: Job) -> bool:
     )
 
 
+def is_in_use(job: Job) -> bool:
+    """Whether a process runs the job or one of its steps, or is submitting it."""
+    folder = job.folder_path
+    return (
+        is_locked(folder / _LOCK) or is_locked(folder / _SUBMISSION_LOCK) or _has_running_steps(job)
+    )
+
+
 def mark_cancelled(job: Job) -> None:
     """Mark a job as cancelled in its folder without using disk space.
 

@@ -11,7 +11,8 @@ from hyperplane.jobs.execution.cluster_arguments import cluster_variable
 from hyperplane.jobs.execution.failure_kinds import MEMORY
 from hyperplane.jobs.execution.run_recording import StepRunRecorder
 from hyperplane.jobs.store.job_records import Attempt, Job
-from hyperplane.jobs.store.job_store import CLUSTERS, STEPS, JobStore
+from hyperplane.jobs.store.job_store import JobStore
+from hyperplane.jobs.store.tables import CLUSTERS, STEPS
 from hyperplane.jobs.submission.submission_snapshot import SubmissionSnapshot, measure_pools
 
 #: Most records of a step, and of its clusters, that are read.

@@ -62,6 +62,9 @@ class Job:
         Name of the schedule that submitted it, if any.
     cancelled : bool
         Whether its cancellation was requested.
+    number : int or None
+        Run number among the jobs of the same pipeline, which the store assigns; None for jobs that
+        are not in a store, and for those of versions without run numbers.
     """
 
     id: str
@@ -87,6 +90,7 @@ class Job:
     output: str | None = None
     schedule: str = ""
     cancelled: bool = False
+    number: int | None = field(default=None, compare=False)
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -109,7 +113,7 @@ class Job:
         warn_caller("Job.place is renamed to Job.folder_path", FutureWarning)
         return self.folder_path
 
-    @property
+    @cached_property
     def pipeline_name(self) -> str:
         """Name of the pipeline, read without validating the whole pipeline.
 
@@ -120,12 +124,19 @@ class Job:
         except (ValueError, LookupError, TypeError):
             return ""
 
+    @property
+    def run_name(self) -> str:
+        """Pipeline and run number, such as ``nightly #12``; the job's name without a number."""
+        if self.number is None or not self.pipeline_name:
+            return self.name
+        return f"{self.pipeline_name} #{self.number}"
+
     def as_dict(self) -> dict[str, Any]:
         """Return the public fields for JSON."""
         names = (
             "id", "run_id", "name", "job_type", "status", "reason", "submitted", "started", "ended",
             "timeout", "active_timeout", "max_retries", "tries", "machine", "runner", "folder",
-            "dashboard", "output", "schedule",
+            "dashboard", "output", "schedule", "number", "run_name",
         )  # fmt: skip
         fields = {name: getattr(self, name) for name in names}
         return {

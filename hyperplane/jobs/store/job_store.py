@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
@@ -16,70 +16,39 @@ from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    IntegrityError,
+    SQLAlchemyError,
+)  # fmt: skip
 
 from hyperplane.core.errors import Fault, JobError, RequestError
 from hyperplane.history import RunRecord
-from hyperplane.jobs.store.job_records import OPEN, PENDING, TIMED_OUT, Attempt, Job, timeout_reason
+from hyperplane.jobs.store.job_records import (
+    OPEN,
+    PENDING,
+    PROCESSED,
+    TIMED_OUT,
+    Attempt,
+    Job,
+    timeout_reason,
+)
 from hyperplane.jobs.store.store_errors import first_line, is_file_error, store_error
+from hyperplane.jobs.store.tables import (
+    ATTEMPTS,
+    CLUSTERS,
+    COUNTERS,
+    JOBS,
+    NUMBERS,
+    RUNS,
+    STEPS,
+    TABLES,
+)  # fmt: skip
 from hyperplane.platforms.local.file_systems import is_on_network
 
 _log = logging.getLogger(__name__)
-_TABLES = sql.MetaData()
-_JOBS = sql.Table(
-    "hyperplane_jobs",
-    _TABLES,
-    sql.Column("id", sql.String(64), primary_key=True),
-    sql.Column("run_id", sql.String(64), nullable=False),
-    sql.Column("name", sql.String(256), nullable=False, index=True),
-    sql.Column("job_type", sql.String(64), nullable=False),
-    sql.Column("status", sql.String(16), nullable=False, index=True),
-    sql.Column("reason", sql.Text, nullable=False),
-    *(sql.Column(name, sql.Double, nullable=False) for name in ("submitted", "started", "ended")),
-    *(sql.Column(name, sql.Double, nullable=False) for name in ("timeout", "active_timeout")),
-    *(sql.Column(name, sql.Integer, nullable=False) for name in ("max_retries", "tries")),
-    sql.Column("definition", sql.Text, nullable=False),
-    sql.Column("parameters", sql.Text, nullable=False),
-    sql.Column("machine", sql.String(256), nullable=False, index=True),
-    sql.Column("python", sql.Text, nullable=False),
-    sql.Column("runner", sql.String(64), nullable=False),
-    sql.Column("folder", sql.Text, nullable=False),
-    sql.Column("dashboard", sql.Text, nullable=False),
-    sql.Column("output", sql.Text),
-    sql.Column("schedule", sql.String(256), nullable=False),
-    sql.Column("cancelled", sql.Boolean, nullable=False),
-)
-_ATTEMPTS = sql.Table(
-    "hyperplane_attempts",
-    _TABLES,
-    sql.Column("job_id", sql.ForeignKey("hyperplane_jobs.id"), primary_key=True),
-    sql.Column("step", sql.String(256), primary_key=True),
-    sql.Column("chunk", sql.Integer, primary_key=True, autoincrement=False),
-    sql.Column("number", sql.Integer, primary_key=True, autoincrement=False),
-    sql.Column("status", sql.String(16), nullable=False),
-    *(sql.Column(name, sql.Double, nullable=False) for name in ("started", "ended")),
-    sql.Column("exit_code", sql.Integer),
-    sql.Column("reason", sql.Text, nullable=False),
-    sql.Column("fault", sql.String(16), nullable=False),
-    sql.Column("log", sql.Text, nullable=False),
-)
-#: Kinds of records: of runs of steps, and of the clusters that they start.
-STEPS, CLUSTERS = "steps", "clusters"
-#: A table for each kind: a step may start many clusters, whose records must not replace its own.
-_RUNS = {
-    kind: sql.Table(
-        name,
-        _TABLES,
-        sql.Column("job_id", sql.String(64), primary_key=True),
-        sql.Column("name", sql.String(256), primary_key=True),
-        sql.Column("machine", sql.String(256), nullable=False, index=True),
-        sql.Column("pipeline", sql.String(256), nullable=False, index=True),
-        sql.Column("step", sql.String(256), nullable=False),
-        sql.Column("started", sql.Double, nullable=False),
-        sql.Column("document", sql.Text, nullable=False),
-    )
-    for kind, name in ((STEPS, "hyperplane_runs"), (CLUSTERS, "hyperplane_cluster_runs"))
-}
 #: Most records of each kind of one step of a pipeline that are kept, the newest.
 _MOST_RUNS = 50
 
@@ -115,10 +84,16 @@ class JobStore:
             raise RequestError([Fault("hyperplane.jobs.store", visible_url, allowed)]) from error
 
     def add(self, job: Job) -> None:
-        """Add a new job."""
+        """Add a new job, with the next run number of its pipeline."""
         values = {**asdict(job), "parameters": json.dumps(dict(job.parameters))}
+        del values["number"]
+        pipeline = job.pipeline_name
         with self._connect(write=True) as connection:
-            connection.execute(sql.insert(_JOBS).values(values))
+            connection.execute(sql.insert(JOBS).values(values))
+            if pipeline:
+                numbered = {"job_id": job.id, "pipeline": pipeline}
+                number = _next_number(connection, pipeline)
+                connection.execute(sql.insert(NUMBERS).values(number=number, **numbered))
 
     def get(self, job_id: str) -> Job:
         """Return the job with an id, or with a unique prefix of it.
@@ -128,8 +103,8 @@ class JobStore:
         JobError
             If there is none, or the prefix is ambiguous.
         """
-        like = _JOBS.c.id.startswith(job_id, autoescape=True)
-        matches = self._jobs(sql.select(_JOBS).where(like).limit(2)) if job_id else []
+        like = JOBS.c.id.startswith(job_id, autoescape=True)
+        matches = self._jobs(_select_jobs().where(like).limit(2)) if job_id else []
         exact = [job for job in matches if job.id == job_id]
         if len(exact or matches) != 1:
             message = (
@@ -145,46 +120,87 @@ class JobStore:
         machine: str | None = None,
         name: str | None = None,
         schedule: str | None = None,
+        pipeline: str | None = None,
+        number: int | None = None,
+        any_name: str | None = None,
+        id_prefix: str | None = None,
+        since: float | None = None,
         limit: int | None = None,
     ) -> list[Job]:
-        """Return matching jobs, most recently submitted first."""
-        query = sql.select(_JOBS).order_by(_JOBS.c.submitted.desc(), _JOBS.c.id)
+        """Return matching jobs, most recently submitted first.
+
+        ``any_name`` is the name of the job or of its pipeline.
+        """
+        query = _select_jobs().order_by(JOBS.c.submitted.desc(), JOBS.c.id)
         if statuses is not None:
-            query = query.where(_JOBS.c.status.in_(statuses))
+            query = query.where(JOBS.c.status.in_(statuses))
         wanted = {"machine": machine, "name": name, "schedule": schedule}
         for column, value in wanted.items():
             if value is not None:
-                query = query.where(_JOBS.c[column] == value)
+                query = query.where(JOBS.c[column] == value)
+        if number is not None:
+            query = query.where(NUMBERS.c.number == number)
+        if pipeline is not None:
+            query = query.where(_has_pipeline(pipeline))
+        if any_name is not None:
+            query = query.where(sql.or_(JOBS.c.name == any_name, _has_pipeline(any_name)))
+        if since is not None:
+            query = query.where(JOBS.c.submitted >= since)
+        if id_prefix is not None:
+            query = query.where(JOBS.c.id.startswith(id_prefix, autoescape=True))
         return self._jobs(query if limit is None else query.limit(limit))
+
+    def names(self, limit: int) -> list[str]:
+        """Return the names of pipelines, and of the most recently submitted jobs."""
+        pipelines = sql.select(COUNTERS.c.pipeline).limit(limit)
+        jobs = sql.select(JOBS.c.name).order_by(JOBS.c.submitted.desc()).limit(limit)
+        with self._connect() as connection:
+            rows = [*connection.execute(pipelines).scalars(), *connection.execute(jobs).scalars()]
+        return list(dict.fromkeys(rows))
 
     def get_many(self, ids: Sequence[str]) -> dict[str, Job]:
         """Return those of the jobs that exist, by id."""
-        return {job.id: job for job in self._jobs(sql.select(_JOBS).where(_JOBS.c.id.in_(ids)))}
+        return {job.id: job for job in self._jobs(_select_jobs().where(JOBS.c.id.in_(ids)))}
 
     def update(
         self, job_id: str, *, if_status: Collection[str] | None = None, **values: Any
     ) -> bool:
         """Change fields of a job if it has one of the statuses; return whether it did."""
-        query = sql.update(_JOBS).where(_JOBS.c.id == job_id).values(**values)
+        query = sql.update(JOBS).where(JOBS.c.id == job_id).values(**values)
         if if_status is not None:
-            query = query.where(_JOBS.c.status.in_(if_status))
+            query = query.where(JOBS.c.status.in_(if_status))
         with self._connect(write=True) as connection:
             return bool(connection.execute(query).rowcount)
 
+    def remove_ended(self, job_id: str, before_commit: Callable[[], object]) -> bool:
+        """Remove a job and its attempts if it has ended; return whether it had.
+
+        ``before_commit`` is called while no other process can resume the job.
+        """
+        same = JOBS.c.id == job_id
+        # This also locks the row: a job that is resumed meanwhile is not removed.
+        lock = sql.update(JOBS).where(same, JOBS.c.status.in_(PROCESSED))
+        with self._connect(write=True) as connection:
+            if not connection.execute(lock.values(cancelled=JOBS.c.cancelled)).rowcount:
+                return False
+            connection.execute(sql.delete(ATTEMPTS).where(ATTEMPTS.c.job_id == job_id))
+            connection.execute(sql.delete(NUMBERS).where(NUMBERS.c.job_id == job_id))
+            connection.execute(sql.delete(JOBS).where(same))
+            before_commit()
+        return True
+
     def open_ids(self, machine: str) -> list[str]:
         """Return the ids of a machine's jobs that must be run, oldest first."""
-        query = sql.select(_JOBS.c.id).where(_JOBS.c.status.in_(OPEN), _JOBS.c.machine == machine)
+        query = sql.select(JOBS.c.id).where(JOBS.c.status.in_(OPEN), JOBS.c.machine == machine)
         with self._connect() as connection:
-            return list(connection.execute(query.order_by(_JOBS.c.submitted)).scalars())
+            return list(connection.execute(query.order_by(JOBS.c.submitted)).scalars())
 
     def expire_pending(self, machine: str) -> None:
         """End pending jobs that exceeded their time from submission."""
-        late = sql.and_(_JOBS.c.timeout >= 0, _JOBS.c.submitted + _JOBS.c.timeout < time.time())
-        where = (_JOBS.c.status == PENDING, _JOBS.c.machine == machine, late)
+        late = sql.and_(JOBS.c.timeout >= 0, JOBS.c.submitted + JOBS.c.timeout < time.time())
+        where = (JOBS.c.status == PENDING, JOBS.c.machine == machine, late)
         with self._connect() as connection:
-            expired = connection.execute(
-                sql.select(_JOBS.c.id, _JOBS.c.timeout).where(*where)
-            ).all()
+            expired = connection.execute(sql.select(JOBS.c.id, JOBS.c.timeout).where(*where)).all()
         for job_id, timeout in expired:
             reason = f"not started in time: {timeout_reason(timeout)}"
             ended = {"status": TIMED_OUT, "reason": reason, "ended": time.time()}
@@ -192,30 +208,30 @@ class JobStore:
 
     def is_rerun(self, job: Job) -> bool:
         """Whether the last other job of the same steps had the same parameters."""
-        same = (_JOBS.c.definition == job.definition, _JOBS.c.machine == job.machine)
-        others = sql.select(_JOBS).where(*same, _JOBS.c.id != job.id, _JOBS.c.started > 0)
-        last = self._jobs(others.order_by(_JOBS.c.submitted.desc()).limit(1))
+        same = (JOBS.c.definition == job.definition, JOBS.c.machine == job.machine)
+        others = _select_jobs().where(*same, JOBS.c.id != job.id, JOBS.c.started > 0)
+        last = self._jobs(others.order_by(JOBS.c.submitted.desc()).limit(1))
         return bool(last) and last[0].parameters == job.parameters
 
     def cancel_requests(self, statuses: Collection[str]) -> list[str]:
         """Return the ids of jobs whose cancellation was requested."""
-        query = sql.select(_JOBS.c.id).where(_JOBS.c.cancelled, _JOBS.c.status.in_(statuses))
+        query = sql.select(JOBS.c.id).where(JOBS.c.cancelled, JOBS.c.status.in_(statuses))
         with self._connect() as connection:
             return list(connection.execute(query).scalars())
 
     def save_attempt(self, attempt: Attempt) -> None:
         """Insert or update an attempt."""
         values = asdict(attempt)
-        key = [column == values[column.name] for column in _ATTEMPTS.primary_key.columns]
+        key = [column == values[column.name] for column in ATTEMPTS.primary_key.columns]
         with self._connect(write=True) as connection:
-            changed = connection.execute(sql.update(_ATTEMPTS).where(*key).values(values))
+            changed = connection.execute(sql.update(ATTEMPTS).where(*key).values(values))
             if not changed.rowcount:
-                connection.execute(sql.insert(_ATTEMPTS).values(values))
+                connection.execute(sql.insert(ATTEMPTS).values(values))
 
     def attempts(self, job_id: str) -> list[Attempt]:
         """Return all attempts at the steps of a job, in order of their start."""
-        columns = _ATTEMPTS.c
-        query = sql.select(_ATTEMPTS).where(columns.job_id == job_id)
+        columns = ATTEMPTS.c
+        query = sql.select(ATTEMPTS).where(columns.job_id == job_id)
         query = query.order_by(columns.started, columns.step, columns.chunk, columns.number)
         with self._connect() as connection:
             rows = connection.execute(query).mappings().all()
@@ -228,7 +244,7 @@ class JobStore:
             **key, "machine": machine, "pipeline": record.pipeline, "step": record.step,
             "started": record.started, "document": record.to_json(),
         }  # fmt: skip
-        table = _RUNS[CLUSTERS if record.cluster else STEPS]
+        table = RUNS[CLUSTERS if record.cluster else STEPS]
         columns = table.c
         same_step = [columns[name] == values[name] for name in ("machine", "pipeline", "step")]
         newest = sql.select(columns.started).where(*same_step).order_by(columns.started.desc())
@@ -256,7 +272,7 @@ class JobStore:
         """
         rows: list[Any] = []
         with self._connect() as connection:
-            for table in _RUNS.values() if kind is None else (_RUNS[kind],):
+            for table in RUNS.values() if kind is None else (RUNS[kind],):
                 columns = table.c
                 query = sql.select(columns.started, columns.name, columns.document)
                 query = query.where(columns.machine == machine)
@@ -295,10 +311,36 @@ class JobStore:
             raise store_error(self._engine.url, error) from error
 
 
+def _select_jobs() -> Any:
+    """Return a query of the columns of jobs and their run numbers, if any."""
+    joined = JOBS.outerjoin(NUMBERS, NUMBERS.c.job_id == JOBS.c.id)
+    return sql.select(JOBS, NUMBERS.c.number).select_from(joined)
+
+
+def _has_pipeline(name: str) -> Any:
+    """Return the condition that a job is one of a pipeline; also for jobs without numbers."""
+    # The definition of each version begins with the name. Not LIKE, which ignores case in SQLite.
+    beginning = f'{{"name":{json.dumps(name, ensure_ascii=False)},'
+    return sql.func.substr(JOBS.c.definition, 1, len(beginning)) == beginning
+
+
+def _next_number(connection: sql.Connection, pipeline: str) -> int:
+    """Return the next run number of a pipeline; its counter is locked until the commit."""
+    same = COUNTERS.c.pipeline == pipeline
+    increase = sql.update(COUNTERS).where(same).values(last=COUNTERS.c.last + 1)
+    if not connection.execute(increase).rowcount:
+        try:
+            with connection.begin_nested():
+                connection.execute(sql.insert(COUNTERS).values(pipeline=pipeline, last=1))
+        except IntegrityError:  # another process has inserted it since
+            connection.execute(increase)
+    return int(connection.execute(sql.select(COUNTERS.c.last).where(same)).scalar_one())
+
+
 def _make_tables(engine: sql.Engine) -> None:
     for tries in range(3):
         try:
-            _TABLES.create_all(engine)
+            TABLES.create_all(engine)
             return
         except DBAPIError as error:  # another process may be creating them
             # SQLite's errors for a damaged file are of this class; others are of its subclasses.
@@ -308,7 +350,7 @@ def _make_tables(engine: sql.Engine) -> None:
 
 
 def _check_tables(engine: sql.Engine) -> None:
-    for table in (_JOBS, _ATTEMPTS, *_RUNS.values()):
+    for table in TABLES.sorted_tables:
         existing = {column["name"] for column in sql.inspect(engine).get_columns(table.name)}
         if not set(table.columns.keys()) <= existing:
             advice = "move it away, or set hyperplane.jobs.store to another one"

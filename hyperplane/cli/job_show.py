@@ -1,0 +1,111 @@
+"""``hyperplane job show`` and ``hyperplane job compare``."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hyperplane.cli.job_options import IdArgument
+from hyperplane.cli.job_screen import job_document
+from hyperplane.cli.output import JsonOption, new_table, show, write_json, write_rows
+from hyperplane.core.units import format_duration
+from hyperplane.jobs.job_comparison import compare_jobs, compare_steps
+from hyperplane.jobs.job_control import ensure_supervisor
+from hyperplane.jobs.job_names import find_job
+from hyperplane.jobs.job_progress import step_progress, to_plain_line
+from hyperplane.jobs.store.jobs_home import open_store
+
+if TYPE_CHECKING:
+    from hyperplane.jobs.store.job_records import Job
+
+_OtherArgument = Annotated[str, typer.Argument(metavar="OTHER", help="The other job, likewise.")]
+#: Statuses and times of a table of a narrow terminal are not cut: it is at least this wide.
+_MIN_WIDTH = 60
+
+
+def show_job(id_: IdArgument, as_json: JsonOption = False) -> None:
+    """Show a job: its state, times, parameters, files and steps."""
+    store = open_store()
+    ensure_supervisor(store)
+    job = find_job(store, id_)
+    if as_json:
+        write_json(job_document(job, store))
+        return
+    write_rows(_describe(job))
+    table = new_table(["step", "status", "detail"], ["took"])
+    for state in step_progress(job, store.attempts(job.id), time.time()):
+        took = format_duration(state.seconds) if state.attempts else ""
+        table.add_row(to_plain_line(state.name), state.status, state.detail, took)
+    typer.echo()
+    show(table, min_width=_MIN_WIDTH)
+
+
+def _describe(job: Job) -> list[tuple[str, str]]:
+    took = format_duration((job.ended or time.time()) - job.started) if job.started else ""
+    rows = {
+        "run": job.run_name, "id": job.id, "name": job.name, "pipeline": job.pipeline_name,
+        "status": job.status, "reason": job.reason, "submitted": _format_time(job.submitted),
+        "started": _format_time(job.started), "ended": _format_time(job.ended), "took": took,
+        "machine": job.machine, "runner": job.runner, "schedule": job.schedule,
+        "dashboard": job.dashboard, "output": job.output or "", "folder": job.folder,
+    }  # fmt: skip
+    described = [(label, to_plain_line(text)) for label, text in rows.items() if text]
+    described += [
+        ("parameter", to_plain_line(f"{key} = {value}")) for key, value in job.parameters.items()
+    ]
+    return described
+
+
+def _format_time(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else ""
+
+
+def compare(id_: IdArgument, other: _OtherArgument, as_json: JsonOption = False) -> None:
+    """Show what differs between two jobs, and the durations of their steps.
+
+    Parameters, settings of the pipeline and its steps, and the outcome are compared. The content
+    of scripts and notebooks is not recorded, so that it is not compared.
+    """
+    store = open_store()
+    first, second = find_job(store, id_), find_job(store, other)
+    differences = compare_jobs(first, second)
+    steps = compare_steps(first, store.attempts(first.id), second, store.attempts(second.id))
+    if as_json:
+        write_json({
+            "first": first.as_dict(), "second": second.as_dict(),
+            "differences": [asdict(each) for each in differences],
+            "steps": [asdict(each) for each in steps],
+        })  # fmt: skip
+        return
+    titles = [to_plain_line(f"{job.run_name} ({job.id[:8]})") for job in (first, second)]
+    if differences:
+        table = new_table(["", *titles], [])
+        for each in differences:
+            values = (each.field, each.first or "", each.second or "")
+            table.add_row(*map(to_plain_line, values))
+        show(table, min_width=_MIN_WIDTH)
+    else:
+        typer.echo("parameters, settings and outcome are the same")
+    table = new_table(["step", *titles], ["difference"])
+    for step in steps:
+        table.add_row(
+            to_plain_line(step.step),
+            _describe_step(step.first_status, step.first_seconds),
+            _describe_step(step.second_status, step.second_seconds),
+            _describe_change(step.first_seconds, step.second_seconds),
+        )
+    typer.echo()
+    show(table, min_width=_MIN_WIDTH)
+
+
+def _describe_step(status: str, seconds: float | None) -> str:
+    return f"{status}, {format_duration(seconds)}" if seconds else status
+
+
+def _describe_change(first: float | None, second: float | None) -> str:
+    if not first or not second:
+        return ""
+    return f"{'+' if second >= first else '-'}{format_duration(abs(second - first))}"

@@ -1,0 +1,169 @@
+"""Remove ended jobs of this user on this machine: their records and folders."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hyperplane.core.errors import Fault, JobError, check
+from hyperplane.jobs.execution.job_folder import is_in_use
+from hyperplane.jobs.store.job_records import PROCESSED, Job
+from hyperplane.jobs.store.jobs_home import jobs_folder, open_store, this_machine
+
+#: Beginning of the names of folders whose jobs are no longer in the store. A process that was
+#: killed may leave them; the next cleanup removes them.
+_REMOVED = ".removed-"
+
+
+@dataclass(frozen=True)
+class RemovedJob:
+    """A job that was or would be removed.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    size : int
+        Bytes of its files.
+    kept_folder : str
+        Folder that is not removed, because it is not in the folder for jobs or cannot be removed.
+    """
+
+    job: Job
+    size: int
+    kept_folder: str = ""
+
+
+def clean_jobs(
+    older_than: float | None = None,
+    keep: int | None = None,
+    *,
+    pipeline: str | None = None,
+    dry_run: bool = False,
+    report: Callable[[RemovedJob], object] = lambda removed: None,
+) -> list[RemovedJob]:
+    """Remove ended jobs, and return them, oldest first.
+
+    Jobs that have not ended, or whose processes still run, are never removed.
+
+    Parameters
+    ----------
+    older_than : float, optional
+        Only jobs that ended at least this many seconds ago.
+    keep : int, optional
+        Number of ended jobs of each pipeline that are kept, the most recently submitted.
+    pipeline : str, optional
+        Only jobs of this pipeline.
+    dry_run : bool
+        Remove nothing.
+    report : callable
+        Called with each job once it is removed, or would be.
+
+    Raises
+    ------
+    RequestError
+        If neither limit is given, or one is negative.
+    JobError
+        If a folder cannot be moved; the jobs before it are removed.
+    """
+    faults = []
+    if older_than is None and keep is None:
+        advice = "give --older-than, --keep or both"
+        faults.append(Fault("older-than", "", "a limit of what is removed", advice))
+    if older_than is not None and not older_than >= 0:
+        faults.append(Fault("older-than", str(older_than), "a duration of at least 0"))
+    if keep is not None and keep < 0:
+        faults.append(Fault("keep", str(keep), "at least 0"))
+    check(faults)
+    folder = jobs_folder() / "jobs"
+    if not dry_run:
+        _remove_leftovers(folder)
+    removed = []
+    for job in reversed(_select(older_than, keep, pipeline)):
+        if is_in_use(job):
+            continue
+        outcome = _measure(job, folder) if dry_run else _remove(job, folder)
+        if outcome is not None:
+            removed.append(outcome)
+            report(outcome)
+    return removed
+
+
+def _select(older_than: float | None, keep: int | None, pipeline: str | None) -> list[Job]:
+    """Return the jobs that may be removed, most recently submitted first."""
+    ended = open_store().find(statuses=PROCESSED, machine=this_machine(), pipeline=pipeline)
+    latest_end = time.time() - (older_than or 0)
+    newer: Counter[str] = Counter()
+    selected = []
+    for job in ended:
+        newer[job.pipeline_name] += 1
+        if newer[job.pipeline_name] > (keep or 0) and job.ended <= latest_end:
+            selected.append(job)
+    return selected
+
+
+def _measure(job: Job, folder: Path) -> RemovedJob:
+    own = _is_own_folder(job, folder)
+    size = _folder_size(job.folder_path) if own else 0
+    return RemovedJob(job, size, "" if own else job.folder)
+
+
+def _remove(job: Job, folder: Path) -> RemovedJob | None:
+    """Remove a job; None if it was resumed or removed since it was selected."""
+    measured = _measure(job, folder)
+    moved = folder / f"{_REMOVED}{job.id}"
+
+    def move_folder() -> None:
+        # A rename is fast, unlike the removal, so that the store is locked for a moment only.
+        if not measured.kept_folder:
+            with suppress(FileNotFoundError):
+                job.folder_path.rename(moved)
+
+    try:
+        if not open_store().remove_ended(job.id, move_folder):
+            return None
+    except BaseException as error:
+        with suppress(OSError):
+            moved.rename(job.folder_path)
+        if isinstance(error, OSError):
+            message = f"its folder {job.folder} cannot be moved ({error}); the job is not removed"
+            raise JobError(job.id, message) from error
+        raise
+    if not _remove_folder(moved):
+        return RemovedJob(job, measured.size, str(moved))
+    return measured
+
+
+def _is_own_folder(job: Job, folder: Path) -> bool:
+    """Whether a job's folder is the one that a submission makes; a damaged record may name any."""
+    return job.id not in ("", ".", "..") and job.folder_path == folder / Path(job.id).name
+
+
+def _folder_size(folder: Path) -> int:
+    """Return the bytes of the files in a folder, without following links."""
+    size = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                size += Path(root, name).lstat().st_size
+    return size
+
+
+def _remove_leftovers(folder: Path) -> None:
+    for leftover in folder.glob(f"{_REMOVED}*"):
+        _remove_folder(leftover)
+
+
+def _remove_folder(folder: Path) -> bool:
+    """Remove a folder; return whether it is gone. Of a link only the link is removed."""
+    if folder.is_symlink():
+        folder.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()

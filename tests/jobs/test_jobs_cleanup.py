@@ -1,0 +1,172 @@
+"""Removal of ended jobs."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import dask.config
+import pytest
+from typer.testing import CliRunner
+
+from hyperplane.cli import app
+from hyperplane.errors import JobError, RequestError
+from hyperplane.jobs import Pipeline, Step, resume
+from hyperplane.jobs.job_cleanup import clean_jobs
+from hyperplane.jobs.job_control import new_job
+from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, IN_PROGRESS, PENDING, Attempt
+from hyperplane.jobs.store.jobs_home import open_store
+
+DAY = 86_400
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    folder = tmp_path / "home"
+    monkeypatch.setenv("DASK_HYPERPLANE__JOBS__HOME", str(folder))
+    with dask.config.set({"hyperplane.jobs.home": str(folder)}):
+        yield folder
+        open_store().close()
+
+
+def add(pipeline="p", age=0.0, status=DONE, **more):
+    step = Step(name="one", kind="command", argv=("true",))
+    job = new_job(Pipeline.from_steps(pipeline, [step]))
+    at = time.time() - age
+    ended = 0.0 if status in (PENDING, IN_PROGRESS) else at
+    job = replace(job, **{"status": status, "submitted": at, "ended": ended, **more})
+    if "folder" not in more:
+        logs = Path(job.folder) / "steps"
+        logs.mkdir(parents=True)
+        (logs / "attempt-1.log").write_bytes(b"x" * 1000)
+    open_store().add(job)
+    open_store().save_attempt(Attempt(job.id, "one", -1, 1))
+    return job
+
+
+def ids(jobs):
+    return [each.job.id for each in jobs]
+
+
+def stored():
+    return {job.id for job in open_store().find()}
+
+
+def test_old_jobs_beyond_the_newest_of_each_pipeline_are_removed():
+    jobs = [add("p", age * DAY) for age in (50, 40, 35, 1)]
+    other = add("q", 90 * DAY)
+    assert ids(clean_jobs(30 * DAY, 2, dry_run=True)) == [jobs[0].id, jobs[1].id]
+    assert stored() == {*(job.id for job in jobs), other.id}
+    removed = clean_jobs(30 * DAY, 2)
+    assert ids(removed) == [jobs[0].id, jobs[1].id]
+    assert [each.size for each in removed] == [1000, 1000]
+    assert stored() == {jobs[2].id, jobs[3].id, other.id}
+    assert [Path(job.folder).exists() for job in jobs] == [False, False, True, True]
+    assert open_store().attempts(jobs[0].id) == []
+    assert ids(clean_jobs(30 * DAY)) == [other.id, jobs[2].id]
+    assert clean_jobs(keep=1) == []
+    assert ids(clean_jobs(keep=0, pipeline="p")) == [jobs[3].id]
+
+
+def test_the_number_of_a_removed_job_is_not_used_again():
+    add("numbered")
+    assert len(clean_jobs(keep=0)) == 1
+    assert open_store().get(add("numbered").id).number == 2
+
+
+def test_jobs_that_have_not_ended_or_are_in_use_are_never_removed(home):
+    kept = [add(age=99 * DAY, status=status) for status in (PENDING, IN_PROGRESS)]
+    running = add(age=99 * DAY, status=CANCELLED)
+    foreign = add(age=99 * DAY, machine="eve@elsewhere")
+    ended = add(age=99 * DAY, status=FAILED)
+    lock = Path(running.folder, "steps", "attempt-1.lock")
+    with lock.open("w") as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        assert ids(clean_jobs(0)) == [ended.id]
+    assert stored() == {*(job.id for job in kept), running.id, foreign.id}
+    assert ids(clean_jobs(0)) == [running.id]
+    assert not list((home / "jobs").glob(".removed-*"))
+
+
+def test_a_job_that_is_resumed_meanwhile_is_not_removed(monkeypatch):
+    job = add(status=FAILED)
+    listed = open_store().find()
+    open_store().update(job.id, status=PENDING)
+    store = type(open_store())
+    monkeypatch.setattr(store, "find", lambda self, **filters: listed)
+    assert clean_jobs(keep=0) == []
+    assert Path(job.folder, "steps", "attempt-1.log").exists()
+
+
+def test_a_removal_that_fails_changes_nothing(monkeypatch):
+    job = add()
+
+    def fail(*arguments):
+        raise OSError("no permission")
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(JobError, match=r"no permission.*not removed"):
+        clean_jobs(keep=0)
+    assert stored() == {job.id}
+    assert Path(job.folder, "steps", "attempt-1.log").exists()
+
+
+def test_folders_outside_the_folder_of_jobs_are_kept(tmp_path, home):
+    outside = tmp_path / "precious"
+    outside.mkdir()
+    (outside / "file").write_text("x")
+    wrong = add(folder=str(outside))
+    above = add(id="..", folder=str(home / "jobs" / ".."))
+    link = add()
+    Path(link.folder, "steps", "attempt-1.log").unlink()
+    Path(link.folder, "steps").rmdir()
+    Path(link.folder).rmdir()
+    Path(link.folder).symlink_to(outside)
+    removed = {each.job.id: each.kept_folder for each in clean_jobs(keep=0)}
+    assert removed == {wrong.id: str(outside), above.id: above.folder, link.id: ""}
+    assert (outside / "file").read_text() == "x"
+    assert (home / "jobs.db").exists()
+    assert not Path(link.folder).is_symlink()
+    assert stored() == set()
+
+
+def test_leftovers_of_a_killed_cleanup_and_missing_folders_are_no_problem(home):
+    job = add()
+    Path(job.folder).rename(home / "jobs" / f".removed-{job.id}")
+    other_file = home / "jobs" / "foreign.txt"
+    other_file.write_text("kept")
+    assert ids(clean_jobs(keep=0)) == [job.id]
+    assert [file.name for file in (home / "jobs").iterdir()] == ["foreign.txt"]
+
+
+def test_a_removed_job_cannot_be_resumed():
+    job = add(status=FAILED)
+    clean_jobs(keep=0)
+    with pytest.raises(JobError, match="no such job"):
+        resume(job.id)
+
+
+@pytest.mark.parametrize("limits", [{}, {"older_than": -1.0}, {"keep": -1}])
+def test_missing_and_negative_limits_are_errors(limits):
+    with pytest.raises(RequestError):
+        clean_jobs(**limits)
+
+
+def test_the_command_prints_jobs_and_bytes():
+    job = add("nightly", 40 * DAY)
+    command = ["job", "clean", "--older-than", "30d", "--keep", "0"]
+    shown = CliRunner().invoke(app, [*command, "--dry-run"])
+    assert f"{job.id[:8]} nightly #1 done 1 kB\n" in shown.stdout
+    assert "1 job would be removed, " in shown.stdout
+    assert stored() == {job.id}
+    document = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
+    assert (document["bytes"], document["dry_run"]) == (1000, False)
+    assert [each["run_name"] for each in document["jobs"]] == ["nightly #1"]
+    assert stored() == set()
+    wrong = CliRunner().invoke(app, ["job", "clean", "--older-than", "soon"])
+    assert wrong.exit_code == 2
+    assert "30d" in wrong.stderr
+    assert CliRunner().invoke(app, ["job", "clean"]).exit_code == 2
