@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from hyperplane.collections.frames.joined_partition import SELECTING
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.source_collection import select_columns
 from hyperplane.collections.frames.task_errors import run_in_partition, run_task
@@ -30,6 +31,8 @@ from hyperplane.formats.pandas_frames.lossless_dtypes import nullable_dtype
 
 #: Column with the number of the partition in which a row is joined.
 _BUCKET = "__bucket__"
+#: Column with the position of a row.
+_POSITION = "__position__"
 #: Integers beyond this absolute value are not all exact as float64.
 _MAX_EXACT_FLOAT = 2**53
 #: Results of ``pandas.api.types.infer_dtype`` for columns that may have booleans.
@@ -39,10 +42,13 @@ _MAY_HOLD_BOOLEANS = ("boolean", "mixed", "mixed-integer", "categorical")
 def shuffle_join(
     left: dd.DataFrame, right: dd.DataFrame, keys: Sequence[str], how: Any, suffixes: Any
 ) -> dd.DataFrame:
-    """Join two collections like ``left.merge(right, on=keys, how=how)``."""
+    """Join two collections like ``left.merge(right, on=keys, how=how)``.
+
+    For a semi or anti join, ``right`` has the keys only.
+    """
     left, right = left.clear_divisions(), right.clear_divisions()
     widen = partial(make_columns_nullable, keys=list(keys)) if how == "left" else _keep_unchanged
-    like = left._meta.merge(widen(right._meta), on=list(keys), how=how, suffixes=suffixes)
+    like = _make_meta(left._meta, widen(right._meta), list(keys), how, suffixes)
     into = max(left.npartitions, right.npartitions)
     if right.npartitions > 1:
         types = [side._meta.dtypes for side in (left, right)]
@@ -59,6 +65,15 @@ def shuffle_join(
     return left.map_partitions(
         merge, right, meta=like, enforce_metadata=False, align_dataframes=False
     )
+
+
+def _make_meta(
+    left: pd.DataFrame, right: pd.DataFrame, keys: list[str], how: Any, suffixes: Any
+) -> pd.DataFrame:
+    """Return the empty frame of the result; also finds keys that pandas cannot join."""
+    selects = how in SELECTING
+    merged = left.merge(right, on=keys, how="inner" if selects else how, suffixes=suffixes)
+    return left.iloc[:0].reset_index(drop=True) if selects else merged
 
 
 def _keep_unchanged(frame: pd.DataFrame) -> pd.DataFrame:
@@ -210,13 +225,20 @@ def _merge_partitions(
 def _merge_frames(
     left: pd.DataFrame, right: pd.DataFrame, keys: list[str], how: Any, suffixes: Any
 ) -> pd.DataFrame:
-    """Join two frames with pandas, with keys cast to types that pandas compares exactly."""
+    """Join two frames with pandas, with keys cast to types that pandas compares exactly.
+
+    The rows of a semi or anti join are rows of ``left``, unchanged.
+    """
     left_rows, right_rows = (make_keys_comparable(side, keys) for side in (left, right))
     for key in keys:
         decoded = (_decode_numeric_categories(side[key]) for side in (left_rows, right_rows))
         comparable_keys = _unify_signs(*decoded)
         if comparable_keys is not None:
             left_rows[key], right_rows[key] = comparable_keys
+    if how in SELECTING:
+        has_match = _find_matches(left_rows[keys], right_rows[keys], keys)
+        kept: pd.DataFrame = left[has_match if how == "semi" else ~has_match]
+        return kept.reset_index(drop=True)
     result = left_rows.merge(right_rows, on=keys, how=how, suffixes=suffixes)
     for key in keys:
         are_categories = [
@@ -232,6 +254,16 @@ def _merge_frames(
         was_integer = numpy_dtype is not None and numpy_dtype.kind in "iu"
         if is_half or (was_integer and left_rows[key].dtype not in (dtype, left[key].dtype)):
             result[key] = cast_column(result[key], dtype)
+    return result
+
+
+def _find_matches(left: pd.DataFrame, right: pd.DataFrame, keys: list[str]) -> np.ndarray[Any, Any]:
+    """Return whether each row of the left side has equal keys on the right side."""
+    numbered = left.assign(**{_POSITION: np.arange(len(left))})
+    # With a distinct right side, the merge has at most one row for each row of the left side.
+    matched = numbered.merge(right.drop_duplicates(), on=keys)[_POSITION]
+    result = np.zeros(len(left), dtype=bool)
+    result[matched.to_numpy(dtype="int64")] = True
     return result
 
 
