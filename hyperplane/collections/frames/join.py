@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from hyperplane.collections.frames import filter_pushdown
 from hyperplane.collections.frames.arguments import collect_faults, list_names
+from hyperplane.collections.frames.heavy_keys import PARTITION
 from hyperplane.collections.frames.join_arguments import (
     are_suffixes,
     find_key_type_faults,
@@ -22,7 +23,7 @@ from hyperplane.collections.frames.joined_partition import HOWS, SELECTING, How,
 from hyperplane.collections.frames.shuffle_join import make_nullable, shuffle_join
 from hyperplane.collections.frames.source_collection import Frame
 from hyperplane.core.argument_checks import is_one_of
-from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call, warn_caller
 from hyperplane.formats.pandas_frames.column_names import escape
 from hyperplane.formats.partition_sizes import estimate_columns
@@ -48,7 +49,9 @@ def join(
     both sides.) If the result is filtered and passed to other helpers of this module, they read
     only the needed columns of both sides. Both sides are shuffled if the right side is larger, if
     the types of keys differ, or if a side is not from :func:`read`; a right side of one partition
-    is not shuffled, but joined to each partition of the left side.
+    is not shuffled, but joined to each partition of the left side. A shuffle spreads the rows of a
+    frequent key of the left side over several tasks; if the right side of an inner join has more
+    partitions, those of the right side.
 
     Parameters
     ----------
@@ -165,6 +168,14 @@ def _join_by_shuffle(
     left: dd.DataFrame, right: dd.DataFrame, keys: list[str], how: How, suffixes: tuple[str, str]
 ) -> dd.DataFrame:
     """Join collections of any size and origin with a shuffle."""
+    advice = f"rename it, as with df.rename(columns={{{PARTITION!r}: 'partition'}})"
+    check(
+        [
+            Fault(side, f"a column {PARTITION!r}", "other names, because Dask uses it", advice)
+            for side, frame in (("left", left), ("right", right))
+            if PARTITION in frame.columns and right.npartitions > 1
+        ]
+    )
     types = [(left[key].dtype, right[key].dtype) for key in keys]
     pairs = [f"{key!r}: {one} and {other}" for key, (one, other) in zip(keys, types, strict=True)]
     if not all(_is_same_type(*pair) for pair in types):
