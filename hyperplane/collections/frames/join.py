@@ -83,8 +83,9 @@ def join(
 
     Notes
     -----
-    Missing values of a key are equal to each other, as in ``merge`` and ``isin`` of pandas: a row
-    without a key has a match if the right side has a row without a key.
+    Missing values of a key are equal to each other, as in ``merge`` of pandas: a row without a key
+    has a match if the right side has a row without a key. (``isin`` of pandas finds missing values
+    too, except those of nullable types.)
 
     Examples
     --------

@@ -29,8 +29,11 @@ def files():
 
 
 def select_rows(left, right, on, how):
-    """Return the rows of pandas: of several keys as tuples with one kind of missing value."""
-    if len(on) == 1:
+    """Return the rows of pandas: of several keys as tuples with one kind of missing value.
+
+    So are nullable keys, of which isin, unlike merge, does not find missing values.
+    """
+    if len(on) == 1 and not hasattr(left[on[0]].dtype, "numpy_dtype"):
         matches = left[on[0]].isin(right[on[0]]).to_numpy(dtype=bool)
     else:
         tuples = [
