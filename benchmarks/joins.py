@@ -90,8 +90,8 @@ def asof_dask(folder: Path) -> Answer:
 
     trades = dd.read_parquet(folder / "trades", columns=["time", "symbol", "price"])
     quotes = dd.read_parquet(folder / "quotes.parquet")
-    sides = (side.set_index("time", sorted=True) for side in (trades, quotes))
-    joined = dd.merge_asof(*sides, left_index=True, right_index=True, by="symbol")
+    left, right = (side.set_index("time", sorted=True) for side in (trades, quotes))
+    joined = dd.merge_asof(left, right, left_index=True, right_index=True, by="symbol")
     return _count(joined, "bid")
 
 
