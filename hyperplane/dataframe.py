@@ -12,6 +12,7 @@ from hyperplane.collections.frames.drop_duplicates import drop_duplicates
 from hyperplane.collections.frames.explain import explain
 from hyperplane.collections.frames.group_agg import group_agg, value_counts
 from hyperplane.collections.frames.join import join
+from hyperplane.collections.frames.join_asof import join_asof
 from hyperplane.collections.frames.read import read
 from hyperplane.collections.frames.repartition import repartition
 from hyperplane.collections.frames.sort_values import sort_values
@@ -29,6 +30,7 @@ __all__ = [
     "from_spark",
     "group_agg",
     "join",
+    "join_asof",
     "read",
     "repartition",
     "sort_values",

@@ -220,6 +220,7 @@ COLLECTIONS: dict[str, Call] = {
     "drop_duplicates": Call(hyperplane.dataframe.drop_duplicates, {"df": TABLE}),
     "sort_values": Call(hyperplane.dataframe.sort_values, {"df": TABLE, "by": "a"}),
     "join": Call(hyperplane.dataframe.join, {"left": TABLE, "right": TABLE, "on": "a"}),
+    "join_asof": Call(hyperplane.dataframe.join_asof, {"left": TABLE, "right": TABLE, "on": "t"}),
     "to_datetime": Call(hyperplane.dataframe.to_datetime, {"df": TABLE, "column": "s"}),
     "repartition": Call(hyperplane.dataframe.repartition, {"df": TABLE}),
     "window_agg": Call(

@@ -243,6 +243,11 @@ WORDS: list[tuple[Callable[..., Any], dict[str, Any], tuple[str, ...]]] = [
     (hyperplane.dataframe.drop_duplicates, {"df": frame}, ("keep",)),
     (hyperplane.dataframe.sort_values, {"df": frame, "by": "a"}, ("na_position", "by")),
     (hyperplane.dataframe.join, {"left": frame, "right": frame, "on": "a"}, ("how", "on")),
+    (
+        hyperplane.dataframe.join_asof,
+        {"left": frame, "right": frame, "on": "a"},
+        ("direction", "on", "by"),
+    ),
     (hyperplane.dataframe.to_datetime, {"df": frame, "column": "a"}, ("unit", "errors")),
     (
         hyperplane.dataframe.top_n_per_group,

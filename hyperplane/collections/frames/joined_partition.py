@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import polars as pl
 from dask.tokenize import tokenize
@@ -15,7 +15,10 @@ from hyperplane.formats.partition_sizes import WHOLE_FILES, estimate_columns
 from hyperplane.formats.partitions import Bounds, ScannablePartition
 from hyperplane.formats.polars_frames import columns
 
-How = Literal["inner", "left"]
+How = Literal["inner", "left", "semi", "anti"]
+HOWS: tuple[How, ...] = get_args(How)
+#: Joins whose rows are rows of the left side, each at most once.
+SELECTING = ("semi", "anti")
 Names = tuple[tuple[str, str], ...]
 
 
@@ -63,11 +66,11 @@ class JoinedPartition:
     def scan_left(self) -> pl.LazyFrame:
         """Return the rows of the left side, with the names of the joined columns.
 
-        Before an inner join, rows outside the range of the right side's keys are left out: row
-        groups of a file in the order of the key are not read.
+        Before an inner or semi join, rows outside the range of the right side's keys are left out:
+        row groups of a file in the order of the key are not read.
         """
         where = self.left_where
-        for key in self.on if self.how == "inner" else ():
+        for key in self.on if self.how in ("inner", "semi") else ():
             bounds = _make_bounds_filter(key, self._read_right().get_column(key))
             if bounds is not None:
                 where = bounds if where is None else where & bounds
@@ -103,12 +106,15 @@ class JoinedPartition:
 
     def _read_right(self) -> pl.DataFrame:
         """Return the columns of the right side, read once per process."""
-        key = tokenize(self.right, _serialize(self.right_where), self.right_names)
+        is_unique = self.how in SELECTING
+        key = tokenize(self.right, _serialize(self.right_where), self.right_names, is_unique)
         return SHARED_TABLES.get(key, self._collect_right)
 
     def _collect_right(self) -> pl.DataFrame:
         right = pl.concat([part.scan(self.right_where) for part in self.right])
         selected = right.select(pl.col(old).alias(new) for old, new in self.right_names)
+        if self.how in SELECTING:
+            selected = selected.unique()
         return selected.collect(engine="streaming")
 
     def bounds(self, column: str) -> Bounds | None:
@@ -124,7 +130,8 @@ class JoinedPartition:
     def estimate_columns(self, columns: Collection[str]) -> int | None:
         """Return the bytes of some columns of the joined rows, an estimate; None if unknown.
 
-        Each row of the left side is counted with one of the right side.
+        Each row of the left side is counted with one of the right side, if that has columns of the
+        result.
         """
         sizes = []
         for parts, names, where in (
@@ -138,7 +145,8 @@ class JoinedPartition:
         rows, right_rows = self.left.rows, [part.rows or 0 for part in self.right]
         if left is None or right is None or rows is None:
             return None
-        return sum(left) + sum(right) * rows // max(1, sum(right_rows))
+        added = 0 if self.how in SELECTING else sum(right)
+        return sum(left) + added * rows // max(1, sum(right_rows))
 
     def merge(self, others: Sequence[JoinedPartition]) -> JoinedPartition:
         """Return a partition of these rows and those of the partitions that follow it."""

@@ -18,20 +18,17 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from hyperplane.collections.frames.kernels import polars_kernel as kernel
-from hyperplane.collections.frames.source_collection import select_columns
+from hyperplane.collections.frames.declared_cast import cast_to_declared
+from hyperplane.collections.frames.joined_partition import SELECTING
+from hyperplane.collections.frames.shuffle_sides import JoinKeys, is_hashed, shuffle_sides
 from hyperplane.collections.frames.task_errors import run_in_partition, run_task
 from hyperplane.core.column_cast import cast_column
 from hyperplane.core.errors import DataError
-from hyperplane.formats.pandas_frames.categories import decode_categories, is_stored_as_codes
-from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns
-from hyperplane.formats.pandas_frames.from_pandas import from_pandas, needs_declared_dtype
+from hyperplane.formats.pandas_frames.categories import decode_categories
 from hyperplane.formats.pandas_frames.lossless_dtypes import nullable_dtype
 
-#: Column with the number of the partition in which a row is joined.
-_BUCKET = "__bucket__"
-#: Integers beyond this absolute value are not all exact as float64.
-_MAX_EXACT_FLOAT = 2**53
+#: Column with the position of a row.
+_POSITION = "__position__"
 #: Results of ``pandas.api.types.infer_dtype`` for columns that may have booleans.
 _MAY_HOLD_BOOLEANS = ("boolean", "mixed", "mixed-integer", "categorical")
 
@@ -39,15 +36,24 @@ _MAY_HOLD_BOOLEANS = ("boolean", "mixed", "mixed-integer", "categorical")
 def shuffle_join(
     left: dd.DataFrame, right: dd.DataFrame, keys: Sequence[str], how: Any, suffixes: Any
 ) -> dd.DataFrame:
-    """Join two collections like ``left.merge(right, on=keys, how=how)``."""
+    """Join two collections like ``left.merge(right, on=keys, how=how)``.
+
+    For a semi or anti join, ``right`` has the keys only.
+    """
     left, right = left.clear_divisions(), right.clear_divisions()
     widen = partial(make_columns_nullable, keys=list(keys)) if how == "left" else _keep_unchanged
-    like = left._meta.merge(widen(right._meta), on=list(keys), how=how, suffixes=suffixes)
-    into = max(left.npartitions, right.npartitions)
+    like = _make_meta(left._meta, widen(right._meta), list(keys), how, suffixes)
     if right.npartitions > 1:
         types = [side._meta.dtypes for side in (left, right)]
-        hashed = [key for key in keys if _is_hashed(*(dtypes[key] for dtypes in types))]
-        left, right = (_shuffle_side(side, keys, hashed, into) for side in (left, right))
+        hashed = [key for key in keys if is_hashed(*(dtypes[key] for dtypes in types))]
+        into = max(left.npartitions, right.npartitions)
+        join_keys = JoinKeys(tuple(keys), tuple(hashed), into)
+        # Rows that are kept without a match must not be copied.
+        if how == "inner" and right.npartitions > left.npartitions:
+            right, left = shuffle_sides(right, left, join_keys, is_distinct=False)
+        else:
+            is_distinct = how in SELECTING
+            left, right = shuffle_sides(left, right, join_keys, is_distinct=is_distinct)
     else:
         left, right = (_cast_side(side, keys) for side in (left, right))
     declared = [side._meta.dtypes for side in (left, right)]
@@ -61,32 +67,17 @@ def shuffle_join(
     )
 
 
+def _make_meta(
+    left: pd.DataFrame, right: pd.DataFrame, keys: list[str], how: Any, suffixes: Any
+) -> pd.DataFrame:
+    """Return the empty frame of the result; also finds keys that pandas cannot join."""
+    selects = how in SELECTING
+    merged = left.merge(right, on=keys, how="inner" if selects else how, suffixes=suffixes)
+    return left.iloc[:0].reset_index(drop=True) if selects else merged
+
+
 def _keep_unchanged(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
-
-
-def _is_hashed(one: Any, other: Any) -> bool:
-    """Return whether equal values of two types have equal hashes; never if stored as codes."""
-    if _is_coded_category(one) or _is_coded_category(other):
-        return False
-    return bool(one == other) or not (needs_declared_dtype(one) or needs_declared_dtype(other))
-
-
-def _is_coded_category(dtype: Any) -> bool:
-    return isinstance(dtype, pd.CategoricalDtype) and is_stored_as_codes(dtype)
-
-
-def _shuffle_side(
-    side: dd.DataFrame, keys: Sequence[str], hashed: Sequence[str], into: int
-) -> dd.DataFrame:
-    """Shuffle a side so that equal keys are in the partition of the same number."""
-    like = side._meta
-    meta = like.assign(**{_BUCKET: np.array([], dtype="int64")})
-    mark = partial(run_in_partition, _add_bucket)
-    marked = side.map_partitions(
-        mark, like, list(keys), list(hashed), into, meta=meta, enforce_metadata=False
-    )
-    return marked.shuffle(on=_BUCKET, npartitions=into)
 
 
 def _cast_side(side: dd.DataFrame, keys: Sequence[str]) -> dd.DataFrame:
@@ -94,100 +85,6 @@ def _cast_side(side: dd.DataFrame, keys: Sequence[str]) -> dd.DataFrame:
     meta = side._meta
     cast = partial(run_in_partition, cast_to_declared)
     return side.map_partitions(cast, meta, list(keys), meta=meta, enforce_metadata=False)
-
-
-def _add_bucket(
-    frame: pd.DataFrame, like: pd.DataFrame, keys: list[str], hashed: list[str], into: int
-) -> pd.DataFrame:
-    """Cast a partition and add the column with the number of the partition of each row."""
-    frame = cast_to_declared(frame, like, keys)
-    for key in hashed:
-        if _is_coded_category(frame[key].dtype):  # not declared, or declared as another type
-            raise DataError(
-                key,
-                "holds categories of several types, of intervals or similar, that are not in the "
-                f"declared type; write df[{key!r}].cat.as_known(), or astype(object)",
-            )
-    if not hashed:
-        return frame.assign(**{_BUCKET: np.zeros(len(frame), dtype="int64")})
-    table = from_pandas(escape_columns(frame[hashed]))
-    number = kernel.hash_rows(table, escape_all(hashed), into).to_numpy()
-    return frame.assign(**{_BUCKET: number.astype("int64")})
-
-
-def cast_to_declared(frame: pd.DataFrame, like: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Cast a partition to the declared types, as Dask's shuffle does, but without loss.
-
-    A DataError is raised if a column is missing or not unique, if the cast changes a value, or if a
-    key declared as float is an integer that a float may not represent.
-    """
-    name: Any
-    result = select_columns(frame, list(like.columns)).copy(deep=False)
-    for name, declared in like.dtypes.items():
-        values = result[name]
-        is_category = isinstance(values.dtype, pd.CategoricalDtype)
-        if declared == np.dtype(object) and (is_category or _is_beyond_floats(values)):
-            # Concatenated with floats of another partition, integers would become floats; Dask
-            # concatenates categories only with categories.
-            result[name] = values.astype(object)
-        if values.dtype == declared or declared == np.dtype(object):
-            continue
-        if isinstance(declared, pd.CategoricalDtype) and not dd.utils.has_known_categories(
-            like[name]
-        ):
-            continue
-        result[name] = _cast_column(values, declared, str(name), name in keys)
-    return result
-
-
-def _is_beyond_floats(values: pd.Series[Any]) -> bool:
-    """Return whether a column has integers that are not exact as float64."""
-    if not pd.api.types.is_integer_dtype(values.dtype):
-        return False
-    return bool(((values > _MAX_EXACT_FLOAT) | (values < -_MAX_EXACT_FLOAT)).any())
-
-
-def _cast_column(values: pd.Series[Any], declared: Any, name: str, is_key: bool) -> pd.Series[Any]:
-    """Cast a column to its declared type; raise DataError if a value changes."""
-    present = values.notna()
-    try:
-        converted = cast_column(values, declared)
-        restored = converted[present].astype(object)
-        is_lost = np.array(
-            [
-                not _is_equal(a, b)
-                for a, b in zip(values[present].astype(object), restored, strict=True)
-            ],
-            dtype=bool,
-        )
-        if is_key and pd.api.types.is_float_dtype(declared):
-            is_lost |= [
-                isinstance(value, int) and abs(value) >= _MAX_EXACT_FLOAT
-                for value in values[present].tolist()
-            ]
-        if not is_lost.any() and converted.notna().equals(present):
-            return converted
-    except (ArithmeticError, NotImplementedError, TypeError, ValueError, pa.ArrowException):
-        is_lost = np.ones(int(present.sum()), dtype=bool)
-    changed = values[present][is_lost] if is_lost.any() else values
-    shown = f"{changed.iloc[0]!r:.60}" if len(changed) else "values"
-    raise DataError(
-        name,
-        f"holds {shown} of type {values.dtype}, but the declared type is {declared}; convert all "
-        "partitions to one type, for example with astype(...)",
-    )
-
-
-def _is_equal(one: Any, other: Any) -> bool:
-    """Return whether two values are equal; a boolean equals no number, a number no other value."""
-    numbers = (bool, int, float)
-    one = one.item() if isinstance(one, np.generic) and hasattr(one, "item") else one
-    other = other.item() if isinstance(other, np.generic) and hasattr(other, "item") else other
-    if isinstance(one, numbers) != isinstance(other, numbers):
-        return False
-    if isinstance(one, bool) != isinstance(other, bool):
-        return False  # True == 1 in Python, but not in a column
-    return bool(one == other)
 
 
 def _merge_partitions(
@@ -200,7 +97,7 @@ def _merge_partitions(
     objects: list[str],
 ) -> pd.DataFrame:
     """Join two partitions; ``objects`` are the keys declared as objects on both sides."""
-    sides = [side.drop(columns=_BUCKET, errors="ignore") for side in (left, right)]
+    sides = [left, right]
     for key in objects:
         for one, other in (sides, sides[::-1]):
             _check_booleans_and_numbers(one[key], other[key], key)
@@ -210,13 +107,20 @@ def _merge_partitions(
 def _merge_frames(
     left: pd.DataFrame, right: pd.DataFrame, keys: list[str], how: Any, suffixes: Any
 ) -> pd.DataFrame:
-    """Join two frames with pandas, with keys cast to types that pandas compares exactly."""
+    """Join two frames with pandas, with keys cast to types that pandas compares exactly.
+
+    The rows of a semi or anti join are rows of ``left``, unchanged.
+    """
     left_rows, right_rows = (make_keys_comparable(side, keys) for side in (left, right))
     for key in keys:
         decoded = (_decode_numeric_categories(side[key]) for side in (left_rows, right_rows))
         comparable_keys = _unify_signs(*decoded)
         if comparable_keys is not None:
             left_rows[key], right_rows[key] = comparable_keys
+    if how in SELECTING:
+        has_match = _find_matches(left_rows[keys], right_rows[keys], keys)
+        kept: pd.DataFrame = left[has_match if how == "semi" else ~has_match]
+        return kept.reset_index(drop=True)
     result = left_rows.merge(right_rows, on=keys, how=how, suffixes=suffixes)
     for key in keys:
         are_categories = [
@@ -232,6 +136,16 @@ def _merge_frames(
         was_integer = numpy_dtype is not None and numpy_dtype.kind in "iu"
         if is_half or (was_integer and left_rows[key].dtype not in (dtype, left[key].dtype)):
             result[key] = cast_column(result[key], dtype)
+    return result
+
+
+def _find_matches(left: pd.DataFrame, right: pd.DataFrame, keys: list[str]) -> np.ndarray[Any, Any]:
+    """Return whether each row of the left side has equal keys on the right side."""
+    numbered = left.assign(**{_POSITION: np.arange(len(left))})
+    # With a distinct right side, the merge has at most one row for each row of the left side.
+    matched = numbered.merge(right.drop_duplicates(), on=keys)[_POSITION]
+    result = np.zeros(len(left), dtype=bool)
+    result[matched.to_numpy(dtype="int64")] = True
     return result
 
 

@@ -69,6 +69,7 @@ from dask.dataframe.dask_expr._repartition import (
 from dask.dataframe.dask_expr._shuffle import (
     BaseSetIndexSortValues,
     SetIndex,
+    Shuffle,
     ShuffleBase,
     SortValues,
 )
@@ -149,6 +150,7 @@ __all__ = [
     "ResetIndex",
     "Sample",
     "SetIndex",
+    "Shuffle",
     "ShuffleBase",
     "SortValues",
     "Unique",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pandas_results
@@ -185,3 +186,23 @@ def test_polars_has_as_many_threads_as_the_worker(client):
         return os.environ.get("POLARS_MAX_THREADS"), pl.thread_pool_size()
 
     assert set(client.run(threads).values()) == {("1", 1)}
+
+
+def test_rows_of_a_frequent_key_are_spread_by_a_p2p_shuffle(client):
+    rows, parts = 60_000, 6
+    keys = np.where(np.arange(rows) % 2, 3, np.arange(rows) % 5000)
+    left = pd.DataFrame({"k": keys, "v": np.arange(rows)})
+    right = pd.DataFrame({"k": np.arange(0, 5000, 2) + 1, "w": np.arange(2500)})
+    sides = (
+        dd.from_pandas(left, npartitions=parts, sort=False),
+        dd.from_pandas(right, npartitions=3, sort=False),
+    )
+    for how in ("left", "semi"):
+        result = join(*sides, "k", how)
+        assert any("shuffle-transfer" in str(key) for key in result.optimize().dask)
+        partitions = [part.result() for part in client.compute(result.to_delayed())]
+        ours = pd.concat(partitions)
+        want = left.merge(right, on="k", how="left").astype({"w": "Int64"})
+        want = want if how == "left" else left[left.k.isin(right.k)]
+        assert pandas_results.rows_of(ours) == pandas_results.rows_of(want)
+        assert max(map(len, partitions)) < 1.3 * len(ours) / parts

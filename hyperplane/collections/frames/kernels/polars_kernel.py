@@ -131,13 +131,18 @@ def split_by_hash(table: pl.DataFrame, keys: Sequence[str], into: int) -> list[p
 
 def hash_rows(table: pl.DataFrame, keys: Sequence[str], into: int) -> pl.Series:
     """Return the number of the piece of each row, by the hash of its keys."""
+    return (hash_keys(table, keys) % into).cast(pl.UInt32)
+
+
+def hash_keys(table: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
+    """Return the hash of the keys of each row, which is the same in every process."""
     # A missing value has the same hash for every type, since partitions may differ in type.
     hashes = [
         _to_canonical_type(pl.col(key), table.schema[key]).hash(seed).fill_null(seed)
         for seed, key in enumerate(keys)
     ]
     mixed = pl.fold(pl.lit(0, pl.UInt64), lambda a, b: a ^ b, hashes)
-    return table.select((mixed % into).cast(pl.UInt32)).to_series()
+    return table.select(mixed).to_series()
 
 
 def split_by_number(table: pl.DataFrame, number: pl.Series, into: int) -> list[pl.DataFrame]:
