@@ -9,6 +9,7 @@ from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.jobs.definition.message_formatting import suggest_names
 from hyperplane.jobs.job_control import ensure_supervisor
+from hyperplane.jobs.job_html import render_jobs
 from hyperplane.jobs.store.job_records import (
     CANCELLED,
     DONE,
@@ -24,6 +25,13 @@ from hyperplane.jobs.store.jobs_home import open_store
 #: Largest integer that all databases accept.
 _MAX_LIMIT = 2**31 - 1
 STATUSES = (SCHEDULED, PENDING, IN_PROGRESS, DONE, FAILED, TIMED_OUT, CANCELLED)
+
+
+class JobList(list[Job]):
+    """Jobs as a list, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        return render_jobs(self)
 
 
 @check_call
@@ -51,8 +59,8 @@ def list_jobs(
     Returns
     -------
     list of Job
-        The jobs in their current state. A store shared by a team also has jobs of other users and
-        machines.
+        The jobs in their current state; a notebook shows them as a table. A store shared by a team
+        also has jobs of other users and machines.
 
     Raises
     ------
@@ -100,4 +108,5 @@ def list_jobs(
     check(faults)
     store = open_store()
     ensure_supervisor(store)
-    return store.find(statuses=statuses or None, name=name, schedule=schedule, limit=limit)
+    jobs = store.find(statuses=statuses or None, name=name, schedule=schedule, limit=limit)
+    return JobList(jobs)

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from hyperplane.core.html_output import make_bar, make_output, make_rows
 from hyperplane.core.public_calls import warn_caller
-from hyperplane.core.text_tables import as_html, as_text
+from hyperplane.core.text_tables import as_text
 from hyperplane.core.units import bytes_to_gb, format_bytes, parse_seconds, plural
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.engine_names import DASK, framework_of
@@ -216,7 +217,23 @@ class ClusterPlan:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return as_html(self.rows())
+        return make_output(make_rows([*self.rows(), *self._usage_rows()]))
+
+    def _usage_rows(self) -> list[tuple[str, str]]:
+        """Return the shares of a node's cores and memory that its worker processes get, as bars."""
+        if self.pool is None:
+            return []
+        worker, pool = self.worker, self.pool
+        cores, ram = pool.allocatable_cores, pool.allocatable_ram_gb
+        used = bytes_to_gb(worker.total_ram)
+        shares = (
+            ("pool cores", worker.cores_per_worker, cores, "cores"),
+            ("pool memory", used, ram, "GB"),
+        )
+        return [
+            (label, make_bar(value / most, f"{value:.4g} of {most:.4g} {unit} of a node"))
+            for label, value, most, unit in shares
+        ]
 
 
 def _describe_nodes(nodes: int, maximum: int | None) -> str:

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from html_pages import read_page
 
 from hyperplane.errors import RequestError
 from hyperplane.spec.dask_options import DaskOptions
@@ -130,11 +131,19 @@ def test_an_idle_timeout_of_zero_means_never(plan, timeout):
 
 
 def test_html_has_the_same_rows_escaped(plan):
-    page = plan._repr_html_()
-    assert page.count("<tr>") == len(str(plan).splitlines())
-    assert "2 &lt; 3 &amp; more" in page
-    assert "a&lt;b&gt; (15 cores, 12 GB)" in page
-    assert "<b>" not in page
+    page = read_page(plan._repr_html_())
+    assert set(plan.rows()) <= set(zip(page.cells[::2], page.cells[1::2], strict=True))
+    assert "2 < 3 & more" in page.text
+    assert "b" not in page.tags
+
+
+def test_html_shows_the_share_of_a_node_that_is_used(plan):
+    page = read_page(plan._repr_html_())
+    worker = plan.worker
+    assert page.rows["pool cores"] == f"{worker.cores_per_worker:g} of 15 cores of a node"
+    assert page.rows["pool memory"] == f"{worker.total_ram / 1e9:g} of 12 GB of a node"
+    assert page.classes.count("hp-bar") == 2
+    assert "hp-bar" not in read_page(replace(plan, pool=None)._repr_html_()).classes
 
 
 def test_new_cluster_names_are_unique():
