@@ -66,7 +66,7 @@ _STYLE = make_theme_style(
         "--hp-idle:#a3adb6"
     },
 ) + (
-    ".hp-out{color:var(--jp-ui-font-color1,inherit);max-width:72em}"
+    ".hp-out{color:var(--jp-ui-font-color1,inherit);max-width:80em;overflow-x:auto}"
     ".hp-good{--hp-c:var(--hp-good)}.hp-run{--hp-c:var(--hp-run)}.hp-bad{--hp-c:var(--hp-bad)}"
     ".hp-warn{--hp-c:var(--hp-warn)}.hp-idle{--hp-c:var(--hp-idle)}"
     # Twice the class: more specific than the tables of notebooks, which are aligned to the right.
@@ -74,6 +74,9 @@ _STYLE = make_theme_style(
     ".hp-out.hp-out :is(th,td){text-align:left;vertical-align:top;padding:2px 10px 2px 0;"
     "white-space:pre-wrap;overflow-wrap:anywhere;max-width:52em;background:none}"
     ".hp-out.hp-out th{white-space:nowrap}"
+    ".hp-out.hp-out thead~tbody td{white-space:pre}"
+    ".hp-out.hp-out thead~tbody td.hp-long{white-space:pre-wrap;overflow-wrap:break-word}"
+    ".hp-out a{color:var(--jp-content-link-color,var(--hp-run))}"
     ".hp-chip{color:var(--hp-c);font-weight:600;white-space:nowrap}"
     ".hp-bar{display:inline-block;position:relative;width:14em;height:.75em;margin-right:.6em;"
     "background:rgba(128,128,128,.25);border-radius:2px;vertical-align:middle}"
@@ -83,6 +86,8 @@ _STYLE = make_theme_style(
     "white-space:pre-wrap;overflow-wrap:anywhere;background:rgba(128,128,128,.12);color:inherit}"
     ".hp-scroll{overflow:auto;max-height:30em}"
 )
+#: Most characters of a cell that is not wrapped.
+_SHORT = 32
 #: Label of a row -> class of its color.
 _LABEL_STYLES = {
     "warning": "hp-warn", "refused": "hp-bad", "fault": "hp-bad", "missing": "hp-warn",
@@ -106,12 +111,16 @@ def make_rows(rows: Iterable[tuple[str, str]]) -> Markup:
 
 
 def make_table(titles: Sequence[str], rows: Iterable[Iterable[str]]) -> Markup:
-    """Return a table with titles of its columns."""
+    """Return a table with titles of its columns; only long texts are wrapped."""
     head = "".join(f"<th>{escape(title)}</th>" for title in titles)
-    body = "".join(
-        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>" for cells in rows
-    )
+    body = "".join(f"<tr>{''.join(map(_make_cell, cells))}</tr>" for cells in rows)
     return Markup(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+
+
+def _make_cell(cell: str) -> str:
+    is_long = "<div" in cell if isinstance(cell, Markup) else len(cell) > _SHORT
+    style = ' class="hp-long"' if is_long else ""
+    return f"<td{style}>{escape(cell)}</td>"
 
 
 def make_chip(text: str, style: str) -> Markup:

@@ -25,7 +25,7 @@ from hyperplane.jobs.execution.requirements import INSTALL_STEP
 from hyperplane.jobs.execution.step_command import notebook_output_path, working_folder
 from hyperplane.jobs.execution.step_log import read_last_lines
 from hyperplane.jobs.job_progress import StepProgress, step_progress, to_plain_line
-from hyperplane.jobs.step_graph import Node, describe_state, draw_steps, find_state_style
+from hyperplane.jobs.step_graph import Node, draw_steps, find_state_style
 from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job, WorkUnit
 
 #: Most steps, and most jobs of a list, that are shown; of more the most important ones.
@@ -125,8 +125,7 @@ def _list_cells(
     yield state.name
     text = Markup(make_chip(state.status, find_state_style(state.status)))
     if state.chunks or state.cells:
-        detail = describe_state(state).removeprefix(state.status)
-        text = Markup(f"{text}{escape(detail)}")
+        text = Markup(f"{text}{escape(f', {state.detail}')}")
     for attempt in [each for each in state.failed if each.reason][:_MOST_CHUNKS]:
         chunk = f"[{attempt.chunk}] " if attempt.chunk >= 0 else ""
         text = Markup(f"{text}<div>{escape(f'{chunk}{to_plain_line(attempt.reason)}')}</div>")

@@ -13,9 +13,9 @@ from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS
 
 #: Most lines between steps; more are counted in a text, as they would hide each other.
 MOST_LINES = 400
-_WIDTH, _HEIGHT, _ACROSS, _DOWN, _EDGE = 168, 38, 46, 12, 6
+_WIDTH, _HEIGHT, _ACROSS, _DOWN, _EDGE = 184, 38, 40, 12, 6
 #: Characters of a name and of a state that fit into a box.
-_NAME_LENGTH, _TEXT_LENGTH = 23, 28
+_NAME_LENGTH, _TEXT_LENGTH = 25, 32
 _STYLE = (
     ".hp-steps{font:11px sans-serif;color:inherit}.hp-steps text{fill:currentColor}"
     ".hp-steps rect{fill:none;stroke:var(--hp-c)}.hp-steps .hp-s{fill:var(--hp-c)}"
@@ -44,8 +44,8 @@ def describe_state(state: StepProgress) -> str:
     """Return the state, time and attempt of a step in one line."""
     parts = [state.status]
     if state.counts:
-        parts.append(format_duration(state.seconds))
         parts += [state.detail] if state.detail else []
+        parts.append(format_duration(state.seconds))
     return ", ".join(parts)
 
 
@@ -103,8 +103,11 @@ def _list_lines(nodes: Sequence[Node], place: Mapping[str, tuple[int, int]]) -> 
 
 
 def _draw_curve(x: int, y: int, to_x: int, to_y: int) -> str:
+    """Return a line that leaves its row beside its end, so that it passes below few boxes."""
     bend = min((to_x - x) // 2, _ACROSS // 2)
-    return f"M{x} {y}C{x + bend} {y} {to_x - bend} {to_y} {to_x} {to_y}"
+    along = max(x, to_x - _ACROSS)
+    start = f"M{x} {y}" if along == x else f"M{x} {y}H{along}"
+    return f"{start}C{along + bend} {y} {to_x - bend} {to_y} {to_x} {to_y}"
 
 
 def _draw_step(state: StepProgress, x: int, y: int) -> str:

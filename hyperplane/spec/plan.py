@@ -217,22 +217,18 @@ class ClusterPlan:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return make_output(make_rows([*self.rows(), *self._usage_rows()]))
+        return make_output(make_rows([*self.rows(), *self._share_rows()]))
 
-    def _usage_rows(self) -> list[tuple[str, str]]:
-        """Return the shares of a node's cores and memory that its worker processes get, as bars."""
-        if self.pool is None:
-            return []
-        worker, pool = self.worker, self.pool
-        cores, ram = pool.allocatable_cores, pool.allocatable_ram_gb
-        used = bytes_to_gb(worker.total_ram)
+    def _share_rows(self) -> list[tuple[str, str]]:
+        """Return the threads and the memory as bars, as shares of what was requested."""
+        nodes = max(1, int(self.request.num_workers))
         shares = (
-            ("pool cores", worker.cores_per_worker, cores, "cores"),
-            ("pool memory", used, ram, "GB"),
+            ("threads", self.total_threads, nodes * self.asked.total_threads, str),
+            ("RAM", self.total_ram, nodes * self.asked.total_ram, format_bytes),
         )
         return [
-            (label, make_bar(value / most, f"{value:.4g} of {most:.4g} {unit} of a node"))
-            for label, value, most, unit in shares
+            (label, make_bar(given / asked, f"{show(given)} of {show(asked)} requested"))
+            for label, given, asked, show in shares
         ]
 
 

@@ -94,7 +94,7 @@ def test_steps_are_in_columns_in_their_order_with_state_attempts_and_time(make_j
     assert texts == {
         "a": "done, 2.0 s",
         "b": "timed out, 2.0 s",
-        "c": "failed, 3.0 s, attempt 2",
+        "c": "failed, attempt 2, 3.0 s",
         "d": "not run",
     }
     columns = {name: each.get("transform").split()[0] for name, each in groups.items()}

@@ -137,13 +137,13 @@ def test_html_has_the_same_rows_escaped(plan):
     assert "b" not in page.tags
 
 
-def test_html_shows_the_share_of_a_node_that_is_used(plan):
-    page = read_page(plan._repr_html_())
-    worker = plan.worker
-    assert page.rows["pool cores"] == f"{worker.cores_per_worker:g} of 15 cores of a node"
-    assert page.rows["pool memory"] == f"{worker.total_ram / 1e9:g} of 12 GB of a node"
-    assert page.classes.count("hp-bar") == 2
-    assert "hp-bar" not in read_page(replace(plan, pool=None)._repr_html_()).classes
+def test_html_shows_the_share_of_the_request_that_is_given(plan):
+    given = replace(plan, nodes=2, worker=replace(plan.asked, nprocs=1))
+    page = read_page(given._repr_html_())
+    asked = 3 * plan.asked.total_threads
+    assert page.rows["threads"] == f"{2 * plan.asked.nthreads} of {asked} requested"
+    assert page.rows["RAM"].endswith(" GB requested")
+    assert f"width:{100 * 2 * plan.asked.nthreads / asked:.1f}%" in given._repr_html_()
 
 
 def test_new_cluster_names_are_unique():
