@@ -25,7 +25,7 @@ from hyperplane.jobs.store.job_records import DONE, FAILED, IN_PROGRESS, Attempt
 from hyperplane.storage.result import SaveResult
 
 STATIC = Path(__file__).resolve().parents[1] / "docs" / "_static"
-_WIDTH, _HEIGHT = 1000, 1600
+_WIDTH, _HEIGHT = 1180, 1600
 #: Colors of the picture that remain; text is anti-aliased in grays.
 _COLORS = 128
 #: Seconds since 1970 of the events of the sample jobs.
@@ -117,8 +117,9 @@ def make_bodies(folder: Path) -> Iterator[tuple[str, str]]:
     layout = hyperplane.plan_cluster(
         num_workers=1, nprocs=2, nthreads=2, ram_gb_per_proc=1, engine="local", local_fit="exact"
     )
-    numbers = da.random.default_rng(0).random((16000, 4000), chunks=(1000, 4000))
-    forecast = hyperplane.forecast((numbers + 1).sum(axis=1).std(), layout, history=False)
+    numbers = da.random.default_rng(0).random((8000, 8000), chunks=(1000, 8000))
+    turned = numbers.rechunk((8000, 1000))
+    forecast = hyperplane.forecast(turned.std(axis=0).max(), layout, history=False)
     yield "forecast", forecast._repr_html_()
 
 

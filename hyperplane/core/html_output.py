@@ -82,7 +82,8 @@ _STYLE = make_theme_style(
     "background:rgba(128,128,128,.25);border-radius:2px;vertical-align:middle}"
     ".hp-bar span{position:absolute;top:0;height:100%;background:var(--hp-c);border-radius:2px}"
     ".hp-out .hp-bar b{position:absolute;top:-3px;bottom:-3px;border-left:2px solid var(--hp-bad)}"
-    ".hp-out pre{max-height:16em;overflow:auto;margin:2px 0 8px;padding:6px 8px;"
+    ".hp-out.hp-out pre{font-family:var(--jp-code-font-family,monospace),monospace;line-height:1.3;"
+    "max-height:16em;overflow:auto;margin:2px 0 8px;padding:6px 8px;"
     "white-space:pre-wrap;overflow-wrap:anywhere;background:rgba(128,128,128,.12);color:inherit}"
     ".hp-scroll{overflow:auto;max-height:30em}"
 )

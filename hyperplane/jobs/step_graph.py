@@ -13,9 +13,9 @@ from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS
 
 #: Most lines between steps; more are counted in a text, as they would hide each other.
 MOST_LINES = 400
-_WIDTH, _HEIGHT, _ACROSS, _DOWN, _EDGE = 184, 38, 40, 12, 6
+_WIDTH, _HEIGHT, _ACROSS, _DOWN, _EDGE = 190, 38, 40, 12, 6
 #: Characters of a name and of a state that fit into a box.
-_NAME_LENGTH, _TEXT_LENGTH = 25, 32
+_NAME_LENGTH, _TEXT_LENGTH = 25, 31
 _STYLE = (
     ".hp-steps{font:11px sans-serif;color:inherit}.hp-steps text{fill:currentColor}"
     ".hp-steps rect{fill:none;stroke:var(--hp-c)}.hp-steps .hp-s{fill:var(--hp-c)}"
