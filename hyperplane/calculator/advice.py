@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hyperplane.calculator.cluster_advice import ClusterAdvice
 from hyperplane.calculator.measure import DataSize
+from hyperplane.core.html_output import make_bar, make_chip, make_output, make_rows, make_table
 from hyperplane.core.units import bytes_to_gb, format_bytes, format_number, plural
 from hyperplane.sizing.recommend import PoolOption, SizingAnswer, SizingQuestion
 
@@ -80,6 +82,14 @@ class SizingAdvice(ClusterAdvice):
 
     def rows(self) -> list[tuple[str, str]]:
         """Return labels and texts: the cluster, reasons, warnings and other pools."""
+        others = "; ".join(
+            f"{plural(other.nodes, 'node')} of {other.pool.name} ({format_bytes(other.total_ram)})"
+            for other in self.alternatives
+        )
+        return [*self.summary_rows(), ("instead", others)]
+
+    def summary_rows(self) -> list[tuple[str, str]]:
+        """Return the rows without the other pools."""
         option, worker, cost = self.option, self.worker, self.cost_per_hour
         processes = plural(self.nodes * worker.nprocs, "worker process")
         needed, provided = format_bytes(self.found.memory), format_bytes(option.total_ram)
@@ -97,16 +107,11 @@ class SizingAdvice(ClusterAdvice):
             recommended.append(("cost", f"{format_number(cost)} per hour"))
         spare = self.found.comfortable
         comfortable = [("comfortable", f"{plural(spare.nodes, 'node')}: {spare.reason}")]
-        others = "; ".join(
-            f"{plural(other.nodes, 'node')} of {other.pool.name} ({format_bytes(other.total_ram)})"
-            for other in self.alternatives
-        )
         return [
             *recommended,
             *(comfortable if spare.reason else []),
             *(("why", reason) for reason in self.reasons),
             *(("warning", warning) for warning in self.warnings),
-            ("instead", others),
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -128,3 +133,33 @@ class SizingAdvice(ClusterAdvice):
             "warnings": list(self.warnings),
             "alternatives": [other.to_dict() for other in self.alternatives],
         }
+
+    def _repr_html_(self) -> str:
+        options = (self.option, *self.alternatives)
+        titles = [
+            "pool",
+            "nodes",
+            "on each node",
+            f"memory; {format_bytes(self.found.memory)} needed",
+        ]
+        titles += ["per hour"] if any(each.cost_per_hour is not None for each in options) else []
+        cells = (self._list_cells(each, options)[: len(titles)] for each in options)
+        return make_output(make_rows(self.summary_rows()), make_table(titles, cells))
+
+    def _list_cells(self, option: PoolOption, options: Sequence[PoolOption]) -> list[str]:
+        """Return an option as cells: the memory is a bar with a line at the memory needed."""
+        widest = max(self.found.memory, *(each.total_ram for each in options))
+        is_chosen = option is self.option
+        cost, name = option.cost_per_hour, option.pool.name
+        return [
+            make_chip(f"{name} (recommended)", "hp-good") if is_chosen else name,
+            str(option.nodes),
+            str(option.worker),
+            make_bar(
+                option.total_ram / widest,
+                format_bytes(option.total_ram),
+                "hp-good" if is_chosen else "hp-idle",
+                mark=self.found.memory / widest,
+            ),
+            "" if cost is None else format_number(cost),
+        ]

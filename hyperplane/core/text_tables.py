@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable
+
+from hyperplane.core.html_output import make_output, make_rows
 
 Rows = Iterable[tuple[str, str]]
 
@@ -30,9 +31,4 @@ def as_html(rows: Rows) -> str:
     >>> "&lt; 3</td></tr></table>" in as_html([("nodes", "< 3")])
     True
     """
-    left = "style='text-align:left'"
-    cells = "".join(
-        f"<tr><th {left}>{html.escape(label)}</th><td {left}>{html.escape(text)}</td></tr>"
-        for label, text in rows
-    )
-    return f"<table>{cells}</table>"
+    return make_output(make_rows(rows))

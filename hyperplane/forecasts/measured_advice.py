@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from hyperplane.calculator.cluster_advice import ClusterAdvice
-from hyperplane.core.text_tables import as_html
+from hyperplane.core.html_output import Markup, make_output, make_rows, make_table
 from hyperplane.core.units import bytes_to_gb, format_number, plural, round_bytes
 from hyperplane.forecasts.evaluate import SampledJob
 from hyperplane.forecasts.layout_search import MeasuredOption, find_front
@@ -100,11 +99,14 @@ class MeasuredAdvice(ClusterAdvice):
 
     def rows(self) -> list[tuple[str, str]]:
         """Return labels and texts: the cluster, reasons, warnings and other options."""
-        others = [
+        return [*self.summary_rows(), *self.other_rows(), *self.closing_rows()]
+
+    def other_rows(self) -> list[tuple[str, str]]:
+        """Return a row for each other option."""
+        return [
             ("instead", describe_option(each) + (" (front)" if each in self.front else ""))
             for each in self.alternatives
         ]
-        return [*self.summary_rows(), *others, *self.closing_rows()]
 
     def summary_rows(self) -> list[tuple[str, str]]:
         """Return the rows of the recommended cluster."""
@@ -182,14 +184,11 @@ class MeasuredAdvice(ClusterAdvice):
         return {**option.to_dict(), "on_front": option in self.front}
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(title)}</th>" for title in self.titles)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
-            for cells in self.table()
-        )
-        return (
-            f"{as_html(self.summary_rows())}{self.to_svg()}"
-            f"<table><tr>{head}</tr>{body}</table>{as_html(self.closing_rows())}"
+        return make_output(
+            make_rows(self.summary_rows()),
+            Markup(self.to_svg()),
+            make_table(self.titles, self.table()),
+            make_rows([*self.other_rows(), *self.closing_rows()]),
         )
 
 

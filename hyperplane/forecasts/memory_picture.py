@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hyperplane.core.html_output import make_theme_style
 from hyperplane.core.units import plural, round_bytes
 from hyperplane.forecasts.memory_series import MemorySeries
 
@@ -23,11 +24,19 @@ _WIDTH, _LEFT, _RIGHT = 640, 84, 16
 _TOP, _BAND, _GAP, _BOTTOM = 62, 44, 12, 42
 #: Colors of light and of dark pages; text and axes have the color of the page's text.
 _STYLE = (
-    ".hp-memory{fill:#2a6f97;fill-opacity:.3;stroke:#2a6f97}"
-    ".hp-limit{stroke:#c1121f;stroke-width:1.5}"
-    ".hp-spill{stroke:#9a5b00;stroke-width:1.5;stroke-dasharray:5 3}"
-    "@media(prefers-color-scheme:dark){.hp-memory{fill:#6bb5e0;stroke:#6bb5e0}"
-    ".hp-limit{stroke:#ff6b6b}.hp-spill{stroke:#f0b354}}"
+    ".hp-memory{fill-opacity:.3}.hp-limit,.hp-spill{stroke-width:1.5}"
+    ".hp-spill{stroke-dasharray:5 3}"
+) + make_theme_style(
+    {
+        ".hp-memory": "fill:#2a6f97;stroke:#2a6f97",
+        ".hp-limit": "stroke:#c1121f",
+        ".hp-spill": "stroke:#9a5b00",
+    },
+    {
+        ".hp-memory": "fill:#6bb5e0;stroke:#6bb5e0",
+        ".hp-limit": "stroke:#ff6b6b",
+        ".hp-spill": "stroke:#f0b354",
+    },
 )
 
 

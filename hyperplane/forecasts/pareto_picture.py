@@ -6,16 +6,24 @@ import html
 import math
 from collections.abc import Sequence
 
+from hyperplane.core.html_output import make_theme_style
 from hyperplane.core.units import plural, round_bytes
 from hyperplane.forecasts.layout_search import MeasuredOption
 
 _WIDTH, _HEIGHT = 560, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 20, 46
 #: Colors of light and of dark pages; text and axes have the color of the page's text.
-_STYLE = (
-    ".hp-front{fill:#2a6f97;stroke:#2a6f97}.hp-other{fill:#8fa3b0}.hp-chosen{stroke:#c1121f}"
-    "@media(prefers-color-scheme:dark){.hp-front{fill:#6bb5e0;stroke:#6bb5e0}"
-    ".hp-other{fill:#7d8b94}.hp-chosen{stroke:#ff6b6b}}"
+_STYLE = make_theme_style(
+    {
+        ".hp-front": "fill:#2a6f97;stroke:#2a6f97",
+        ".hp-other": "fill:#8fa3b0",
+        ".hp-chosen": "stroke:#c1121f",
+    },
+    {
+        ".hp-front": "fill:#6bb5e0;stroke:#6bb5e0",
+        ".hp-other": "fill:#7d8b94",
+        ".hp-chosen": "stroke:#ff6b6b",
+    },
 )
 
 

@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.html_output import Markup, make_bar, make_output, make_rows
 from hyperplane.core.public_calls import check_call
-from hyperplane.core.text_tables import as_html, as_text
+from hyperplane.core.text_tables import as_text
 from hyperplane.core.units import format_bytes, plural, round_bytes
 from hyperplane.forecasts.advise import advise_layout
 from hyperplane.forecasts.evaluate import SampledJob, list_memory
@@ -286,4 +287,13 @@ class Forecast:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"{as_html(self.rows())}{self.to_svg()}"
+        rows: list[tuple[str, str]] = []
+        for label, text in self.rows():
+            if label == "peak" and self.limit:
+                style = "hp-bad" if self.high > self.limit else "hp-good"
+                widest = max(self.high, self.limit)
+                bar = make_bar(self.peak / widest, text, style, mark=self.limit / widest)
+                rows.append((label, bar))
+            else:
+                rows.append((label, text))
+        return make_output(make_rows(rows), Markup(self.to_svg()))

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hyperplane.core.html_output import make_output, make_table
 from hyperplane.core.public_calls import check_call
-from hyperplane.core.text_tables import as_html, as_text
+from hyperplane.core.text_tables import as_text
 from hyperplane.core.units import format_bytes, format_number
 from hyperplane.history.run_record import RunRecord
 from hyperplane.history.store import read_run
@@ -97,7 +98,8 @@ class RunComparison:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return as_html(self.rows())
+        cells = ((value.name, *value.texts()) for value in self.values)
+        return make_output(make_table(("", "first", "second", "second / first"), cells))
 
 
 @check_call

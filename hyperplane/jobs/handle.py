@@ -20,12 +20,13 @@ from hyperplane.core.errors import (
     check,
 )  # fmt: skip
 from hyperplane.core.public_calls import check_call
-from hyperplane.core.text_tables import as_html, as_text
+from hyperplane.core.text_tables import as_text
 from hyperplane.core.units import in_seconds, is_boolean, whole_number
 from hyperplane.jobs import calls, job_control
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.execution.step_log import read_last_lines
 from hyperplane.jobs.job_names import find_job
+from hyperplane.jobs.job_html import render_job
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
 
@@ -242,7 +243,7 @@ class JobHandle:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return as_html(self.as_rows())
+        return render_job(self.job, self.attempts)
 
 
 def _timeout_seconds(timeout: Any) -> float | None:

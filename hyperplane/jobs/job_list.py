@@ -12,6 +12,7 @@ from hyperplane.core.public_calls import check_call
 from hyperplane.history.selection import TIME_FORM, parse_time
 from hyperplane.jobs.definition.message_formatting import suggest_names
 from hyperplane.jobs.job_control import ensure_supervisor
+from hyperplane.jobs.job_html import render_jobs
 from hyperplane.jobs.store.job_records import (
     CANCELLED,
     DONE,
@@ -27,6 +28,13 @@ from hyperplane.jobs.store.jobs_home import open_store
 #: Largest integer that all databases accept.
 _MAX_LIMIT = 2**31 - 1
 STATUSES = (SCHEDULED, PENDING, IN_PROGRESS, DONE, FAILED, TIMED_OUT, CANCELLED)
+
+
+class JobList(list[Job]):
+    """Jobs as a list, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        return render_jobs(self)
 
 
 @check_call
@@ -65,8 +73,8 @@ def list_jobs(
     Returns
     -------
     list of Job
-        The jobs in their current state. A store shared by a team also has jobs of other users and
-        machines.
+        The jobs in their current state; a notebook shows them as a table. A store shared by a team
+        also has jobs of other users and machines.
 
     Raises
     ------
@@ -126,10 +134,10 @@ def list_jobs(
         limit=limit if text is None else None,
     )  # fmt: skip
     if text is None:
-        return jobs
+        return JobList(jobs)
     # Not in the database: SQLite ignores case for ASCII only.
     wanted = text.casefold()
-    return [job for job in jobs if _contains(job, wanted)][:limit]
+    return JobList([job for job in jobs if _contains(job, wanted)][:limit])
 
 
 def _contains(job: Job, text: str) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from hyperplane.core.html_output import make_bar, make_output, make_rows
 from hyperplane.core.public_calls import warn_caller
-from hyperplane.core.text_tables import as_html, as_text
+from hyperplane.core.text_tables import as_text
 from hyperplane.core.units import bytes_to_gb, format_bytes, parse_seconds, plural
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.engine_names import DASK, framework_of
@@ -216,7 +217,19 @@ class ClusterPlan:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return as_html(self.rows())
+        return make_output(make_rows([*self.rows(), *self._share_rows()]))
+
+    def _share_rows(self) -> list[tuple[str, str]]:
+        """Return the threads and the memory as bars, as shares of what was requested."""
+        nodes = max(1, int(self.request.num_workers))
+        shares = (
+            ("threads", self.total_threads, nodes * self.asked.total_threads, str),
+            ("RAM", self.total_ram, nodes * self.asked.total_ram, format_bytes),
+        )
+        return [
+            (label, make_bar(given / asked, f"{show(given)} of {show(asked)} requested"))
+            for label, given, asked, show in shares
+        ]
 
 
 def _describe_nodes(nodes: int, maximum: int | None) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hyperplane.core.text_tables import as_html, as_text
+from hyperplane.core.html_output import make_bar, make_file_link, make_link, make_output, make_rows
+from hyperplane.core.text_tables import as_text
 from hyperplane.core.units import format_bytes, plural
 
 
@@ -69,4 +70,14 @@ class SaveResult:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return as_html(self.as_rows())
+        is_address = "://" in self.url
+        link = make_link(self.url) if is_address else make_file_link(self.url)
+        rows: list[tuple[str, str]] = []
+        for label, text in self.as_rows():
+            if label == "saved":
+                rows.append((label, link))
+            elif label == "written" and self.changed and self.files:
+                rows.append((label, make_bar(self.written / self.files, text, "hp-good")))
+            else:
+                rows.append((label, text))
+        return make_output(make_rows(rows))

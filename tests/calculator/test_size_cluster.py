@@ -6,6 +6,7 @@ import math
 import dask.config
 import numpy as np
 import pytest
+from html_pages import read_page
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
@@ -13,6 +14,7 @@ from scale import scaled
 import hyperplane
 from hyperplane import config
 from hyperplane.clusters.registry import ENGINES
+from hyperplane.core.units import format_bytes
 from hyperplane.errors import DoesNotFit, RequestError, UnknownPool
 from hyperplane.spec.pool import PoolSpec
 
@@ -415,11 +417,25 @@ class TestWhatIsShown:
 
     def test_html_has_the_same_rows_escaped(self):
         advice = hyperplane.size_cluster("100GB", "groupby", pool=OWN)
-        page = advice._repr_html_()
-        assert page.count("<tr>") == len(str(advice).splitlines())
-        assert f"{advice.nodes} nodes of pool a&lt;b&gt;&amp;c (9 cores, 15 GB)" in page
-        assert "800 GB needed" in page
-        assert "<b>" not in page
+        page = read_page(advice._repr_html_())
+        assert f"{advice.nodes} nodes of pool a<b>&c (9 cores, 15 GB)" in page.text
+        assert "800 GB needed" in page.text
+        for label, text in advice.summary_rows():
+            assert label in page.cells
+            assert text in page.cells
+
+    def test_html_has_a_bar_for_the_memory_of_each_pool(self):
+        advice = hyperplane.size_cluster("100GB", "groupby")
+        page = read_page(advice._repr_html_())
+        assert page.classes.count("hp-bar") == 1 + len(advice.alternatives)
+        for option in (advice.option, *advice.alternatives):
+            mark = " (recommended)" if option is advice.option else ""
+            at = page.cells.index(f"{option.pool.name}{mark}")
+            assert page.cells[at + 1 : at + 4] == [
+                str(option.nodes),
+                str(option.worker),
+                format_bytes(option.total_ram),
+            ]
 
 
 class TestOtherFunctions:

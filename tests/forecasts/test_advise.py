@@ -12,6 +12,7 @@ import dask.array as da
 import dask.config
 import numpy as np
 import pytest
+from html_pages import read_page
 
 import hyperplane
 from hyperplane.core.units import round_bytes
@@ -218,9 +219,10 @@ def test_advice_prints_and_converts(plan):
         advice.front
     )
     assert len(document["alternatives"]) == len(advice.alternatives)
-    page = advice._repr_html_()
-    assert page.count("<svg") == 1
-    assert page.count("recommended") == 1
+    page = read_page(advice._repr_html_())
+    assert page.tags.count("svg") == 1
+    assert page.cells.count("recommended") == 1
+    assert all(text in page.cells for row in advice.rows() for text in row)
     assert len(pickle.dumps(advice)) < 10**6
 
 

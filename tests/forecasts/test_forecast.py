@@ -17,6 +17,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from html_pages import read_page
 from scale import scaled
 
 import hyperplane
@@ -62,9 +63,10 @@ def test_a_function_that_needs_a_known_memory(plan):
     assert found.low < found.peak < found.high < 2 * found.peak
     assert json.loads(found.to_json())["peak"] == found.peak
     assert "running allocate, sum" in str(found)
-    page = found._repr_html_()
-    assert "<table>" in page
-    assert page.count("<svg") == 1
+    page = read_page(found._repr_html_())
+    assert page.tags.count("svg") == 1
+    assert page.classes.count("hp-bar") == (found.limit > 0)
+    assert all(text in page.cells for row in found.rows() for text in row)
     assert max(found.series.peaks) == pytest.approx(found.peak, rel=0.001)
     assert found.cpu_low < found.cpu_s < found.cpu_high
     assert found.wall_low < found.wall_s < found.wall_high

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from html_pages import read_page
 
 from hyperplane.errors import PreflightError
 from hyperplane.guard.preflight.check_deadline import CheckDeadline
@@ -27,7 +28,9 @@ def test_a_report_prints_faults_first() -> None:
     assert "flights (engine ssh): 1 fault, 1 warning, 1 not checked, in 1.2 s" in title
     assert [line.split()[0] for line in lines] == ["fault", "warning", "unchecked", "ok"]
     assert "versions: pandas 3.1 here, 3.0 there; install it" in lines[0]
-    assert "&lt;unknown&gt;" in report._repr_html_()
+    page = read_page(report._repr_html_())
+    assert "<unknown>" in page.text
+    assert all(text in page.cells for row in report.rows() for text in row)
     assert json.loads(json.dumps(report.to_dict()))["good"] is False
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from html_pages import read_page
 
 from hyperplane.errors import RequestError
 from hyperplane.history import (
@@ -58,7 +59,9 @@ def test_it_prints_as_a_table_and_as_json(records):
     found = compare_runs(records[0].name, "latest")
     lines = [line.split() for line in str(found).splitlines()]
     assert ["peak", "100", "MB", "200", "MB", "x", "2.00"] in lines
-    assert "<table>" in found._repr_html_()
+    page = read_page(found._repr_html_())
+    at = page.cells.index("peak")
+    assert page.cells[at : at + 4] == ["peak", "100 MB", "200 MB", "x 2.00"]
     document = json.loads(found.to_json())
     assert document["second"] == records[1].name
     assert {"name": "nodes", "first": 1, "second": 2, "unit": "", "ratio": 2.0} in document[

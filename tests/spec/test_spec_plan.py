@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from html_pages import read_page
 
 from hyperplane.errors import RequestError
 from hyperplane.spec.dask_options import DaskOptions
@@ -130,11 +131,19 @@ def test_an_idle_timeout_of_zero_means_never(plan, timeout):
 
 
 def test_html_has_the_same_rows_escaped(plan):
-    page = plan._repr_html_()
-    assert page.count("<tr>") == len(str(plan).splitlines())
-    assert "2 &lt; 3 &amp; more" in page
-    assert "a&lt;b&gt; (15 cores, 12 GB)" in page
-    assert "<b>" not in page
+    page = read_page(plan._repr_html_())
+    assert set(plan.rows()) <= set(zip(page.cells[::2], page.cells[1::2], strict=True))
+    assert "2 < 3 & more" in page.text
+    assert "b" not in page.tags
+
+
+def test_html_shows_the_share_of_the_request_that_is_given(plan):
+    given = replace(plan, nodes=2, worker=replace(plan.asked, nprocs=1))
+    page = read_page(given._repr_html_())
+    asked = 3 * plan.asked.total_threads
+    assert page.rows["threads"] == f"{2 * plan.asked.nthreads} of {asked} requested"
+    assert page.rows["RAM"].endswith(" GB requested")
+    assert f"width:{100 * 2 * plan.asked.nthreads / asked:.1f}%" in given._repr_html_()
 
 
 def test_new_cluster_names_are_unique():

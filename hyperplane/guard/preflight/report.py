@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from hyperplane.core.errors import Fault, PreflightError
-from hyperplane.core.text_tables import as_html, as_text
+from hyperplane.core.html_output import make_chip, make_output, make_rows
+from hyperplane.core.text_tables import as_text
 from hyperplane.core.units import plural
 
 #: ``fault``: the start or the job certainly fails; ``warning``: it may fail; ``unchecked``: it
@@ -123,7 +123,6 @@ class PreflightReport:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        color = "#b00020" if self.faults else "inherit"
-        return f"<div style='color:{color}'>{html.escape(self._summary())}</div>" + as_html(
-            self.rows()[1:]
-        )
+        style = "hp-bad" if self.faults else "hp-warn" if self.warnings else "hp-good"
+        (label, title), *rows = self.rows()
+        return make_output(make_rows([(label, make_chip(title, style)), *rows]))

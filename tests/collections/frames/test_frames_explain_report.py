@@ -7,6 +7,7 @@ import dask.dataframe as dd
 import pandas as pd
 import pytest
 from explain_frames import explain_lazily, first_row, log, named, users
+from html_pages import read_page
 
 from hyperplane.collections.frames.explain import Explanation, Finding, explain
 from hyperplane.errors import RequestError
@@ -62,10 +63,11 @@ def test_names_of_columns_are_escaped():
 
 
 def test_html_is_a_table_with_the_summary():
-    page = explain_lazily(log().set_index("user"))._repr_html_()
-    assert page.startswith("<table>")
-    assert page.endswith("</table>")
-    assert "1 finding: 2 steps, 6 partitions" in page
+    explanation = explain_lazily(log().set_index("user"))
+    page = read_page(explanation._repr_html_())
+    assert page.rows["summary"] == "1 finding: 2 steps, 6 partitions"
+    # Lines of code keep their indentation.
+    assert all(text in page.cells for row in explanation.rows() for text in row)
 
 
 def test_an_explanation_is_serialized_as_json_and_pickled():

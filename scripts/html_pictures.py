@@ -1,0 +1,173 @@
+"""Take pictures of results as a notebook shows them: ``python -m scripts.html_pictures``.
+
+Needs Chromium. Writes ``html-<name>-light.png`` and ``html-<name>-dark.png`` in ``docs/_static``;
+with ``--lab FOLDER`` also pages with a theme of JupyterLab other than that of the browser.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from PIL import Image, ImageChops
+
+import hyperplane
+from hyperplane.jobs import Job, Pipeline, Step
+from hyperplane.jobs.job_control import new_job
+from hyperplane.jobs.job_html import render_job, render_jobs
+from hyperplane.jobs.store.job_records import DONE, FAILED, IN_PROGRESS, Attempt
+from hyperplane.storage.result import SaveResult
+
+STATIC = Path(__file__).resolve().parents[1] / "docs" / "_static"
+_WIDTH, _HEIGHT = 1180, 1600
+#: Colors of the picture that remain; text is anti-aliased in grays.
+_COLORS = 128
+#: Seconds since 1970 of the events of the sample jobs.
+_BEGAN = 1_780_000_000.0
+_LOG = """\
+read 120 of 120 files of /data/flights
+Traceback (most recent call last):
+  File "/home/me/flights/fit.py", line 31, in <module>
+    model.fit(frame[FEATURES], frame["delay"])
+ValueError: Input X contains NaN.
+"""
+#: Theme of the browser -> value of Chromium's setting.
+_SCHEMES = {"dark": 0, "light": 1}
+_PAGE = """<!DOCTYPE html><meta charset="utf-8"><style>:root{{color-scheme:light dark}}
+body{{margin:12px;font:14px "DejaVu Sans",sans-serif;{style}}}</style><body {attributes}>{body}"""
+_LAB = {
+    "dark": ("background:#111;color:#eee;--jp-ui-font-color1:#eee", 'data-jp-theme-light="false"'),
+    "light": ("background:#fff;color:#111;--jp-ui-font-color1:#111", 'data-jp-theme-light="true"'),
+}
+
+
+def make_jobs(folder: Path) -> tuple[Job, list[Attempt], list[Job]]:
+    """Return a job that has failed, its attempts, and a list of jobs."""
+    (folder / "report.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4}')
+    (folder / "fit.log").write_text(_LOG)
+
+    def command(name: str, *before: str, **options: object) -> Step:
+        return Step(name=name, kind="command", argv=("true",), depends_on=before, **options)
+
+    steps = [
+        command("load"),
+        command("clean", "load", chunks=12),
+        command("weather"),
+        command("join", "clean", "weather"),
+        command("fit", "join"),
+        command("score", "join"),
+        Step(name="report", kind="notebook", path="report.ipynb", output_path="report.ipynb",
+             depends_on=("fit", "score")),
+    ]  # fmt: skip
+    job = new_job(Pipeline.from_steps("flights", steps, root=str(folder)), name="nightly")
+    job = replace(
+        job, id="5f0c2a9e-7d41-4b1f-9a53-0c6d1f2b8e77", folder=str(folder), status=FAILED,
+        reason="step fit: exit code 1: ValueError: Input X contains NaN.", machine="me@host",
+        submitted=_BEGAN, started=_BEGAN + 1, ended=_BEGAN + 754,
+    )  # fmt: skip
+
+    def attempt(step: str, begin: float, end: float, status: str = DONE, **fields: int) -> Attempt:
+        reason = "exit code 1: ValueError: Input X contains NaN." if status == FAILED else ""
+        return Attempt(
+            job.id, step, fields.get("chunk", -1), fields.get("number", 1), status,
+            _BEGAN + begin, _BEGAN + end, reason=reason, log=f"{step}.log",
+        )  # fmt: skip
+
+    attempts = [
+        attempt("load", 1, 42),
+        attempt("weather", 1, 9.5),
+        *(
+            attempt("clean", 42 + 20 * number, 75 + 20 * number, chunk=number)
+            for number in range(12)
+        ),
+        attempt("join", 300, 620),
+        attempt("score", 620, 688),
+        attempt("fit", 620, 671, FAILED),
+        attempt("fit", 700, 754, FAILED, number=2),
+    ]
+    jobs = [
+        replace(job, id="c1e07b52-", name="nightly", status=IN_PROGRESS, ended=0.0, reason="",
+                dashboard="http://127.0.0.1:8787/status", submitted=_BEGAN + 86400,
+                started=_BEGAN + 86401),
+        job,
+        replace(job, id="93d7f6a0-", status=DONE, reason="", submitted=_BEGAN - 86400,
+                started=_BEGAN - 86399, ended=_BEGAN - 85200),
+    ]  # fmt: skip
+    return job, attempts, jobs
+
+
+def make_bodies(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield names of pictures and their HTML."""
+    import dask.array as da
+
+    job, attempts, jobs = make_jobs(folder)
+    shown = "/home/me/flights"
+    yield "job", render_job(job, attempts).replace(str(folder), shown)
+    yield "jobs", render_jobs(jobs, _BEGAN + 86700).replace(str(folder), shown)
+    yield "advice", hyperplane.size_cluster("100GB", "groupby")._repr_html_()
+    plan = hyperplane.plan_cluster(num_workers=2, pool="16_16", engine="local", name="flights")
+    saved = SaveResult(f"{shown}/delays.parquet", 24, 5_800_000, 310_000_000, 6, seconds=12.4)
+    yield "plan", f"{plan._repr_html_()}<hr>{saved._repr_html_()}"
+    layout = hyperplane.plan_cluster(
+        num_workers=1, nprocs=2, nthreads=2, ram_gb_per_proc=1, engine="local", local_fit="exact"
+    )
+    numbers = da.random.default_rng(0).random((8000, 8000), chunks=(1000, 8000))
+    turned = numbers.rechunk((8000, 1000))
+    forecast = hyperplane.forecast(turned.std(axis=0).max(), layout, history=False)
+    yield "forecast", forecast._repr_html_()
+
+
+def take_picture(page: str, scheme: str, target: Path) -> None:
+    """Write a page as Chromium shows it, without the empty space around it."""
+    browser = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "page.html")
+        source.write_text(page, encoding="utf-8")
+        command = [
+            browser, "--headless", "--disable-gpu", "--hide-scrollbars",
+            f"--user-data-dir={folder}/profile", f"--window-size={_WIDTH},{_HEIGHT}",
+            f"--blink-settings=preferredColorScheme={_SCHEMES[scheme]}",
+            f"--screenshot={folder}/shot.png", source.as_uri(),
+        ]  # fmt: skip
+        if os.geteuid() == 0:
+            command.insert(1, "--no-sandbox")  # Chromium has no sandbox for root
+        subprocess.run(command, check=True, timeout=120, capture_output=True)  # noqa: S603
+        picture = Image.open(Path(folder, "shot.png")).convert("RGB")
+    ground = Image.new("RGB", picture.size, picture.getpixel((0, 0)))
+    drawn = ImageChops.difference(picture, ground).getbbox()
+    if drawn is None:
+        raise SystemExit(f"the picture for {target.name} is empty")
+    _, _, right, bottom = drawn
+    picture = picture.crop((0, 0, min(_WIDTH, right + 12), min(_HEIGHT, bottom + 12)))
+    colors = picture.quantize(_COLORS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    colors.save(target, optimize=True)
+
+
+def main() -> None:
+    """Take all pictures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lab", type=Path, help="folder for pages with the themes of JupyterLab")
+    lab = parser.parse_args().lab
+    with tempfile.TemporaryDirectory() as folder:
+        bodies = dict(make_bodies(Path(folder)))
+    for name, body in bodies.items():
+        for scheme in _SCHEMES:
+            page = _PAGE.format(style="", attributes="", body=body)
+            take_picture(page, scheme, STATIC / f"html-{name}-{scheme}.png")
+        for theme, scheme in (("dark", "light"), ("light", "dark")) if lab else ():
+            style, attributes = _LAB[theme]
+            page = _PAGE.format(style=style, attributes=attributes, body=body)
+            lab.mkdir(exist_ok=True)
+            take_picture(page, scheme, lab / f"{name}-{theme}.png")
+
+
+if __name__ == "__main__":
+    main()
