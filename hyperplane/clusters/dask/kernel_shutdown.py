@@ -2,9 +2,9 @@
 
 ipykernel first ends the child processes of a kernel, with signals, and calls the functions of
 ``atexit`` afterwards. Nannies then start their workers again, and the resource tracker of
-``multiprocessing`` ignores SIGTERM, so that this takes longer than the 2.5 s after which Jupyter ends
-the kernel: Dask's own function at exit would not run. ipykernel sets the trait ``exit_now`` of its
-shell before, at a shutdown, at a restart and for ``exit``.
+``multiprocessing`` ignores SIGTERM, so that this takes longer than the 2.5 s after which Jupyter
+ends the kernel: Dask's own function at exit would not run. ipykernel sets the trait ``exit_now`` of
+its shell before, at a shutdown, at a restart and for ``exit``.
 """
 
 from __future__ import annotations
