@@ -83,7 +83,10 @@ def _data_error(data: object) -> RequestError:
         f"{', '.join(names)} or {last} data or a list of these, or a Dask, "
         "pandas, NumPy or xarray collection"
     )
-    return RequestError([Fault("data", repr(data)[:80], allowed)])
+    advice = ""
+    if hasattr(type(data), "__dask_graph__"):
+        advice = "hyperplane.forecast measures any object of Dask"
+    return RequestError([Fault("data", repr(data)[:80], allowed, advice)])
 
 
 def _to_size(size: int, text: str) -> DataSize:

@@ -96,15 +96,19 @@ def _wrap_function(function: Function, title: str, outcome: str) -> Function:
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True  # IPython and pytest do not show this frame
         if len(args) > len(by_position) and not has_var_positional:
             _refuse_positions(title, [name for name in by_position if name in shown], shown)
-        if not has_var_keyword and not kwargs.keys() <= names:
-            unknown = {name: kwargs[name] for name in kwargs if name not in names}
-            check_names(unknown, shown, title, outcome)
-        if not outcome:
+        try:
+            if not has_var_keyword and not kwargs.keys() <= names:
+                unknown = {name: kwargs[name] for name in kwargs if name not in names}
+                check_names(unknown, shown, title)
             return function(*args, **kwargs)
-        with stating_outcome(outcome):
-            return function(*args, **kwargs)
+        except RequestError as error:
+            if outcome:
+                error.state(outcome)
+            # The traceback ends at the call that has the faults. The frames below it only check.
+            raise error.with_traceback(None) from error.__cause__
 
     return cast(Function, wrapper)
 
@@ -116,9 +120,7 @@ def _refuse_positions(title: str, by_position: Sequence[str], known: Sequence[st
     raise TypeError(f"{title} takes by position: {allowed}{advice}")
 
 
-def check_names(
-    arguments: Mapping[str, Any], known: Iterable[str], function: str, outcome: str = ""
-) -> None:
+def check_names(arguments: Mapping[str, Any], known: Iterable[str], function: str) -> None:
     """Raise :class:`UnknownArgument` for all names that are not arguments of a function."""
     names = list(known)
     faults = [
@@ -127,8 +129,7 @@ def check_names(
         if name not in names
     ]
     if faults:
-        with stating_outcome(outcome):
-            raise UnknownArgument(faults)
+        raise UnknownArgument(faults)
 
 
 def unknown_name(

@@ -17,7 +17,7 @@ from hyperplane.clusters.dask.local.engine import LocalEngine
 from hyperplane.clusters.start_lines import BRAND
 from hyperplane.core.argument_checks import find_count_faults
 from hyperplane.core.errors import EngineUnavailable, Fault, UnknownArgument, check
-from hyperplane.core.public_calls import check_call, check_names, warn_caller
+from hyperplane.core.public_calls import check_call, check_names, stating_outcome, warn_caller
 from hyperplane.core.units import bytes_to_gb, format_bytes, parse_bytes, plural
 from hyperplane.ml.shards import tasks
 from hyperplane.ml.shards.readers import NUMBERED_COLUMNS
@@ -187,7 +187,8 @@ def _refuse_names(error: UnknownArgument, kwargs: Mapping[str, Any]) -> None:
         for name, each in inspect.signature(function).parameters.items()
         if each.kind is not each.VAR_KEYWORD
     )
-    check_names(unknown, [*known, "driver_memory"], "init_orca_context", "nothing was started")
+    with stating_outcome("nothing was started"):
+        check_names(unknown, [*known, "driver_memory"], "init_orca_context")
 
 
 def _translate_arguments(kwargs: Mapping[str, Any], engine: str | None) -> dict[str, Any]:

@@ -40,6 +40,7 @@ _LOADED_KINDS = {
 _SAVE_FILE = "then save the file, as a pathlib.Path; hyperplane.ml.ModelRegistry does both"
 #: Class of an object that cannot be saved -> what to do instead.
 _ADVICE = {
+    "dask.Delayed": "save what it computes: hyperplane.save(obj.compute(), url)",
     "keras.Model": f"write it with model.save('model.keras'), {_SAVE_FILE}",
     "torch.Module": "export it with torch.export.export, write the program with torch.export.save "
     "as .pt2, then save the file, as a pathlib.Path",

@@ -150,7 +150,8 @@ def flatten_columns(obj: Any) -> Any:
     ['t', 'v_sum', 'v_mean']
     """
     columns: Any = getattr(obj, "columns", None)
-    if getattr(columns, "nlevels", 1) < 2:
+    levels = getattr(columns, "nlevels", 1)
+    if not isinstance(levels, int) or levels < 2:  # a Delayed has any attribute
         return obj
     names = [_flatten_name(name) for name in columns]
     changed = [(old, new) for old, new in zip(columns, names, strict=True) if new not in old]

@@ -241,3 +241,7 @@ def test_the_advice_shows_how_the_data_was_measured():
     assert advice.data_gb == 0.008
     assert advice.to_dict()["measured"] == "ndarray of numpy, 8 MB"
     assert "8 MB (ndarray of numpy, 8 MB)" in str(advice)
+
+
+def test_a_delayed_is_refused_and_can_be_forecast():
+    assert _fault(dask.delayed(pd.DataFrame)({"x": [1]})).advice.startswith("hyperplane.forecast")

@@ -5,6 +5,7 @@ import inspect
 import pickle
 import pkgutil
 import re
+import traceback
 import warnings
 from pathlib import Path
 
@@ -344,3 +345,16 @@ def test_arguments_that_have_no_position_are_named():
     def spread(*values): ...
 
     spread(1, 2, 3)
+
+
+def test_a_traceback_ends_at_the_call_with_the_faults():
+    with pytest.raises(RequestError) as caught:
+        hyperplane.plan_cluster(num_workers=-1, nprocs="two")
+    package = Path(hyperplane.__file__).parent
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert [frame.name for frame in frames if package in Path(frame.filename).parents] == [
+        "wrapper"
+    ]
+    assert (
+        caught.value.__cause__ is None or "pydantic" not in type(caught.value.__cause__).__module__
+    )

@@ -6,6 +6,7 @@ import os
 import pathlib
 import socket
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import pytest
@@ -16,6 +17,15 @@ from hyperplane.errors import RequestError, StorageError
 from hyperplane.objectstore.save_target import resolve_target
 
 _here = pytest.fixture(autouse=True)(in_this_thread)
+
+
+def test_a_delayed_is_refused_with_advice(tmp_path):
+    df = dd.from_pandas(flights(), npartitions=2)
+    counts = hyperplane.dataframe.window_counts(df, "at", "1D", "n", top=2)
+    for obj in (counts, dask.delayed(3)):
+        with pytest.raises(RequestError, match=r"hyperplane.save\(obj.compute\(\), url\)"):
+            hyperplane.save(obj, tmp_path / "counts.parquet")
+    hyperplane.save(counts.compute(), tmp_path / "counts.parquet")
 
 
 @pytest.mark.parametrize("mode", ["folder", "rights"])

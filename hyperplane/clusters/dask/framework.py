@@ -64,6 +64,7 @@ class DaskFramework:
         # Imported here because it loads distributed, which planning does not need.
         from hyperplane.clusters.dask import log_filters
         from hyperplane.clusters.dask.compute_display import show_progress_of
+        from hyperplane.clusters.dask.kernel_shutdown import close_with_kernel
         from hyperplane.guard import forks
 
         add_removed_methods(started.client)
@@ -74,6 +75,8 @@ class DaskFramework:
         key = getattr(started.cluster, "settings_key", "") if attached else ""
         restore_config_after(started.client, key)
         show_progress_of(started.client, config.progress().delay_seconds)
+        if not attached:
+            close_with_kernel(started)
 
     def status(self, cluster: Cluster) -> str:
         """Return the name of Dask's status."""

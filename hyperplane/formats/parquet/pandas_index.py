@@ -26,9 +26,9 @@ def check_index(collection: Any, where: str) -> None:
 
 
 def _find_faults(collection: Any, where: str) -> Iterator[Fault]:
-    expression: Any = getattr(collection, "expr", None)
-    if not hasattr(expression, "walk"):
+    if not hasattr(type(collection), "expr"):  # of the type, because a Delayed has any attribute
         return
+    expression: Any = collection.expr
     for node in expression.walk():
         name = None
         with suppress(Exception):  # Dask's internal attributes may differ between releases
