@@ -25,8 +25,8 @@ from hyperplane.core.units import in_seconds, is_boolean, whole_number
 from hyperplane.jobs import calls, job_control
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.execution.step_log import read_last_lines
-from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.job_html import render_job
+from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
 
