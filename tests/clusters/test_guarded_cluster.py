@@ -27,6 +27,7 @@ class SlowToClose(GuardedCluster):
 
     def __init__(self) -> None:
         self.closing, self.may_close = threading.Event(), threading.Event()
+        self.started = False
         super().__init__(
             scheduler={"cls": Scheduler, "options": {"dashboard": False, "host": "127.0.0.1"}},
             scheduler_config={},
@@ -34,10 +35,11 @@ class SlowToClose(GuardedCluster):
             guards=ClusterGuards(RecoverySettings(None, "raise"), WorkerLayout()),
             release=lambda: None,
         )
+        self.started = True
 
     async def _close(self) -> None:
         self.closing.set()
-        while not self.may_close.is_set():
+        while self.started and not self.may_close.is_set():  # a start that fails closes it, too
             await asyncio.sleep(0.01)
         await super()._close()
 
