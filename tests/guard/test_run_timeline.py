@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,6 +15,7 @@ from small_clusters import LIMIT, SOON, started
 
 from hyperplane.errors import WorkerOutOfMemory
 from hyperplane.history import RunRecord, WorkerTimeline, read_run
+from hyperplane.reports import save_report
 
 pytestmark = pytest.mark.cluster
 
@@ -116,3 +118,16 @@ def test_the_parts_are_as_long_as_the_run(record: RunRecord) -> None:
 def test_the_thresholds_are_recorded(record: RunRecord) -> None:
     plan = record.plan
     assert (plan.spill, plan.pause, plan.terminate) == (0.7, 0.8, 0.95)
+
+
+def test_the_report_shows_what_happened(record: RunRecord, tmp_path: Path) -> None:
+    spilling, killed = find_workers(record)
+    text = save_report(record, tmp_path / "run.html").read_text(encoding="utf-8")
+    assert f"<title>worker {spilling.name}: " in text
+    (of_killed,) = re.findall(f"<title>worker {killed.name}: ([^<]*)</title>", text)
+    assert "ended for lack of memory after" in of_killed
+    assert "restarted after" in of_killed
+    for name in ("build", "total", "fill-memory"):
+        assert f"<td>{name}</td>" in text
+    assert "results on disk" in text
+    assert "ram_gb_per_proc=" in text
