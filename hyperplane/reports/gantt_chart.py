@@ -34,14 +34,14 @@ def draw_gantt(groups: Sequence[TaskGroupTimes], axis: TimeAxis) -> str:
 def _draw_bar(group: TaskGroupTimes, y: float, axis: TimeAxis) -> str:
     x = axis.place(group.started)
     width = max(1.5, axis.place(group.ended) - x)
-    style = "failed" if group.failed else "bar"
     failed = f", {format_number(group.failed)} failed" if group.failed else ""
     text = (
         f"{group.name}: {plural(group.count, 'task')}{failed}, from "
         f"{format_duration(group.started)} to {format_duration(group.ended)}, "
         f"{format_duration(group.seconds)} of tasks"
     )
-    return (
-        f'<rect class="{style}" x="{x:.1f}" y="{y + 3:g}" width="{width:.1f}" height="{_ROW - 5}">'
-        f"<title>{escape(text)}</title></rect>"
-    )
+    place = f'x="{x:.1f}" width="{width:.1f}"'
+    bar = f'<rect class="bar" {place} y="{y + 3:g}" height="{_ROW - 5}"/>'
+    if group.failed:
+        bar += f'<rect class="failed" {place} y="{y + _ROW - 5:g}" height="3"/>'
+    return f"<g><title>{escape(text)}</title>{bar}</g>"

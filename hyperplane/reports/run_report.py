@@ -108,7 +108,10 @@ def render_report(run: RunRecord | str = "latest") -> str:
         if timeline.groups:
             names = len({group.name for group in timeline.groups})
             most = f"The {MOST_ROWS} of {names} with the most time. " if names > MOST_ROWS else ""
-            text = f"{most}A bar is from the first start to the last end of a group of tasks."
+            text = (
+                f"{most}A bar is from the first start to the last end of a group of tasks; some of "
+            )
+            text += "its tasks failed if it is underlined."
             chart = draw_gantt(timeline.groups, axis)
             pictures.append(section("Operations over the time", chart, note(text)))
     title = f"Run of {record.label or record.name}"

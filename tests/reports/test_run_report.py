@@ -136,7 +136,8 @@ def test_pauses_ends_and_thresholds_are_drawn_at_their_times() -> None:
     assert float(pause.get("width", 0)) == pytest.approx(0.12 * width, abs=0.1)
     bars = {each.get("class"): each for each in gantt.iter(f"{SVG}rect")}
     assert float(bars["failed"].get("width", 0)) == pytest.approx(0.93 * width, abs=0.1)
-    assert float(bars["bar"].get("x", 0)) == pytest.approx(190 + 0.01 * width, abs=0.1)
+    assert float(bars["bar"].get("x", 0)) == pytest.approx(190 + 0.06 * width, abs=0.1)
+    assert len(list(gantt.iter(f"{SVG}rect"))) == 3  # two bars, one of them underlined
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
