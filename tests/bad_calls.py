@@ -142,6 +142,10 @@ CLUSTERS: dict[str, Call] = {
     "save_report": Call(
         hyperplane.reports.save_report, {"run": FreshArgument(written_run), "file": "run.html"}
     ),
+    "save_job_report": Call(
+        hyperplane.reports.save_job_report, {"job": JOB, "file": "job.html"}
+    ),
+    "render_job_report": Call(hyperplane.reports.render_job_report, {"job": JOB}),
     "render_report": Call(hyperplane.reports.render_report, {"run": FreshArgument(written_run)}),
     "RunRecord.from_json": Call(
         hyperplane.history.RunRecord.from_json,

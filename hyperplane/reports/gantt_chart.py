@@ -14,8 +14,8 @@ MOST_ROWS = 60
 _TOP, _ROW, _BOTTOM = 6, 18, 24
 
 
-def draw_gantt(groups: Sequence[TaskGroupTimes], axis: TimeAxis) -> str:
-    """Return one row for each operation, in the order of the first starts."""
+def draw_gantt(groups: Sequence[TaskGroupTimes], axis: TimeAxis, noun: str = "task") -> str:
+    """Return one row for each operation, in the order of the first starts; a bar has ``noun``s."""
     rows: dict[str, list[TaskGroupTimes]] = {}
     for group in sorted(groups, key=lambda group: group.started):
         rows.setdefault(group.name, []).append(group)
@@ -27,18 +27,18 @@ def draw_gantt(groups: Sequence[TaskGroupTimes], axis: TimeAxis) -> str:
     for number, name in enumerate(names):
         y = _TOP + number * _ROW
         parts.append(draw_label(y + 13, name))
-        parts += [_draw_bar(group, y, axis) for group in rows[name]]
-    return picture("Times of the operations", height, parts)
+        parts += [_draw_bar(group, y, axis, noun) for group in rows[name]]
+    return picture("Times of operations and steps", height, parts)
 
 
-def _draw_bar(group: TaskGroupTimes, y: float, axis: TimeAxis) -> str:
+def _draw_bar(group: TaskGroupTimes, y: float, axis: TimeAxis, noun: str) -> str:
     x = axis.place(group.started)
     width = max(1.5, axis.place(group.ended) - x)
     failed = f", {format_number(group.failed)} failed" if group.failed else ""
     text = (
-        f"{group.name}: {plural(group.count, 'task')}{failed}, from "
+        f"{group.name}: {plural(group.count, noun)}{failed}, from "
         f"{format_duration(group.started)} to {format_duration(group.ended)}, "
-        f"{format_duration(group.seconds)} of tasks"
+        f"{format_duration(group.seconds)} of {noun}s"
     )
     place = f'x="{x:.1f}" width="{width:.1f}"'
     bar = f'<rect class="bar" {place} y="{y + 3:g}" height="{_ROW - 5}"/>'

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 
 #: Characters that XML, and so a well-formed page, cannot contain, and halves of surrogate pairs.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+#: Control sequences of terminals, such as those of colors.
+_SEQUENCE = re.compile("\x1b\\[[0-9;?]*[A-Za-z]")
 #: Longest text of a name; names of tasks are chosen by programs.
 _LONGEST = 300
 #: The page loads nothing, whatever it contains.
@@ -21,7 +23,8 @@ body{font:15px/1.45 system-ui,sans-serif;color:var(--text);background:var(--page
 margin:1.5rem auto;padding:0 1rem}
 h1{font-size:1.5rem;margin:0 0 .2rem}h2{font-size:1.15rem;margin:2rem 0 .5rem}
 p.note{color:var(--muted);margin:.3rem 0}
-div.wide{overflow-x:auto}
+div.wide,pre{overflow-x:auto}
+pre{font-size:.85rem;border-left:3px solid var(--line);padding-left:.7rem}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:.2rem .9rem .2rem 0;text-align:left;vertical-align:top;
 border-bottom:1px solid var(--line)}
@@ -79,6 +82,11 @@ def grid(titles: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -
         return ""
     content = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
     return f'<div class="wide"><table>{content}</table></div>'
+
+
+def preformatted(text: str) -> str:
+    """Return lines of output as they are, without control sequences of terminals."""
+    return f"<pre>{html.escape(_FORBIDDEN.sub('', _SEQUENCE.sub('', text)))}</pre>"
 
 
 def note(text: str) -> str:

@@ -7,10 +7,11 @@ import secrets
 import stat
 from pathlib import Path
 
-from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.argument_checks import describe_value
+from hyperplane.core.errors import Fault, RequestError, check
 
 
-def write_file(file: Path, text: str) -> Path:
+def write_file(file: str | os.PathLike[str], text: str) -> Path:
     """Write a file atomically; return its absolute path.
 
     A file that exists is replaced and keeps its permissions; the target of a symbolic link, not the
@@ -19,8 +20,11 @@ def write_file(file: Path, text: str) -> Path:
     Raises
     ------
     RequestError
-        If it cannot be written.
+        If it is no path, or cannot be written.
     """
+    path: object = file  # callers may pass another type
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        check([Fault("file", describe_value(file), "the path of a file")])
     try:
         target = Path(os.path.realpath(file))
         mode = _find_mode(target)

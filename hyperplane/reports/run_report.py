@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hyperplane.core.argument_checks import describe_value
-from hyperplane.core.errors import Fault, RequestError, check
+from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import format_bytes, format_duration, plural, round_bytes
 from hyperplane.history import RunRecord, RunTimeline, TaskUsage, WorkerUsage, read_run
@@ -60,10 +60,7 @@ def save_report(run: RunRecord | str = "latest", file: str | os.PathLike[str] = 
     >>> save_report("flights", "flights.html")  # doctest: +SKIP
     PosixPath('/home/ada/flights.html')
     """
-    path: object = file  # callers may pass another type
-    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-        check([Fault("file", describe_value(file), "the path of a file")])
-    return write_file(Path(file), render_report(_find(run)))
+    return write_file(file, render_report(_find(run)))
 
 
 @check_call
@@ -95,39 +92,44 @@ def render_report(run: RunRecord | str = "latest") -> str:
     True
     """
     record = _find(run)
-    timeline = record.timeline
-    pictures = []
-    if timeline is None or not timeline.total:
-        missing = "The record has no times: it is of an earlier version, or of a step of a job."
-        pictures.append(section("Memory over the time", note(missing)))
-    else:
-        ends = [group.ended for group in timeline.groups]
-        axis = TimeAxis(max(len(timeline.total) * timeline.part_seconds, *ends, 1e-3))
-        chart = draw_memory(record, timeline, axis)
-        pictures.append(section("Memory over the time", chart, note(_explain(record, timeline))))
-        if timeline.groups:
-            names = len({group.name for group in timeline.groups})
-            most = f"The {MOST_ROWS} of {names} with the most time. " if names > MOST_ROWS else ""
-            text = (
-                f"{most}A bar is from the first start to the last end of a group of tasks; some of "
-            )
-            text += "its tasks failed if it is underlined."
-            chart = draw_gantt(timeline.groups, axis)
-            pictures.append(section("Operations over the time", chart, note(text)))
     title = f"Run of {record.label or record.name}"
     return page(
         title,
         "en",
         f"<h1>{escape(title)}</h1>",
-        table(_summary(record)),
-        section("Advice", table(advise(record))),
-        *pictures,
-        _operations(record),
-        _computations(record),
-        _workers(record),
-        section("Versions", table(record.versions.items())),
+        *show_record(record),
         note(f"Record {record.name}, schema version {record.schema_version}."),
     )
+
+
+def show_record(record: RunRecord) -> Iterator[str]:
+    """Yield the parts of a page about a record."""
+    yield table(_summary(record))
+    yield section("Advice", table(advise(record)))
+    yield from _draw_timeline(record)
+    yield _operations(record)
+    yield _computations(record)
+    yield _workers(record)
+    yield section("Versions", table(record.versions.items()))
+
+
+def _draw_timeline(record: RunRecord) -> Iterator[str]:
+    timeline = record.timeline
+    if timeline is None or not timeline.total:
+        missing = "The record has no times: it is of an earlier version, or of a step of a job."
+        yield section("Memory over the time", note(missing))
+        return
+    ends = [group.ended for group in timeline.groups]
+    axis = TimeAxis(max(len(timeline.total) * timeline.part_seconds, *ends, 1e-3))
+    chart = draw_memory(record, timeline, axis)
+    yield section("Memory over the time", chart, note(_explain(record, timeline)))
+    if timeline.groups:
+        names = len({group.name for group in timeline.groups})
+        most = f"The {MOST_ROWS} of {names} with the most time. " if names > MOST_ROWS else ""
+        text = f"{most}A bar is from the first start to the last end of a group of tasks; some of "
+        text += "its tasks failed if it is underlined."
+        chart = draw_gantt(timeline.groups, axis)
+        yield section("Operations over the time", chart, note(text))
 
 
 def _find(run: object) -> RunRecord:
@@ -141,7 +143,7 @@ def _find(run: object) -> RunRecord:
 
 def _summary(record: RunRecord) -> Iterator[tuple[str, str]]:
     plan = record.plan
-    started, ended = (_format_time(each) for each in (record.started, record.ended))
+    started, ended = (format_time(each) for each in (record.started, record.ended))
     yield "time", f"{format_duration(record.seconds)}: {started} to {ended}"
     reason = _REASONS.get(record.exit_reason, record.exit_reason)
     yield "ended", reason or "no reason is recorded"
@@ -176,7 +178,8 @@ def _summary(record: RunRecord) -> Iterator[tuple[str, str]]:
         yield "CPU", f"{format_duration(record.cpu_seconds)}, {read} read from files"
 
 
-def _format_time(seconds: float) -> str:
+def format_time(seconds: float) -> str:
+    """Return a time, in seconds since 1970, as text."""
     try:
         return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (ValueError, OverflowError, OSError):  # a time of no year that has a name

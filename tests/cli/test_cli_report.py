@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import dask.config
 import pytest
@@ -12,7 +14,7 @@ from terminal import Run
 from hyperplane.history import RunRecord, TaskUsage
 from hyperplane.history.store import write_run
 from hyperplane.jobs import Pipeline, Step, submit
-from hyperplane.reports import render_report
+from hyperplane.reports import render_job_report, render_report
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +82,33 @@ def test_the_step_of_a_job_has_a_report(run: Run, tmp_path: Path) -> None:
     text = (tmp_path / "run.html").read_text(encoding="utf-8")
     assert job.id in text
     assert "it succeeded" in text
+
+
+@pytest.mark.process
+def test_a_job_has_a_report_with_its_attempts_and_ends_of_logs(run: Run, tmp_path: Path) -> None:
+    program = "import sys; print('<script>alert(1)</script>', 10 ** 3 + 1); sys.exit({})"
+    steps = [
+        Step(name="good", kind="command", argv=(sys.executable, "-c", program.format(0))),
+        Step(
+            name="bad",
+            kind="command",
+            argv=(sys.executable, "-c", program.format(3)),
+            depends_on=("good",),
+            retries=0,
+        ),
+    ]
+    job = submit(Pipeline.from_steps("reported", steps))
+    assert job.wait(170) == "failed"
+    answer = run("report", job.id[:8], "-o", "job.html", "--json")
+    assert answer.json == {"job": job.id, "file": str(tmp_path / "job.html")}
+    text = (tmp_path / "job.html").read_text(encoding="utf-8")
+    assert text == render_job_report(job.id)
+    tree = ElementTree.fromstring(text.partition("\n")[2])
+    words = " ".join(" ".join(tree.itertext()).split())
+    for shown in (job.id, "failed", "good: 1 attempt, from 0.0 s", "bad: 1 attempt, 1 failed"):
+        assert shown in words
+    [log] = tree.iter("pre")  # that of the failed attempt only
+    assert "<script>alert(1)</script> 1001" in "".join(log.itertext())
+    assert not list(tree.iter("script"))
+    headings = [heading.text for heading in tree.iter("h2")]
+    assert {"Attempts", "Ends of logs", "Step good", "Step bad"} <= set(headings)
