@@ -20,8 +20,8 @@ from hyperplane.reports.time_axis import (
 )
 
 _TOP, _BAND, _GAP, _BOTTOM = 34, 46, 16, 24
-#: Ratio of a limit to the largest memory up to which its line is drawn; a higher one would leave
-#: only a thin strip for the memory.
+#: Ratio of a limit to the largest memory up to which it and the thresholds are drawn; a higher one
+#: would leave only a thin strip for the memory.
 _FARTHEST_LIMIT = 4.0
 
 
@@ -81,16 +81,14 @@ def _draw_worker(
     axis: TimeAxis,
 ) -> str:
     limit = usage.limit
-    lines = [("limit", 1.0), ("spill", plan.spill), ("pause", plan.pause)] if limit else []
-    near = [
-        (style, share * limit)
-        for style, share in lines
-        if share and share * limit <= _FARTHEST_LIMIT * max(largest, 1)
-    ]
+    is_near = bool(limit) and limit <= _FARTHEST_LIMIT * max(largest, 1)
+    lines = [("limit", 1.0), ("spill", plan.spill), ("pause", plan.pause)] if is_near else []
+    near = [(style, share * limit) for style, share in lines if share]
     top = 1.05 * max([largest, 1, *(size for _, size in near)])
     peak = max(worker.memory, default=0)
+    of_limit = f" of {round_bytes(limit)}" if limit else ""
     parts = [
-        f"<title>{escape(_describe(worker, peak, limit))}</title>",
+        f"<title>{escape(_describe(worker, peak, of_limit))}</title>",
         *(_draw_span("paused", start, end, _BAND, axis) for start, end in worker.paused),
         _draw_area(worker.memory, part_seconds, top, axis),
         *(
@@ -101,13 +99,12 @@ def _draw_worker(
         *(f'<path class="killed" d="M{axis.place(x):.1f} 3V{-_BAND}"/>' for x in worker.killed),
         *(f'<path class="restart" d="M{axis.place(x):.1f} 5V-8"/>' for x in worker.restarts),
         draw_label(-22, f"worker {worker.name}"),
-        draw_text(LEFT - 8, -8, f"up to {round_bytes(peak)}", "end"),
+        draw_text(LEFT - 8, -8, f"up to {round_bytes(peak)}{of_limit}", "end"),
     ]
     return "".join(parts)
 
 
-def _describe(worker: WorkerTimeline, peak: int, limit: int) -> str:
-    of_limit = f" of {round_bytes(limit)}" if limit else ""
+def _describe(worker: WorkerTimeline, peak: int, of_limit: str) -> str:
     facts = [f"worker {worker.name}: up to {round_bytes(peak)}{of_limit}"]
     for name, spells in (("paused", worker.paused), ("results on disk", worker.spilling)):
         if spells:

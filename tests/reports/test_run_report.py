@@ -140,6 +140,15 @@ def test_pauses_ends_and_thresholds_are_drawn_at_their_times() -> None:
     assert len(list(gantt.iter(f"{SVG}rect"))) == 3  # two bars, one of them underlined
 
 
+def test_a_limit_far_above_the_memory_is_in_the_label_only() -> None:
+    worker = WorkerUsage("sum", 2, 900 * GB, GB)
+    text = render_report(make_record(workers=(worker, WorkerUsage("calm"))))
+    memory = next(parse(text).iter(f"{SVG}svg"))
+    classes = [each.get("class") for each in memory.iter() if each.get("class")]
+    assert [classes.count(style) for style in ("limit", "spill", "pause")] == [1, 1, 1]  # legend
+    assert "up to 1 GB of 900 GB" in text
+
+
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_names_are_never_code(attack: str) -> None:
     record = make_record(attack)
