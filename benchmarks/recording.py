@@ -1,4 +1,4 @@
-"""CPU seconds of a graph of small tasks with and without the record of the run, in turn.
+"""CPU and wall seconds of a graph of small tasks with and without its record, in turn.
 
     python -m benchmarks.recording [--tasks 10000] [--rounds 5]
     python -m benchmarks.recording --share
@@ -26,7 +26,9 @@ from hyperplane.guard.process_usage import ProcessUsage
 from hyperplane.guard.usage import UsageMonitor
 
 _PLUGINS = ClusterGuards.plugins
-_HOOKS = ("transition", "update_graph", "measure", "add_worker", "remove_worker")
+_HOOKS = (
+    "transition", "update_graph", "measure", "_sample", "log_event", "add_worker", "remove_worker",
+)  # fmt: skip
 
 
 class NoUsage(ProcessUsage):
@@ -59,8 +61,8 @@ def make_graph(tasks: int) -> Any:
     return dask.delayed(_add)(sums)
 
 
-def run(tasks: int, recording: bool) -> float:
-    """Run the graph on a new cluster of two processes; return its CPU seconds."""
+def run(tasks: int, recording: bool) -> tuple[float, float]:
+    """Run the graph on a new cluster of two processes; return its CPU and wall seconds."""
     ClusterGuards.plugins = _PLUGINS if recording else _plugins_without_usage  # type: ignore[method-assign]
     memory_plugins.ProcessUsage = ProcessUsage if recording else NoUsage  # type: ignore[misc]
     client, cluster = hyperplane.start(
@@ -72,8 +74,10 @@ def run(tasks: int, recording: bool) -> float:
     try:
         graph = make_graph(tasks)
         before = time.process_time() + sum(client.run(time.process_time).values())
+        began = time.monotonic()
         client.compute(graph).result()
-        return time.process_time() + sum(client.run(time.process_time).values()) - before
+        wall = time.monotonic() - began
+        return time.process_time() + sum(client.run(time.process_time).values()) - before, wall
     finally:
         client.close()
         cluster.close()
@@ -95,10 +99,10 @@ def measure_share(tasks: int) -> None:
 
     for name in _HOOKS:
         setattr(UsageMonitor, name, count(name, getattr(UsageMonitor, name)))
-    total = run(tasks, recording=True)
+    total, wall = run(tasks, recording=True)
     texts = ", ".join(f"{name} {seconds:.3f}" for name, seconds in spent.items())
     counted = sum(spent.values())
-    print(f"{counted:.2f} of {total:.1f} CPU s, {counted / total:.2%}: {texts}")
+    print(f"{counted:.2f} of {total:.1f} CPU s, {counted / total:.2%}, in {wall:.1f} s: {texts}")
 
 
 def main() -> None:
@@ -112,16 +116,18 @@ def main() -> None:
     if arguments.share:
         measure_share(arguments.tasks)
         return
-    seconds: dict[bool, list[float]] = {False: [], True: []}
+    taken: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
     run(1000, recording=True)
     for number in range(arguments.rounds):
         for recording in (False, True):
-            seconds[recording].append(run(arguments.tasks, recording))
-            print(
-                f"{number} {'with' if recording else 'without'} {seconds[recording][-1]:.2f} CPU s"
-            )
-    without, recorded = median(seconds[False]), median(seconds[True])
-    print(f"median {without:.2f} without, {recorded:.2f} with: {recorded / without - 1:+.1%}")
+            cpu, wall = run(arguments.tasks, recording)
+            taken[recording].append((cpu, wall))
+            name = "with" if recording else "without"
+            print(f"{number} {name} {cpu:.2f} CPU s, {wall:.2f} s", flush=True)
+    for place, unit in enumerate(("CPU s", "s")):
+        without, recorded = (median(each[place] for each in taken[key]) for key in (False, True))
+        ratio = recorded / without - 1
+        print(f"median {without:.2f} {unit} without, {recorded:.2f} with: {ratio:+.1%}")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from . import errors as errors
 from . import history as history
 from . import jobs as jobs
 from . import notebook_common as notebook_common
+from . import reports as reports
 from . import storage as storage
 from . import utils as utils
 from .calculator.advice import SizingAdvice as SizingAdvice

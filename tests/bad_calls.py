@@ -26,6 +26,7 @@ import hyperplane.history
 import hyperplane.jobs
 import hyperplane.ml
 import hyperplane.orca
+import hyperplane.reports
 import hyperplane.spark
 import hyperplane.storage
 import hyperplane.utils
@@ -138,6 +139,14 @@ CLUSTERS: dict[str, Call] = {
         hyperplane.history.compare_runs,
         {"first": FreshArgument(written_run), "second": FreshArgument(written_run)},
     ),
+    "save_report": Call(
+        hyperplane.reports.save_report, {"run": FreshArgument(written_run), "file": "run.html"}
+    ),
+    "save_job_report": Call(
+        hyperplane.reports.save_job_report, {"job": JOB, "file": "job.html"}
+    ),
+    "render_job_report": Call(hyperplane.reports.render_job_report, {"job": JOB}),
+    "render_report": Call(hyperplane.reports.render_report, {"run": FreshArgument(written_run)}),
     "RunRecord.from_json": Call(
         hyperplane.history.RunRecord.from_json,
         {"text": '{"name": "r", "cluster": "c", "started": 0, "ended": 1}'},

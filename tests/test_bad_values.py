@@ -115,6 +115,8 @@ CREATED_BY_PACKAGE = (
     "hyperplane.history.RunRecord", "hyperplane.history.PlanSummary",
     "hyperplane.history.WorkerUsage", "hyperplane.history.TaskUsage",
     "hyperplane.history.ComputationUsage", "hyperplane.history.RunComparison",
+    "hyperplane.history.RunTimeline", "hyperplane.history.TaskGroupTimes",
+    "hyperplane.history.WorkerTimeline",
 )  # fmt: skip
 #: Modules without functions to check: programs, modules that are not provided, the configuration,
 #: which is not on a reference page.

@@ -22,6 +22,7 @@ from hyperplane.cli.plan import plan
 from hyperplane.cli.pools import pools
 from hyperplane.cli.predict import predict
 from hyperplane.cli.preflight import preflight
+from hyperplane.cli.report import report
 from hyperplane.cli.serve import serve
 from hyperplane.cli.size import size
 from hyperplane.cli.train import train
@@ -71,7 +72,19 @@ app = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 app.callback()(_hyperplane)
-for command in (size, plan, forecast, preflight, train, predict, serve, pools, demo, doctor):
+for command in (
+    size,
+    plan,
+    forecast,
+    preflight,
+    train,
+    predict,
+    serve,
+    pools,
+    report,
+    demo,
+    doctor,
+):
     app.command(cls=OptionCommand if command in (train, predict, serve) else None)(command)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(history.app, name="history")

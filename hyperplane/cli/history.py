@@ -95,7 +95,7 @@ def _report_damaged(file: Path) -> None:
     typer.echo(f"{file} is no record of a run and is left out; delete the file", err=True)
 
 
-def _read(name: str) -> RunRecord:
+def read_named(name: str) -> RunRecord:
     """Read the record of a cluster, or else that of a step."""
     of_steps = sorted(read_step_runs(), key=lambda record: record.started, reverse=True)
     if name == LATEST:
@@ -132,7 +132,7 @@ def _table(records: list[RunRecord]) -> Table:
 @app.command("show")
 def show_record(name: NameArgument, as_json: JsonOption = False) -> None:
     """Show what one run took: memory, pauses, spilled data, restarts and operations."""
-    record = _read(name)
+    record = read_named(name)
     if as_json:
         write_json(record.model_dump())
         return
@@ -155,7 +155,7 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Show two runs beside each other: layout, time, memory, data and operations."""
-    found = compare_records(_read(first), _read(second))
+    found = compare_records(read_named(first), read_named(second))
     if as_json:
         write_json(found.to_dict())
         return

@@ -82,6 +82,7 @@ class RunRecorder:
                 "workers": usage.get("workers", ()),
                 "tasks": usage.get("tasks", ()),
                 "computations": usage.get("computations", ()),
+                "timeline": usage.get("timeline"),
                 **identify_program(),
             }
         )
@@ -92,6 +93,7 @@ def summarize_plan(plan: ClusterPlan) -> PlanSummary:
     tuning, pool = getattr(plan.options, "tuning", None), plan.pool
     # On one machine the pool is only the smallest one of the requested size.
     uses_pool = plan.request.pool is not None or not isinstance(plan.settings, MachineSettings)
+    memory = getattr(plan.options, "memory", None)
     return PlanSummary(
         engine=plan.engine,
         framework=plan.framework,
@@ -103,6 +105,7 @@ def summarize_plan(plan: ClusterPlan) -> PlanSummary:
         ram_per_proc=plan.worker.ram_per_proc,
         tuning=getattr(tuning, "name", ""),
         budget="" if plan.request.budget is None else str(plan.request.budget),
+        **{name: float(getattr(memory, name, 0)) for name in ("spill", "pause", "terminate")},
     )
 
 

@@ -20,6 +20,7 @@ from tornado.ioloop import PeriodicCallback
 
 from hyperplane.guard.computation_usage import ENDS, Computations, process_metrics
 from hyperplane.guard.process_usage import ProcessUsage
+from hyperplane.guard.timeline_recorder import FIRST_PART, TimelineRecorder
 from hyperplane.guard.usage_texts import describe_pressure
 from hyperplane.history.figures import (
     OUT_OF_MEMORY,
@@ -92,6 +93,8 @@ class UsageMonitor(SchedulerPlugin):
     async def start(self, scheduler: Scheduler) -> None:
         """Start to measure."""
         self.scheduler = scheduler
+        # Not earlier: this object may have been sent from another machine, with another clock.
+        self._timeline = TimelineRecorder()
         scheduler.handlers[USAGE_HANDLER] = self.report
         scheduler.handlers[FINAL_USAGE_HANDLER] = self.report_final
         for worker in scheduler.workers.values():
@@ -99,10 +102,19 @@ class UsageMonitor(SchedulerPlugin):
         self._measured = time.monotonic()
         self._watch = PeriodicCallback(self.measure, INTERVAL * 1000)
         self._watch.start()
+        self._samples = PeriodicCallback(self._sample, FIRST_PART * 1000)
+        self._samples.start()
 
     async def close(self) -> None:
         """Stop to measure."""
         self._watch.stop()
+        self._samples.stop()
+
+    def _sample(self) -> None:
+        """Add to the timeline between two measurements, while its parts are that short."""
+        self._timeline.sample(self.scheduler.workers.values())
+        if self._timeline.part_seconds >= INTERVAL:
+            self._samples.stop()
 
     def usage(self) -> dict[str, Any]:
         """Return all figures, as fields of ``history.RunRecord``."""
@@ -112,6 +124,7 @@ class UsageMonitor(SchedulerPlugin):
             "workers": [asdict(worker) for worker in self._workers.values()],
             "tasks": [asdict(task) for task in tasks],
             "computations": [asdict(each) for each in self._computations.list_done()],
+            "timeline": self._timeline.as_dict(),
         }
 
     def report(self) -> dict[str, Any]:
@@ -164,6 +177,7 @@ class UsageMonitor(SchedulerPlugin):
                 running.memory = max(running.memory, process)
             self._check_pressure(worker, figures, process, spilled, now, passed)
         self._computations.measure(self.scheduler.workers.values())
+        self._timeline.sample(self.scheduler.workers.values())
 
     def _add_told(self, worker: WorkerState, figures: WorkerUsage, process: int) -> None:
         """Add what the process of a worker has told of itself since the last measurement."""
@@ -246,6 +260,7 @@ class UsageMonitor(SchedulerPlugin):
         self._computations.disturb()
         if not is_restart:
             return
+        self._timeline.note_restart(name)
         cause = self._expected.pop(name, "")
         if cause != OUT_OF_MEMORY:  # those are counted when they are reported
             self._count_restart(name, cause or OTHER)
@@ -275,13 +290,19 @@ class UsageMonitor(SchedulerPlugin):
 
     def log_event(self, topic: str, msg: Any) -> None:
         """Count a worker process that ended for lack of memory, as its nanny reports it."""
-        if topic != MEMORY_TOPIC or not isinstance(msg, dict) or "name" not in msg:
+        if not isinstance(msg, dict):
+            return
+        if msg.get("action") == "worker-status-change" and topic in self.scheduler.workers:
+            name = str(self.scheduler.workers[topic].name)
+            self._timeline.note_status(name, msg.get("status") == "paused")
+        if topic != MEMORY_TOPIC or "name" not in msg:
             return
         name = str(msg["name"])
         figures = self._figures_named(name)
         peak = int(msg.get("peak") or 0)
         figures.peak = max(figures.peak, peak)
         figures.demand = max(figures.demand, peak + int(msg.get("spilled") or 0))
+        self._timeline.note_killed(name, peak)
         for task in msg.get("running") or ():
             running = self._operation(str(task.get("prefix")))
             running.memory = max(running.memory, peak)
@@ -310,19 +331,23 @@ class UsageMonitor(SchedulerPlugin):
             return
         figures = self._operation(task.prefix.name)
         figures.count += 1
-        if finish == "erred":
+        has_failed = finish == "erred"
+        for step in kwargs.get("startstops") or ():
+            if step["action"] == "compute":
+                began, ended = step["start"], step["stop"]
+                self._timeline.groups.add(task.group.name, figures.name, began, ended, has_failed)
+                seconds = max(0.0, ended - began)
+                if not has_failed:
+                    figures.seconds += seconds
+                    if seconds > figures.longest:
+                        figures.longest = seconds
+        if has_failed:
             figures.failed += 1
             return
         size = kwargs.get("nbytes") or 0
         figures.output += size
         if size > figures.largest_output:
             figures.largest_output = size
-        for step in kwargs.get("startstops") or ():
-            if step["action"] == "compute":
-                seconds = max(0.0, step["stop"] - step["start"])
-                figures.seconds += seconds
-                if seconds > figures.longest:
-                    figures.longest = seconds
         if task.dependencies:
             size = sum([other.nbytes for other in task.dependencies if other.nbytes > 0])
             figures.input += size

@@ -8,13 +8,17 @@ from hyperplane.history.comparison import RunComparison, compare_runs
 from hyperplane.history.figures import ComputationUsage, TaskUsage, WorkerUsage
 from hyperplane.history.run_record import PlanSummary, RunRecord
 from hyperplane.history.store import list_runs, read_run
+from hyperplane.history.timeline import RunTimeline, TaskGroupTimes, WorkerTimeline
 
 __all__ = [
     "ComputationUsage",
     "PlanSummary",
     "RunComparison",
     "RunRecord",
+    "RunTimeline",
+    "TaskGroupTimes",
     "TaskUsage",
+    "WorkerTimeline",
     "WorkerUsage",
     "compare_runs",
     "list_runs",

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from itertools import chain
 from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, field_validator
@@ -14,13 +15,15 @@ from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.pydantic_faults import CheckedModel
 from hyperplane.history.figures import OUT_OF_MEMORY, ComputationUsage, TaskUsage, WorkerUsage
+from hyperplane.history.timeline import RunTimeline, TaskGroupTimes, WorkerTimeline
 
 #: Version of the schema that this package writes. A field that is added needs a default, so that
 #: records of earlier versions are read; one whose meaning changes needs a new name.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 Bytes = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Part(CheckedModel):
@@ -48,6 +51,9 @@ class PlanSummary(_Part):
         Name of the tuning profile.
     budget : str
         The budget; empty if there was none.
+    spill, pause, terminate : float
+        Thresholds of the memory policy, as fractions of the memory of a process; 0 for those that
+        were disabled, or are not known.
     """
 
     engine: str = ""
@@ -60,6 +66,9 @@ class PlanSummary(_Part):
     ram_per_proc: Bytes = 0
     tuning: str = ""
     budget: str = ""
+    spill: Fraction = 0.0
+    pause: Fraction = 0.0
+    terminate: Fraction = 0.0
 
 
 class RunRecord(_Part):
@@ -92,6 +101,9 @@ class RunRecord(_Part):
         Names of the pipeline and of the step that started the cluster; empty otherwise.
     computations : tuple of ComputationUsage
         Each computation, in the order of their ends; at most 200 of different structure.
+    timeline : RunTimeline or None
+        Memory, pauses, restarts and task groups over the time; None if they were not recorded, as
+        by versions before 3 of the schema and for steps of jobs.
     schema_version : int
         Version of the schema with which the record was written.
 
@@ -116,15 +128,15 @@ class RunRecord(_Part):
     pipeline: str = ""
     step: str = ""
     computations: tuple[ComputationUsage, ...] = ()
+    timeline: RunTimeline | None = None
     schema_version: int = SCHEMA_VERSION
 
-    @field_validator("workers", "tasks", "computations")
+    @field_validator("workers", "tasks", "computations", "timeline")
     @classmethod
-    def _check_figures(cls, parts: tuple[Any, ...]) -> tuple[Any, ...]:
-        for part in parts:
-            for name, value in _list_figures(part):
-                if isinstance(value, int | float) and not 0 <= value < float("inf"):
-                    raise ValueError(f"{name} is {value}, and must be a number of at least 0")
+    def _check_figures(cls, parts: Any) -> Any:
+        for name, value in _list_figures(parts):
+            if isinstance(value, int | float) and not 0 <= value < float("inf"):
+                raise ValueError(f"{name} is {value}, and must be a number of at least 0")
         return parts
 
     @classmethod
@@ -210,19 +222,37 @@ class RunRecord(_Part):
         return f"{self.pipeline}/{self.step}" if self.step else self.program or self.cluster
 
 
-def _list_figures(part: Any) -> Iterator[tuple[str, Any]]:
-    """Yield names and values of a part, and of the dictionaries in it."""
-    for each in fields(part):
-        value = getattr(part, each.name)
-        yield from value.items() if isinstance(value, dict) else ((each.name, value),)
+def _list_figures(part: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield names and values of a part, and of all that it contains."""
+    if is_dataclass(part):
+        for each in fields(part):
+            yield from _list_figures(getattr(part, each.name), each.name)
+    elif isinstance(part, dict):
+        for key, value in part.items():
+            yield from _list_figures(value, key)
+    elif isinstance(part, list | tuple):
+        if part and isinstance(part[0], tuple):
+            part = list(chain.from_iterable(part))
+        if part and isinstance(part[0], int | float):
+            # Of thousands, the least one; the sum is no number if one is not.
+            yield from ((name, min(part)), (name, sum(part)))
+            return
+        for value in part:
+            yield from _list_figures(value, name)
+    else:
+        yield name, part
 
 
-#: Parts of a record by the fields that have them.
-_PARTS: dict[str, type[Any]] = {
-    "plan": PlanSummary,
-    "workers": WorkerUsage,
-    "tasks": TaskUsage,
-    "computations": ComputationUsage,
+#: Parts of a record and of its parts, by the fields that have them.
+_PARTS: dict[type[Any], dict[str, type[Any]]] = {
+    RunRecord: {
+        "plan": PlanSummary,
+        "workers": WorkerUsage,
+        "tasks": TaskUsage,
+        "computations": ComputationUsage,
+        "timeline": RunTimeline,
+    },
+    RunTimeline: {"workers": WorkerTimeline, "groups": TaskGroupTimes},
 }
 
 
@@ -233,12 +263,11 @@ def _select_known(document: Any, model: type[Any]) -> Any:
     if not isinstance(document, Mapping):
         return document
     names = {each.name for each in fields(model)} if is_dataclass(model) else model.model_fields
-    known = {name: value for name, value in document.items() if name in names}
-    if model is not RunRecord:
-        return known
+    parts = _PARTS.get(model, {})
     return {
-        name: _select_known(value, _PARTS[name]) if name in _PARTS else value
-        for name, value in known.items()
+        name: _select_known(value, parts[name]) if name in parts else value
+        for name, value in document.items()
+        if name in names
     }
 
 

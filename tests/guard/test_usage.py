@@ -36,6 +36,7 @@ class Task:
 
     def __init__(self, name, nbytes=-1, dependencies=()):
         self.prefix = SimpleNamespace(name=name)
+        self.group = SimpleNamespace(name=f"{name}-1f")
         self.nbytes = nbytes
         self.dependencies = set(dependencies)
 
@@ -329,3 +330,27 @@ def test_the_figures_are_fields_of_a_record(watch):
     monitor.log_event(TOPIC, report())
     record = RunRecord(name="r", cluster="c", started=0, ended=1, **monitor.usage())
     assert record.restarts == 1
+
+
+def test_failed_tasks_are_in_the_times_of_their_group(watch):
+    monitor = watch(Worker())
+    monitor.scheduler.tasks = {"good": Task("sum"), "bad": Task("sum")}
+    began = monitor._timeline.as_dict()["started"]
+    for key, finish, start in (("good", "memory", 1.0), ("bad", "erred", 2.0)):
+        steps = [{"action": "compute", "start": began + start, "stop": began + start + 0.5}]
+        monitor.transition(key, "processing", finish, startstops=steps)
+    (group,) = monitor.usage()["timeline"]["groups"]
+    assert (group["name"], group["count"], group["failed"]) == ("sum", 2, 1)
+    assert (group["started"], group["ended"]) == pytest.approx((1.0, 2.5), abs=0.01)
+
+
+def test_a_pause_is_in_the_timeline_when_the_worker_reports_it(watch):
+    worker = Worker()
+    monitor = watch(worker)
+    change = {"action": "worker-status-change", "prev-status": "running", "status": "paused"}
+    monitor.log_event(worker.address, change)
+    monitor.log_event("tcp://unknown", change)
+    monitor.log_event(worker.address, {**change, "status": "running"})
+    (found,) = monitor.usage()["timeline"]["workers"]
+    ((start, end),) = found["paused"]
+    assert 0 <= start <= end

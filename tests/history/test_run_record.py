@@ -5,7 +5,15 @@ import json
 import pytest
 
 from hyperplane.errors import RequestError
-from hyperplane.history import PlanSummary, RunRecord, TaskUsage, WorkerUsage
+from hyperplane.history import (
+    PlanSummary,
+    RunRecord,
+    RunTimeline,
+    TaskGroupTimes,
+    TaskUsage,
+    WorkerTimeline,
+    WorkerUsage,
+)
 from hyperplane.history.figures import add_usage, count_cause
 from hyperplane.history.run_record import SCHEMA_VERSION, TIME_LENGTH, new_run_name
 
@@ -23,6 +31,15 @@ FULL = RunRecord(
         WorkerUsage(name="2", limit=0, peak=9000, paused_seconds=2),
     ),
     tasks=(TaskUsage(name="sum", count=3, output=10),),
+    timeline=RunTimeline(
+        started=101.0,
+        part_seconds=0.5,
+        total=[5, 7],
+        spilled=[0, 5],
+        processes=[2, 3],
+        workers=[WorkerTimeline("0", [3, 4], [(0.25, 0.5)], [(0.5, 1.0)], [0.75], [1.0])],
+        groups=[TaskGroupTimes("sum", 0.25, 0.75, 3, 0, 0.4)],
+    ),
 )
 
 
@@ -35,6 +52,9 @@ def test_fields_of_later_versions_are_ignored():
     document = {**json.loads(FULL.to_json()), "schema_version": 99, "forecast": {"peak": 1}}
     document["workers"][0]["energy"] = 12
     document["plan"]["region"] = "eu"
+    document["timeline"]["network"] = [1, 2]
+    document["timeline"]["workers"][0]["gpu"] = [1]
+    document["timeline"]["groups"][0]["color"] = "red"
     read = RunRecord.from_json(json.dumps(document))
     assert read == FULL.model_copy(update={"schema_version": 99})
 
@@ -96,6 +116,30 @@ def test_records_of_version_1_are_read():
     assert (read.workers[0].empty, read.label) == (0, "flights")
 
 
+#: A record as version 2 of the schema wrote it: with a program, computations and more of workers.
+VERSION_2 = {
+    **VERSION_1,
+    "workers": [{
+        **VERSION_1["workers"][0], "empty": 90000000, "cpu_seconds": 4.5, "read": 1000,
+        "busy_cores": 0.0,
+    }],
+    "program": "etl.py", "pipeline": "", "step": "",
+    "computations": [{
+        "name": "sum", "structure": "1f2e", "count": 2, "tasks": 3, "sources": 1, "input": 1000,
+        "processes": 1, "threads": 2, "started": 1795795395.0, "seconds": 1.5, "cpu_seconds": 1.4,
+        "peak": 900000000, "total": 900000000, "empty": 90000000, "held": 0, "read": 1000,
+        "spilled": 0, "failed": 0, "shared": False, "disturbed": True,
+    }],
+    "schema_version": 2,
+}  # fmt: skip
+
+
+def test_records_of_version_2_are_read():
+    read = RunRecord.from_json(json.dumps(VERSION_2))
+    assert (read.schema_version, read.timeline, read.plan.spill) == (2, None, 0)
+    assert (read.program, read.cpu_seconds, read.computations[0].count) == ("etl.py", 4.5, 2)
+
+
 @pytest.mark.parametrize(
     ("part", "figures"),
     [
@@ -106,9 +150,26 @@ def test_records_of_version_1_are_read():
         ("computations", {"name": "sum", "seconds": float("inf")}),
     ],
 )
-def test_figures_that_are_no_amounts_are_refused(part, figures):
+def test_figures_of_parts_that_are_no_amounts_are_refused(part, figures):
     with pytest.raises(RequestError, match=part):
         RunRecord(name="r", cluster="c", started=0, ended=1, **{part: [figures]})
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"total": [5, -1]},
+        {"part_seconds": float("nan")},
+        {"total": "many"},
+        {"groups": [{"name": "sum", "ended": float("inf")}]},
+        {"workers": [{"name": "0", "memory": [-3]}]},
+        {"workers": [{"name": "0", "paused": [[0.5, -1]]}]},
+        {"workers": [{"name": "0", "paused": [[0.5]]}]},
+    ],
+)
+def test_timelines_that_are_no_amounts_are_refused(figures):
+    with pytest.raises(RequestError, match="timeline"):
+        RunRecord(name="r", cluster="c", started=0, ended=1, timeline=figures)
 
 
 def test_figures_of_workers_that_have_left_are_added():
