@@ -219,7 +219,7 @@ class JobHandle:
             Labels, such as ``"status"`` or the name of a step, and their texts.
         """
         job = self.job
-        rows = [("job", f"{job.name} ({job.id})"), ("status", job.status)]
+        rows = [("job", f"{job.run_name} ({job.id})"), ("status", job.status)]
         rows += [("reason", job.reason)] if job.reason else []
         rows += [("dashboard", job.dashboard)] if job.dashboard else []
         latest = {(attempt.step, attempt.chunk): attempt for attempt in self.attempts}

@@ -205,7 +205,7 @@ def render_jobs(jobs: Sequence[Job], now: float | None = None) -> str:
     text = f"{ended:,} of {plural(len(jobs), 'job')} have ended: " + ", ".join(
         f"{count:,} {status}" for status, count in counts.items()
     )
-    titles = ("id", "name", "pipeline", "status", "submitted", "took", "reason", "links")
+    titles = ("id", "run", "pipeline", "status", "submitted", "took", "reason", "links")
     parts = [
         Markup(f"<div>{make_bar(ended / len(jobs), text)}</div>"),
         make_table(titles, (_list_job_cells(job, now) for job in jobs[:MOST_JOBS])),
