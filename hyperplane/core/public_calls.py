@@ -12,6 +12,7 @@ import functools
 import inspect
 import re
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
@@ -107,10 +108,26 @@ def _wrap_function(function: Function, title: str, outcome: str) -> Function:
         except RequestError as error:
             if outcome:
                 error.state(outcome)
-            # The traceback ends at the call that has the faults. The frames below it only check.
-            raise error.with_traceback(None) from error.__cause__
+            _remove_checks(error)
+            raise
 
     return cast(Function, wrapper)
+
+
+def _remove_checks(error: RequestError) -> None:
+    """End the traceback of an error in this frame, unless user code has raised it.
+
+    The frames below only check arguments. Those of a task or a callback are kept.
+    """
+    first = error.__traceback__
+    frames = [frame for frame, _ in traceback.walk_tb(first and first.tb_next)]
+    if first is not None and all(is_internal(each) or _is_of_checks(each) for each in frames):
+        first.tb_next = None
+
+
+def _is_of_checks(frame: FrameType) -> bool:
+    """Return whether a frame is one of the libraries that call functions that check arguments."""
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in ("contextlib", "pydantic")
 
 
 def _refuse_positions(title: str, by_position: Sequence[str], known: Sequence[str]) -> None:

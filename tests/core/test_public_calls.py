@@ -359,3 +359,21 @@ def test_a_traceback_ends_at_the_call_with_the_faults():
     assert (
         caught.value.__cause__ is None or "pydantic" not in type(caught.value.__cause__).__module__
     )
+
+
+def test_a_traceback_keeps_the_frames_of_a_callback_and_the_context():
+    @public_calls.check_call(outcome="nothing was read")
+    def read(callback):
+        return callback()
+
+    def use():
+        return hyperplane.plan_cluster(num_workers=-1)
+
+    try:
+        {}["missing"]
+    except KeyError:
+        with pytest.raises(RequestError) as caught:
+            read(use)
+    assert "use" in [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert isinstance(caught.value.__context__, KeyError)
+    assert not caught.value.__suppress_context__

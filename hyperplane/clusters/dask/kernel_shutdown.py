@@ -39,7 +39,7 @@ def close_with_kernel(started: StartedCluster[Any, Any]) -> None:
 
 def _find_shell() -> Any:
     """Return the shell of the kernel in which this process runs; None without a kernel."""
-    if "ipykernel" not in sys.modules:
+    if "ipykernel" not in sys.modules or "IPython" not in sys.modules:
         return None
     shell = sys.modules["IPython"].get_ipython()
     return shell if hasattr(shell, "kernel") else None
@@ -50,7 +50,8 @@ def _close_clusters(change: Mapping[str, Any]) -> None:
     if not change["new"]:
         return
     for cluster in list(_clusters):
-        if getattr(cluster, "shutdown_on_close", False) and cluster.status.name == "running":
+        ends = getattr(cluster, "shutdown_on_close", False) and not cluster.asynchronous
+        if ends and cluster.status.name == "running":
             try:
                 cluster.close(timeout=_CLOSE_SECONDS)
             except Exception:  # the other clusters are closed, and the kernel ends

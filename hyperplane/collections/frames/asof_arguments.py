@@ -16,6 +16,7 @@ from hyperplane.core.errors import Fault
 from hyperplane.formats.pandas_frames.categories import has_known_categories, is_stored_as_codes
 
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
+_NO_LIMIT = 2**64
 
 
 def find_asof_type_faults(
@@ -68,6 +69,9 @@ def parse_tolerance(tolerance: Any, dtype: Any) -> tuple[float | None, list[Faul
     else:
         allowed = "a number, not negative, or None"
         limit = _parse_number(tolerance)
+        if isinstance(limit, int):
+            # Kernels do not take larger numbers, and no two values of a column are further apart.
+            limit = min(limit, 2**64) if dtype.kind in "iu" else float(min(limit, 10**308))
     if limit is not None and limit >= 0:
         return limit, []
     given = f"{describe_value(tolerance)}, for a column of type {dtype}"

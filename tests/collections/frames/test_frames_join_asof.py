@@ -261,3 +261,11 @@ def test_a_partition_with_text_is_an_error_that_names_the_column():
     )
     with pytest.raises(DataError, match="'n'"):
         join_asof(left, cut(pd.DataFrame({"n": [1]}), []), "n").compute(scheduler="sync")
+
+
+def test_a_tolerance_may_be_larger_than_any_integer_of_a_column() -> None:
+    left = pd.DataFrame({"t": [1, 2**62]})
+    right = pd.DataFrame({"t": [-(2**62)], "v": [1]})
+    sides = [dd.from_pandas(side, npartitions=1) for side in (left, right)]
+    found = join_asof(*sides, "t", tolerance=10**50).compute()
+    assert found["v"].to_list() == [1, 1]
