@@ -62,7 +62,7 @@ def parse_tolerance(tolerance: Any, dtype: Any) -> tuple[float | None, list[Faul
     """Return the maximum difference of values, nanoseconds for times, and faults."""
     if tolerance is None:
         return None, []
-    limit: float | None
+    limit: int | float | None
     if dtype.kind in "mM":
         allowed = "a duration such as '5min' or a timedelta, not negative, or None"
         limit = _parse_duration(tolerance)
@@ -89,10 +89,10 @@ def _parse_duration(tolerance: Any) -> int | None:
         return None
 
 
-def _parse_number(tolerance: Any) -> float | None:
+def _parse_number(tolerance: Any) -> int | float | None:
     """Return a number; None if the value is none."""
     is_number = isinstance(tolerance, (int, float, np.integer, np.floating))
     if not is_number or isinstance(tolerance, bool) or math.isnan(tolerance):
         return None
-    number: float = tolerance.item() if isinstance(tolerance, np.generic) else tolerance
+    number: int | float = tolerance.item() if isinstance(tolerance, np.generic) else tolerance
     return number
