@@ -25,7 +25,7 @@ from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.request import OMITTED, ClusterArguments
-from hyperplane.start_checks import check_before_start
+from hyperplane.start_checks import check_available, check_before_start
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -342,6 +342,7 @@ def initialize_cluster(
     if replaces and (planner is None or planner.has_valid_arguments()):
         closed = replacement.close_previous_clusters(location, None if name is OMITTED else name)
     plan: Any = num_workers if planner is None else planner.plan()
+    check_available(registry.load(plan.engine))  # before the first line
     began = time.monotonic()
     start_lines.print_start_lines(plan, closed)
     client, cluster = interrupts.complete_start(

@@ -95,6 +95,13 @@ def preflight(
     return _examine(plan, output, data, storage_options, sync)
 
 
+def check_available(engine: Engine) -> None:
+    """Raise an EngineUnavailable if an engine cannot be used here."""
+    usable, reason = engine.available()
+    if not usable:
+        raise EngineUnavailable(engine.name, reason)
+
+
 def check_before_start(
     engine: Engine, plan: ClusterPlan, sync: bool
 ) -> Callable[[StartedCluster], object]:
@@ -112,9 +119,7 @@ def check_before_start(
     RequestError
         If the modules cannot be shipped.
     """
-    usable, reason = engine.available()
-    if not usable:
-        raise EngineUnavailable(plan.engine, reason)
+    check_available(engine)
     began = time.monotonic()
     check([*_find_sync_faults(plan, sync), *_find_memory_faults(plan)])
     checks = engine if plan.preflight and isinstance(engine, SupportsPreflight) else None

@@ -173,6 +173,9 @@ for name in {PUBLIC_MODULES!r}:
     module = importlib.import_module(f"hyperplane.{{name}}")
     names += [getattr(module, each).__name__ for each in getattr(module, "__all__", ())
               if hasattr(getattr(module, each), "__name__")]
+from hyperplane.clusters import registry
+for name in registry.ENGINES.names():
+    registry.load(name).available()  # with a reason, and not an error
 print(json.dumps(names))
 """
     assert {"XShards", "initialize_ray_cluster"} <= set(_in_new_process(code))

@@ -237,6 +237,11 @@ class TestEngine:
         ):
             hyperplane.plan_cluster()
 
+    def test_an_engine_that_cannot_be_used_prints_no_line_of_a_start(self, capsys):
+        with pytest.raises(EngineUnavailable, match="absent: log in first"):
+            hyperplane.initialize_cluster(engine="absent")
+        assert capsys.readouterr().out == ""
+
     def test_an_unknown_name_in_the_list_of_auto_is_a_fault_of_the_configuration(self):
         with (
             dask.config.set({"hyperplane.engines.auto": ["clout", "local"]}),

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from hyperplane.clusters import records
 from hyperplane.clusters.engine import (
@@ -24,7 +24,6 @@ from hyperplane.clusters.pod_requests import find_pod_faults
 from hyperplane.clusters.ray.client import RayClient
 from hyperplane.clusters.ray.cluster import OwnedRayCluster
 from hyperplane.clusters.ray.engine import INSTALL_RAY
-from hyperplane.clusters.ray.kubernetes.cluster import KubernetesRayCluster, attached
 from hyperplane.clusters.ray.kubernetes.render import ENGINE, render
 from hyperplane.clusters.ray.kubernetes.template_faults import find_template_faults
 from hyperplane.clusters.running_clusters import read_running
@@ -35,6 +34,9 @@ from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
 from hyperplane.spec.settings import EngineSettings, RayKubernetesSettings
+
+if TYPE_CHECKING:
+    from hyperplane.clusters.ray.kubernetes.cluster import KubernetesRayCluster
 
 #: Maximum characters of a name: KubeRay appends to it.
 LONGEST_NAME = 53
@@ -129,6 +131,8 @@ class KubernetesRayEngine:
             record = records.reserve(records.ClusterRecord.from_plan(plan), None)
         except OSError as error:
             raise StartFailed(self.name, str(error)) from error
+        from hyperplane.clusters.ray.kubernetes.cluster import KubernetesRayCluster
+
         try:
             return KubernetesRayCluster(plan.name, settings, plan, record, Path(record.scratch))
         except BaseException:
@@ -145,6 +149,8 @@ class KubernetesRayEngine:
         self, name: str, settings: EngineSettings
     ) -> StartedCluster[RayClient, KubernetesRayCluster]:
         """Attach to a cluster of the namespace, which any program may have started."""
+        from hyperplane.clusters.ray.kubernetes.cluster import attached
+
         if (own := _find_own(name)) is not None:
             return StartedCluster(self.create_client(own), own)
         pods = self._select_namespace(name, settings)
@@ -172,6 +178,8 @@ class KubernetesRayEngine:
 
     def _load(self, name: str, pods: RayKubernetesSettings) -> KubernetesRayCluster:
         """Return the object of a running cluster, without a connection to its head."""
+        from hyperplane.clusters.ray.kubernetes.cluster import KubernetesRayCluster
+
         folder = records.create_cluster_folder()
         try:
             cluster = KubernetesRayCluster(name, pods, None, None, folder)
@@ -217,6 +225,8 @@ class KubernetesRayEngine:
 
 def _find_own(name: str) -> KubernetesRayCluster | None:
     """Return the running cluster of a name that this process owns."""
+    from hyperplane.clusters.ray.kubernetes.cluster import KubernetesRayCluster
+
     own = OwnedRayCluster.running.get(name)
     return _find_running(own if isinstance(own, KubernetesRayCluster) else None)
 
