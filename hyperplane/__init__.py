@@ -32,7 +32,16 @@ _workarounds.install_workarounds()
 def __getattr__(name: str) -> Any:
     if name in _SEPARATE_MODULES:
         return importlib.import_module(f"hyperplane.{name}")
-    return _get_name(name)
+    try:
+        return _get_name(name)
+    except AttributeError as error:
+        if name.startswith("_") or name in _names:
+            raise
+        from hyperplane.core.public_calls import nearest
+
+        advice = f"; did you mean {' or '.join(near)}?" if (near := nearest(name, _names)) else ""
+        text = f"module 'hyperplane' has no attribute {name!r}{advice}"
+        raise AttributeError(text) from error.__cause__
 
 
 def __dir__() -> list[str]:

@@ -18,6 +18,7 @@ from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.units import is_iterable
 from hyperplane.objectstore.links import BROKEN, ResolvedLinks, listing_thread
 from hyperplane.objectstore.locations import File, Folder, Location, Store
+from hyperplane.objectstore.missing_packages import advise_installation
 from hyperplane.objectstore.reachability import StoreUnreachable, monitor_open, monitor_request
 from hyperplane.objectstore.redaction import describe_error, describe_url
 
@@ -211,9 +212,8 @@ def _open_location(
     except StoreUnreachable as error:
         return _unreadable_fault(url, error, options)
     except ImportError as error:
-        return _url_fault(
-            url, f"a URL that fsspec can open ({describe_error(error, options, url)})"
-        )
+        allowed = f"a URL that fsspec can open ({describe_error(error, options, url)})"
+        return _url_fault(url, allowed, advise_installation(error, url))
     except Exception as error:  # noqa: BLE001 - each file system raises its own
         return _url_fault(
             url, f"a URL that fsspec can open ({describe_error(error, options, url)})", _CHECK_URL

@@ -18,6 +18,7 @@ from fsspec.implementations.local import LocalFileSystem
 from hyperplane.core.errors import Fault, RequestError, StorageError, check
 from hyperplane.core.public_calls import unknown_name
 from hyperplane.objectstore.locations import Location, Store
+from hyperplane.objectstore.missing_packages import advise_installation
 from hyperplane.objectstore.reachability import StoreUnreachable, monitor_open
 from hyperplane.objectstore.redaction import describe_error, redact_url
 from hyperplane.objectstore.retrying import NO_CONNECTION
@@ -101,13 +102,14 @@ def resolve_target(
         raise StorageError(
             redact_url(text), f"{NO_CONNECTION} ({describe_error(error, options, text)})"
         ) from error
-    except Exception as error:  # each file system raises its own exceptions
+    except Exception as error:  # noqa: BLE001 - each file system raises its own
         fault = Fault(
             "url",
             repr(redact_url(text)),
             f"a URL that fsspec can open ({describe_error(error, options, text)})",
+            advice := advise_installation(error, text),
         )
-        raise RequestError([fault]) from error
+        raise RequestError([fault]) from (None if advice else error)
     path = path.rstrip("/")
     if isinstance(system, LocalFileSystem):
         store = Store("file", "file:///", options)

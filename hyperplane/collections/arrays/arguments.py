@@ -16,6 +16,7 @@ from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import unknown_name
 from hyperplane.core.units import is_iterable
 from hyperplane.objectstore import listing
+from hyperplane.objectstore.missing_packages import advise_installation
 from hyperplane.objectstore.reachability import StoreUnreachable
 from hyperplane.objectstore.redaction import describe_error, describe_url
 
@@ -220,6 +221,7 @@ def make_stores(
                     where,
                     describe_url(url),
                     f"a URL that fsspec can open ({describe_error(error, storage_options, url)})",
+                    advise_installation(error, url),
                 )
             )
             continue
