@@ -241,7 +241,7 @@ def test_star_import_brings_the_public_names():
 
 
 def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="has no attribute 'no_such_name'$"):
+    with pytest.raises(AttributeError, match=r"has no attribute 'no_such_name'$"):
         _ = hyperplane.no_such_name
     with pytest.raises(AttributeError, match=r"no attribute 'size'; did you mean size_cluster\?"):
         _ = hyperplane.size

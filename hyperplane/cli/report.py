@@ -12,6 +12,7 @@ from hyperplane.cli.output import JsonOption, write_json
 from hyperplane.core.errors import JobError, RequestError
 from hyperplane.core.optional import is_installed
 from hyperplane.history.store import LATEST
+from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.reports import save_job_report, save_report
 
@@ -19,7 +20,9 @@ from hyperplane.reports import save_job_report, save_report
 def report(
     name: Annotated[
         str,
-        typer.Argument(help="A run of the list, a cluster for its newest, latest, or a job's id."),
+        typer.Argument(
+            help="A run of the list, a cluster for its newest, latest, or a job: id or nightly#12."
+        ),
     ] = LATEST,
     out: Annotated[
         Path,
@@ -46,10 +49,10 @@ def report(
 
 
 def _find_job(name: str) -> str | None:
-    """Return the id of a job that has this id or begins with it; None if there is none."""
+    """Return the id of the job that a text names; None if it names none, or several."""
     if not is_installed("sqlalchemy"):
         return None
     try:
-        return open_store().get(name).id
+        return find_job(open_store(), name).id
     except JobError:
         return None

@@ -13,6 +13,7 @@ from hyperplane.guard.task_group_times import MAX_GROUPS, merge_groups
 from hyperplane.history.timeline import TaskGroupTimes
 from hyperplane.jobs import job_control
 from hyperplane.jobs.job_control import Submitted
+from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.reports.gantt_chart import draw_gantt
@@ -34,7 +35,8 @@ def save_job_report(job: str | Submitted, file: str | os.PathLike[str] = "job.ht
     Parameters
     ----------
     job : str or Submitted
-        The id of the job or a unique prefix of it, or the result of the submission.
+        The id of the job, a unique prefix of it, a run such as ``nightly#12``, the name of a
+        pipeline for its newest job, or the result of the submission.
     file : path
         The file, whose folder exists. A file of this name is replaced.
 
@@ -65,7 +67,8 @@ def render_job_report(job: str | Submitted) -> str:
     Parameters
     ----------
     job : str or Submitted
-        The id of the job or a unique prefix of it, or the result of the submission.
+        The id of the job, a unique prefix of it, a run such as ``nightly#12``, the name of a
+        pipeline for its newest job, or the result of the submission.
 
     Returns
     -------
@@ -83,11 +86,11 @@ def render_job_report(job: str | Submitted) -> str:
     '<!DOCTYPE html>...
     """
     store = open_store()
-    found = store.get(job_control.to_job_id(job))
+    found = find_job(store, job_control.to_job_id(job))
     attempts = store.attempts(found.id)
     runs = store.runs(found.machine, pipeline=found.pipeline_name)
     records = sorted((run for run in runs if run.job == found.id), key=lambda run: run.started)
-    title = f"Job {found.name or found.pipeline_name or found.id}"
+    title = f"Job {found.run_name or found.id}"
     return page(
         title,
         "en",
