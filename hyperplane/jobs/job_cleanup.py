@@ -15,10 +15,13 @@ from hyperplane.core.errors import Fault, JobError, check
 from hyperplane.jobs.execution.job_folder import is_in_use
 from hyperplane.jobs.store.job_records import PROCESSED, Job
 from hyperplane.jobs.store.jobs_home import jobs_folder, open_store, this_machine
+from hyperplane.platforms.local.file_locks import try_lock
 
-#: Beginning of the names of folders whose jobs are no longer in the store. A process that was
-#: killed may leave them; the next cleanup removes them.
+#: Beginning of the names of folders that a cleanup removes; the id of the job follows. A process
+#: that was killed may leave them, before or after the job was removed from the store.
 _REMOVED = ".removed-"
+#: File of the lock of a cleanup, in the folder for jobs.
+_LOCK = ".cleanup.lock"
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,8 @@ def clean_jobs(
     RequestError
         If neither limit is given, or one is negative.
     JobError
-        If a folder cannot be moved; the jobs before it are removed.
+        If another process removes jobs now, or with each folder that cannot be moved; the other
+        jobs are removed.
     """
     faults = []
     if older_than is None and keep is None:
@@ -82,16 +86,41 @@ def clean_jobs(
         faults.append(Fault("keep", str(keep), "at least 0"))
     check(faults)
     folder = jobs_folder() / "jobs"
-    if not dry_run:
-        _remove_leftovers(folder)
-    removed = []
-    for job in reversed(_select(older_than, keep, pipeline)):
+    if dry_run:
+        selected = [job for job in _select(older_than, keep, pipeline) if not is_in_use(job)]
+        removed = [_measure(job, folder) for job in reversed(selected)]
+        for each in removed:
+            report(each)
+        return removed
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = try_lock(jobs_folder() / _LOCK)
+    if lock is None:
+        raise JobError("", "another process removes jobs now; try again when it has ended")
+    with lock:
+        _finish_earlier_cleanup(folder)
+        return _remove_all(_select(older_than, keep, pipeline), folder, report)
+
+
+def _remove_all(
+    selected: list[Job], folder: Path, report: Callable[[RemovedJob], object]
+) -> list[RemovedJob]:
+    """Remove jobs, oldest first; then raise the errors."""
+    removed, errors = [], []
+    for job in reversed(selected):
         if is_in_use(job):
             continue
-        outcome = _measure(job, folder) if dry_run else _remove(job, folder)
+        try:
+            outcome = _remove(job, folder)
+        except JobError as error:
+            errors.append(error)
+            continue
         if outcome is not None:
             removed.append(outcome)
             report(outcome)
+    if len(errors) > 1:
+        raise JobError("", "\n".join(map(str, errors)))
+    if errors:
+        raise errors[0]
     return removed
 
 
@@ -117,20 +146,25 @@ def _measure(job: Job, folder: Path) -> RemovedJob:
 def _remove(job: Job, folder: Path) -> RemovedJob | None:
     """Remove a job; None if it was resumed or removed since it was selected."""
     measured = _measure(job, folder)
-    moved = folder / f"{_REMOVED}{job.id}"
+    moved, is_moved = folder / f"{_REMOVED}{job.id}", False
+    if moved.exists():  # it could not be removed
+        moved = moved.with_name(f"{moved.name}~{time.time_ns()}")
 
     def move_folder() -> None:
         # A rename is fast, unlike the removal, so that the store is locked for a moment only.
+        nonlocal is_moved
         if not measured.kept_folder:
             with suppress(FileNotFoundError):
                 job.folder_path.rename(moved)
+                is_moved = True
 
     try:
         if not open_store().remove_ended(job.id, move_folder):
             return None
     except BaseException as error:
-        with suppress(OSError):
-            moved.rename(job.folder_path)
+        if is_moved:
+            with suppress(OSError):
+                moved.rename(job.folder_path)
         if isinstance(error, OSError):
             message = f"its folder {job.folder} cannot be moved ({error}); the job is not removed"
             raise JobError(job.id, message) from error
@@ -155,9 +189,20 @@ def _folder_size(folder: Path) -> int:
     return size
 
 
-def _remove_leftovers(folder: Path) -> None:
-    for leftover in folder.glob(f"{_REMOVED}*"):
-        _remove_folder(leftover)
+def _finish_earlier_cleanup(folder: Path) -> None:
+    """Remove the folders that a killed cleanup has left, and move back those of jobs in the store.
+
+    It may have been killed between the move of a folder and the removal of the job.
+    """
+    leftovers = {
+        path: path.name[len(_REMOVED) :].partition("~")[0] for path in folder.glob(f"{_REMOVED}*")
+    }
+    known = open_store().get_many(list(leftovers.values())) if leftovers else {}
+    for path, job_id in leftovers.items():
+        if job_id not in known:
+            _remove_folder(path)
+        elif not os.path.lexists(folder / job_id):
+            path.rename(folder / job_id)
 
 
 def _remove_folder(folder: Path) -> bool:

@@ -173,7 +173,7 @@ def _list_logs(job: Job, steps: dict[str, Step], attempts: Sequence[Attempt]) ->
         if attempt.status == IN_PROGRESS and step is not None and step.secrets:
             text = "shown when the attempt has ended: only then its secrets are masked"
         else:
-            text = _read_log(Path(job.folder, attempt.log))
+            text = _read_log(job, attempt.log)
         yield Markup(
             f'<details open="open"><summary>{escape(title)}</summary>'
             f"<pre>{escape(text)}</pre></details>"
@@ -183,8 +183,13 @@ def _list_logs(job: Job, steps: dict[str, Step], attempts: Sequence[Attempt]) ->
         yield Markup(f"<div>{escape(more)}</div>")
 
 
-def _read_log(log: Path) -> str:
+def _read_log(job: Job, name: str) -> str:
+    log = Path(job.folder, name)
     try:
+        # A record of a shared store must not make a viewer read other files, or wait for a pipe.
+        is_own = log.resolve().is_relative_to(Path(job.folder).resolve())
+        if not is_own or (log.exists() and not log.is_file()):
+            return "its log is not a file in the folder of the job"
         lines = read_last_lines(log, LOG_LINES).split("\n")
     except OSError as error:
         return f"its log cannot be read ({error.strerror})"

@@ -21,12 +21,15 @@ _RUN = re.compile(r"(?P<pipeline>.+?)\s*#(?P<number>[1-9][0-9]{0,9})", re.ASCII 
 _MAX_NUMBER = 2**31 - 1
 #: Most candidates of an ambiguous name that a message lists, and most names to suggest from.
 _MAX_LISTED, _MAX_NAMES = 5, 250
+#: Characters of an id in lists.
+_LISTED_LENGTH = 8
 
 
 def find_job(store: JobStore, reference: str) -> Job:
     """Return the job that a reference names.
 
-    A reference is an id or a unique prefix of it; ``nightly #12`` or ``nightly#12``, a run of a
+    A reference is an id or a unique prefix of it, which has eight characters or more for a job of
+    another user or machine; ``nightly #12`` or ``nightly#12``, a run of a
     pipeline; the name of a pipeline or job, for the newest such job of this user on this machine;
     or ``latest``, for the newest job of this user on this machine. A complete id has priority.
 
@@ -87,7 +90,9 @@ def _find_candidates(store: JobStore, reference: str) -> list[Job]:
         found += store.find(machine=mine, limit=1)
     if (run := _RUN.fullmatch(reference)) and int(run["number"]) <= _MAX_NUMBER:
         found += store.find(pipeline=run["pipeline"], number=int(run["number"]), limit=1)
-    return found + store.find(id_prefix=reference, limit=_MAX_LISTED + 1)
+    # A short prefix, such as "cafe", may be meant as the name of a pipeline.
+    owner = mine if len(reference) < _LISTED_LENGTH else None
+    return found + store.find(id_prefix=reference, machine=owner, limit=_MAX_LISTED + 1)
 
 
 def _describe_ambiguity(jobs: Sequence[Job]) -> str:

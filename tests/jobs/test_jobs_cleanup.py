@@ -142,6 +142,43 @@ def test_leftovers_of_a_killed_cleanup_and_missing_folders_are_no_problem(home):
     assert [file.name for file in (home / "jobs").iterdir()] == ["foreign.txt"]
 
 
+def test_the_folder_of_a_job_in_the_store_is_moved_back_after_a_killed_cleanup(home):
+    """It was killed between the move of the folder and the removal of the job."""
+    job = add()
+    gone = home / "jobs" / f".removed-{job.id}"
+    Path(job.folder).rename(gone)
+    assert clean_jobs(keep=100) == []
+    assert stored() == {job.id}
+    assert Path(job.folder, "steps", "attempt-1.log").exists()
+    assert not gone.exists()
+
+
+def test_one_process_removes_jobs_at_a_time(home):
+    job = add()
+    with (home / ".cleanup.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(JobError, match="another process removes jobs now"):
+            clean_jobs(keep=0)
+        assert ids(clean_jobs(keep=0, dry_run=True)) == [job.id]
+    assert ids(clean_jobs(keep=0)) == [job.id]
+
+
+def test_jobs_after_one_that_cannot_be_removed_are_removed(monkeypatch):
+    first, second = add(age=DAY), add()
+    rename = Path.rename
+
+    def fail(path, target):
+        if path.name == first.id:
+            raise OSError("no permission")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(JobError, match=r"no permission.*not removed"):
+        clean_jobs(keep=0)
+    assert stored() == {first.id}
+    assert not Path(second.folder).exists()
+
+
 def test_a_removed_job_cannot_be_resumed():
     job = add(status=FAILED)
     clean_jobs(keep=0)

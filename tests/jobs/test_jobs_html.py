@@ -274,3 +274,12 @@ def test_long_lists_are_cut(make_job):
     page = read_page(render_jobs(jobs))
     assert page.tags.count("tr") == MOST_JOBS + 1
     assert "and 7 more jobs" in page.text
+
+
+def test_only_logs_in_the_folder_of_the_job_are_shown(make_job, tmp_path):
+    (tmp_path / "other.txt").write_text("of another program")
+    for log in (str(tmp_path / "other.txt"), "../other.txt"):
+        job = make_job(bash("a", "true"))
+        source = render_job(job, [make_attempt(job, "a", status=LOST, log=log)])
+        assert "of another program" not in source
+        assert "not a file in the folder of the job" in source

@@ -222,3 +222,10 @@ def test_only_ended_jobs_are_removed_in_one_transaction(store, add):
     assert store.get(running).number == 2
     store.remove_ended(running, lambda: None)
     assert store.get(add("of.removal")).number == 3
+
+
+def test_a_short_prefix_names_no_job_of_another_machine(store, add):
+    other = add("nightly", machine="bob@other")
+    with pytest.raises(JobError, match="no such job"):
+        find_job(store, other[:4])
+    assert find_job(store, other[:8]).id == find_job(store, other).id == other
