@@ -46,14 +46,16 @@ def test_a_start_can_do_without_the_checks(arguments: dict[str, Any], count: int
         return []
 
     listed: list[str] = []
-    engine: Any = SimpleNamespace(available=lambda: (True, ""), preflight_checks=list_checks)
+    engine: Any = SimpleNamespace(
+        name="cloud", available=lambda: (True, ""), preflight_checks=list_checks
+    )
     chosen = {"engine_options": {"hosts": ["a"]}, **arguments}
     plan = hyperplane.plan_cluster(
         engine="ssh", num_workers=1, nprocs=1, ram_gb_per_proc=0.5, **chosen
     )
     start_checks.check_before_start(engine, plan, sync=False)
     assert len(listed) == count
-    unusable: Any = SimpleNamespace(available=lambda: (False, "no client"))
+    unusable: Any = SimpleNamespace(name="cloud", available=lambda: (False, "no client"))
     with pytest.raises(hyperplane.EngineUnavailable, match="no client"):
         start_checks.check_before_start(unusable, plan, sync=False)
 
@@ -177,7 +179,9 @@ def test_a_silent_check_leaves_no_file_in_the_output(
     plan = hyperplane.plan_cluster(
         engine="ssh", engine_options={"hosts": ["a"]}, num_workers=1, nprocs=1, ram_gb_per_proc=0.5
     )
-    engine = SimpleNamespace(available=lambda: (True, ""), preflight_checks=list_checks)
+    engine = SimpleNamespace(
+        name="cloud", available=lambda: (True, ""), preflight_checks=list_checks
+    )
     monkeypatch.setattr(registry, "load", lambda name: engine)
     monkeypatch.setattr(start_checks, "run_checks", run_without_the_silent)
     try:

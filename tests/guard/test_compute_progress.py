@@ -157,9 +157,9 @@ def test_the_last_figures_are_those_of_the_client(client: Client) -> None:
 def test_running_operations_are_shown_if_there_are_many(client: Client) -> None:
     messages = receive(client)
     short = [client.submit(work, n, 0.0, key=f"op{n}-1") for n in range(MAX_OPERATIONS + 3)]
-    last = [client.submit(work, n, 0.3, key=f"last-{n}") for n in range(5)]
+    last = [client.submit(work, n, 0.5, key=f"last-{n}") for n in range(5)]
     client.gather(short + last)
-    message = messages[-1]
-    assert len(message["operations"]) == MAX_OPERATIONS
-    assert "last" in [name for name, *_ in message["operations"]]
-    assert message["others"] == 4
+    shown = [each for each in messages if "last" in [name for name, *_ in each["operations"]]]
+    assert {len(each["operations"]) for each in shown} == {MAX_OPERATIONS}
+    # On a loaded machine, the first messages are sent before all tasks are submitted.
+    assert max(each["others"] for each in shown) == 4
