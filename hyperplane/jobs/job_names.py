@@ -29,9 +29,9 @@ def find_job(store: JobStore, reference: str) -> Job:
     """Return the job that a reference names.
 
     A reference is an id or a unique prefix of it, which has eight characters or more for a job of
-    another user or machine; ``nightly #12`` or ``nightly#12``, a run of a
-    pipeline; the name of a pipeline or job, for the newest such job of this user on this machine;
-    or ``latest``, for the newest job of this user on this machine. A complete id has priority.
+    another user or machine; ``nightly #12`` or ``nightly#12``, a run of a pipeline; the name of a
+    pipeline or job, for the newest such job of this user on this machine; or ``latest``, for the
+    newest job of this user on this machine. A complete id has priority.
 
     Parameters
     ----------

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable, Sequence
 
-#: Characters that XML, and so a well-formed page, cannot contain, and halves of surrogate pairs.
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+from hyperplane.core import html_output
+
 #: Control sequences of terminals, such as those of colors.
 _SEQUENCE = re.compile("\x1b\\[[0-9;?]*[A-Za-z]")
 #: Longest text of a name; names of tasks are chosen by programs.
@@ -54,7 +53,7 @@ def escape(text: str) -> str:
     """
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}…"
-    return html.escape(_FORBIDDEN.sub("\ufffd", text))
+    return html_output.escape(text)
 
 
 def table(rows: Iterable[tuple[str, str]]) -> str:
@@ -86,7 +85,7 @@ def grid(titles: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) -
 
 def preformatted(text: str) -> str:
     """Return lines of output as they are, without control sequences of terminals."""
-    return f"<pre>{html.escape(_FORBIDDEN.sub('', _SEQUENCE.sub('', text)))}</pre>"
+    return f"<pre>{html_output.escape(_SEQUENCE.sub('', text))}</pre>"
 
 
 def note(text: str) -> str:

@@ -50,9 +50,9 @@ def _close_clusters(change: Mapping[str, Any]) -> None:
     if not change["new"]:
         return
     for cluster in list(_clusters):
-        ends = getattr(cluster, "shutdown_on_close", False) and not cluster.asynchronous
-        if ends and cluster.status.name == "running":
-            try:
+        try:
+            ends = getattr(cluster, "shutdown_on_close", False) and not cluster.asynchronous
+            if ends and cluster.status.name == "running":
                 cluster.close(timeout=_CLOSE_SECONDS)
-            except Exception:  # the other clusters are closed, and the kernel ends
-                logger.warning("a cluster was not closed with its kernel", exc_info=True)
+        except Exception:  # the other clusters are closed, and the kernel ends
+            logger.warning("a cluster was not closed with its kernel", exc_info=True)
