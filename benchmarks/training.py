@@ -7,6 +7,7 @@ of a rank are the same with 1 and 2 ranks, so that 2 ranks process twice as many
 averages compute at the same time and do not communicate: what the machine itself can reach.
 
     python benchmarks/training.py --rounds 5 --steps 300
+    python benchmarks/training.py --rounds 5 --steps 100 --layers 4
 
 It needs the extra ``torch`` (``make networks`` installs it in ``.venv-networks``).
 """
@@ -31,7 +32,7 @@ if __name__ == "__main__":
     client, cluster = hyperplane.start(plan)
     began = time.perf_counter()
     settings = {"env": {"PYTHONPATH": FOLDER}, "logs": False}
-    found = gang(client, train, RANKS, BATCH, STEPS, AVERAGED, **settings)
+    found = gang(client, train, RANKS, BATCH, STEPS, AVERAGED, LAYERS, **settings)
     figures = {"all": time.perf_counter() - began, **found[0]}
     client.close()
     cluster.close()
@@ -44,7 +45,7 @@ import json, subprocess, sys, time
 began = time.perf_counter()
 done = subprocess.run(
     [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=RANKS",
-     FOLDER + "/training_rank.py", "BATCH", "STEPS", "AVERAGED"],
+     FOLDER + "/training_rank.py", "BATCH", "STEPS", "AVERAGED", "LAYERS"],
     capture_output=True, text=True,
 )
 seconds = time.perf_counter() - began
@@ -71,6 +72,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--layers", type=int, default=0, help="more convolutions")
     arguments = parser.parse_args()
     commands = {
         name: make_command(text, ranks, is_averaged, arguments)
@@ -115,6 +117,7 @@ def make_command(
         ("BATCH", str(arguments.batch_size)),
         ("STEPS", str(arguments.steps)),
         ("AVERAGED", str(is_averaged)),
+        ("LAYERS", str(arguments.layers)),
     ):
         text = text.replace(word, value)
     return ["-c", text]

@@ -10,11 +10,14 @@ import time
 import cpu_group
 
 
-def train(batch_size: int, steps: int, is_averaged: bool = True) -> dict[str, float]:
+def train(
+    batch_size: int, steps: int, is_averaged: bool = True, layers: int = 0
+) -> dict[str, float]:
     """Train with one thread; return seconds of the steps, CPU seconds, and a loss.
 
     The loss is the mean of the last ten. Without ``is_averaged`` the ranks do not communicate
-    between the first and the last step.
+    between the first and the last step. ``layers`` more convolutions make a deeper network: each
+    needs 1.7 times the multiplications of the network without them, and 0.15 times its gradients.
     """
     import torch
     import torch.distributed as dist
@@ -26,6 +29,7 @@ def train(batch_size: int, steps: int, is_averaged: bool = True) -> dict[str, fl
     model: torch.nn.Module = torch.nn.Sequential(
         torch.nn.Conv2d(3, 32, 3, stride=2, padding=1),
         torch.nn.ReLU(),
+        *(torch.nn.Conv2d(32, 32, 3, padding=1) for _ in range(layers)),
         torch.nn.Conv2d(32, 64, 3, stride=2, padding=1),
         torch.nn.ReLU(),
         torch.nn.Flatten(),
@@ -62,6 +66,10 @@ def train(batch_size: int, steps: int, is_averaged: bool = True) -> dict[str, fl
 
 
 if __name__ == "__main__":
-    figures = train(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "True")
+    figures = train(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "True", int(sys.argv[4]))
     if os.environ["RANK"] == "0":
         print(json.dumps(figures))
+    # Without it, threads of gloo that still run abort the process at its end now and then.
+    import torch.distributed
+
+    torch.distributed.destroy_process_group()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from release import DATA
 from scale import FULL
 
 from scripts.compat import fixtures
+from scripts.compat.fixtures import configuration
 from scripts.compat.fixtures.shapes import shape
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +23,13 @@ ROOT = Path(__file__).parents[2]
 def test_its_modules_are_imported() -> None:
     for module in pkgutil.iter_modules(fixtures.__path__):
         importlib.import_module(f"{fixtures.__name__}.{module.name}")
+
+
+def test_its_configuration_sets_every_key(tmp_path: Path) -> None:
+    expected = tmp_path / "expected"
+    expected.mkdir()
+    configuration.make(tmp_path, expected)  # an error names the keys that it leaves at their default
+    assert json.loads((expected / "configuration.json").read_text())["faults"] == []
 
 
 @pytest.mark.slow

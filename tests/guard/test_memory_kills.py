@@ -43,7 +43,7 @@ def test_a_worker_out_of_memory_explains_itself_and_its_fix_helps(way: str, kind
     assert error.cause == CAUSES[way]
     assert error.operation == OPERATIONS[way]
     assert error.limit == LIMIT_GB * 1e9
-    assert 0.5 * error.limit < error.peak < 1.3 * error.limit
+    assert 0.5 * error.limit < error.peak < 1.7 * error.limit  # growth between two samples
     assert error.attempts <= 4
     with run_cluster(way, **parse_fix(error.fix)) as client:
         compute(client, way, kind)

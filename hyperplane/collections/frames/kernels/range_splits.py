@@ -16,6 +16,8 @@ POSITION, PARTITION = "__position__", "__partition__"
 #: Maximum rows that are sampled from a partition.
 _SAMPLE_SIZE = 2048
 _ENTRY = "__entry__"
+#: Column of counts; ``len``, the default of Polars, may be the name of a column that is sorted by.
+_COUNT = "__n__"
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,8 @@ def number_rows(
     of several are divided by the other keys, and by their position where these are equal, too.
     """
     first = keys.by[0]
-    groups = split_rows.group_by(first, maintain_order=True).len()
-    edges, sizes = groups.get_column(first), groups.get_column("len").to_numpy()
+    groups = split_rows.group_by(first, maintain_order=True).len(_COUNT)
+    edges, sizes = groups.get_column(first), groups.get_column(_COUNT).to_numpy()
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     values = rows.get_column(first).cast(edges.dtype)
     if keys.descending[0]:
