@@ -28,7 +28,7 @@ def test_its_modules_are_imported() -> None:
 def test_its_configuration_sets_every_key(tmp_path: Path) -> None:
     expected = tmp_path / "expected"
     expected.mkdir()
-    configuration.make(tmp_path, expected)  # an error names the keys that it leaves at their default
+    configuration.make(tmp_path, expected)  # an error names keys that keep their default
     assert json.loads((expected / "configuration.json").read_text())["faults"] == []
 
 

@@ -210,7 +210,7 @@ def test_memory_returns_if_the_task_does_not_end(interrupt: Any, tmp_path: Path)
         interrupt(client, cluster)
         workers = cluster.scheduler.workers
         if interrupt is kill_the_worker:
-            with pytest.raises(WorkerOutOfMemory, match="tried [34] times"):
+            with pytest.raises(WorkerOutOfMemory, match=r"tried [34] times"):
                 future.result(SOON)
         wait_until(lambda: memory_limits(cluster) == [(LIMIT, LIMIT)] * 2, SOON)
         wait_until(lambda: len(cluster.scheduler.running) == len(workers) == 2, SOON)
