@@ -179,8 +179,9 @@ class _AttemptFilter:
 
     def check(self, job: Job) -> None:
         """Raise RequestError for a step that the job does not have."""
-        names = [step.name for step in job.pipeline.steps]
-        if self.step is not None and self.step not in names:
+        pipeline = job.readable_pipeline
+        names = [step.name for step in pipeline.steps] if pipeline else []
+        if self.step is not None and names and self.step not in names:
             allowed = f"one of {', '.join(map(repr, names))}"
             check([Fault("--step", repr(self.step), allowed)])
 

@@ -39,7 +39,11 @@ from hyperplane.jobs.submission.option_checks import (
 )  # fmt: skip
 from hyperplane.jobs.submission.parameters import parameter_faults, parameters_as_text
 from hyperplane.jobs.submission.submission_environment import capture_environment
-from hyperplane.jobs.submission.submission_snapshot import load_snapshot, save_snapshot
+from hyperplane.jobs.submission.submission_snapshot import (
+    load_snapshot,
+    remove_snapshot,
+    save_snapshot,
+)
 from hyperplane.jobs.submission.unread_parameters import find_unread_parameters
 
 if TYPE_CHECKING:
@@ -298,13 +302,19 @@ def resume(job_id: str | Submitted) -> Submitted:
         "tries": 0, "cancelled": False,
     }  # fmt: skip
     submission = capture_environment()
-    save_snapshot(job, submission.environment, load_snapshot(job).runner)
-    remove_cancel_marker(job)
-    with hold_submission_lock(job):
-        supervisor_client.notify_supervisor(job.id, submission)
-        if not store.update(job.id, if_status=PROCESSED, **reset):
-            store.get(job.id)  # raises an error if the job was removed since
-        supervisor_client.notify_supervisor()
+    try:
+        save_snapshot(job, submission.environment, load_snapshot(job).runner)
+        remove_cancel_marker(job)
+        with hold_submission_lock(job):
+            supervisor_client.notify_supervisor(job.id, submission)
+            if not store.update(job.id, if_status=PROCESSED, **reset):
+                store.get(job.id)  # raises an error if the job was removed since
+            supervisor_client.notify_supervisor()
+    except (FileNotFoundError, JobError):
+        if store.get_many([job.id]):
+            raise
+        remove_snapshot(job)  # in a folder that was created again
+        raise JobError(job.id, "this job was removed at the same time; submit it again") from None
     return Submitted(job.id, job.run_id)
 
 

@@ -20,6 +20,7 @@ from hyperplane.core.html_output import (
     make_table,
 )
 from hyperplane.core.units import format_duration, plural
+from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.requirements import INSTALL_STEP
 from hyperplane.jobs.execution.step_command import notebook_output_path, working_folder
@@ -32,6 +33,8 @@ from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job, W
 MOST_STEPS = MOST_JOBS = 100
 #: Logs and their lines that are shown, and the characters of a line.
 MOST_LOGS, LOG_LINES, _LINE_LENGTH = 5, 10, 300
+#: Most bytes at the end of a log that are read, for a line may be as long as the file.
+_LOG_BYTES = 1 << 20
 #: Characters of the output of a job that are shown.
 _OUTPUT_LENGTH = 2000
 #: Chunks whose executed notebooks and reasons are shown for a step.
@@ -53,14 +56,16 @@ def render_job(job: Job, attempts: Sequence[Attempt], now: float | None = None) 
     """
     now = time.time() if now is None else now
     states = step_progress(job, attempts, now)
-    steps = {step.name: step for step in job.pipeline.steps}
+    pipeline = job.readable_pipeline
+    steps = {} if pipeline is None else {step.name: step for step in pipeline.steps}
     latest: dict[str, list[Attempt]] = {}
     for attempt in {(each.step, each.chunk): each for each in attempts}.values():
         latest.setdefault(attempt.step, []).append(attempt)
     shown = _choose_steps(states)
     parts: list[str] = [make_rows(_list_facts(job, states, now))]
-    if len(shown) == len(states):
-        parts.append(draw_steps(_list_nodes(job, states), {each.name: each for each in states}))
+    if pipeline is not None and len(shown) == len(states):
+        nodes = _list_nodes(pipeline, states)
+        parts.append(draw_steps(nodes, {each.name: each for each in states}))
     parts.append(
         make_table(
             ("step", "state", "attempts", "started", "took", "files"),
@@ -87,10 +92,10 @@ def _choose_steps(states: Sequence[StepProgress]) -> list[StepProgress]:
     return [states[number] for number in sorted(numbers[:MOST_STEPS])]
 
 
-def _list_nodes(job: Job, states: Sequence[StepProgress]) -> list[Node]:
+def _list_nodes(pipeline: Pipeline, states: Sequence[StepProgress]) -> list[Node]:
     """Return the steps of the graph; the installation of requirements is before all others."""
-    nodes = [Node(step.name, step.depends_on) for step in job.pipeline.steps]
-    if states[0].name != INSTALL_STEP or job.pipeline.requirements is None:
+    nodes = [Node(step.name, step.depends_on) for step in pipeline.steps]
+    if states[0].name != INSTALL_STEP or pipeline.requirements is None:
         return nodes
     first = (INSTALL_STEP,)
     return [Node(INSTALL_STEP, ()), *(Node(name, deps or first) for name, deps in nodes)]
@@ -106,6 +111,8 @@ def _list_facts(job: Job, states: Sequence[StepProgress], now: float) -> Iterato
     yield "status", Markup(f"{make_chip(job.status, style)}{escape(f', {took}')}")
     if job.reason:
         yield "reason", job.reason
+    if job.readable_pipeline is None:
+        yield "definition", "damaged; the steps that have begun are shown"
     yield "steps", make_bar(done / max(1, len(states)), f"{done:,} of {len(states):,} done", style)
     yield "submitted", f"{_format_time(job.submitted)} by {job.machine}, runner {job.runner}"
     if job.dashboard:
@@ -190,7 +197,7 @@ def _read_log(job: Job, name: str) -> str:
         is_own = log.resolve().is_relative_to(Path(job.folder).resolve())
         if not is_own or (log.exists() and not log.is_file()):
             return "its log is not a file in the folder of the job"
-        lines = read_last_lines(log, LOG_LINES).split("\n")
+        lines = read_last_lines(log, LOG_LINES, _LOG_BYTES).split("\n")
     except OSError as error:
         return f"its log cannot be read ({error.strerror})"
     return "\n".join(_cut(_COLORS.sub("", line), _LINE_LENGTH) for line in lines)

@@ -77,14 +77,20 @@ class StepProgress:
 def step_progress(job: Job, attempts: Sequence[Attempt], now: float) -> list[StepProgress]:
     """Return the progress of a job's steps in the order of the file.
 
-    The installation of requirements, if any, comes first. ``now`` is in seconds since 1970.
+    The installation of requirements, if any, comes first. Of a job whose definition is damaged,
+    these are the steps that have begun. ``now`` is in seconds since 1970.
     """
     of_step: dict[str, list[Attempt]] = {}
     for attempt in attempts:
         of_step.setdefault(attempt.step, []).append(attempt)
-    named: list[tuple[str, Step | None]] = [(step.name, step) for step in job.pipeline.steps]
-    if job.pipeline.requirements is not None:
-        named.insert(0, (requirements.INSTALL_STEP, None))
+    pipeline = job.readable_pipeline
+    named: list[tuple[str, Step | None]]
+    if pipeline is None:
+        named = [(name, None) for name in of_step]
+    else:
+        named = [(step.name, step) for step in pipeline.steps]
+        if pipeline.requirements is not None:
+            named.insert(0, (requirements.INSTALL_STEP, None))
     return [
         _progress_of_step(job, name, step, of_step.get(name, []), job.ended or now)
         for name, step in named

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from hyperplane.cli import app
 from hyperplane.errors import JobError, RequestError
-from hyperplane.jobs import Pipeline, Step, resume
+from hyperplane.jobs import Pipeline, Step, job_control, resume
 from hyperplane.jobs.job_cleanup import clean_jobs
 from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, IN_PROGRESS, PENDING, Attempt
@@ -184,6 +184,25 @@ def test_a_removed_job_cannot_be_resumed():
     clean_jobs(keep=0)
     with pytest.raises(JobError, match="no such job"):
         resume(job.id)
+
+
+@pytest.mark.parametrize(
+    "moment", ["save_snapshot", "remove_cancel_marker", "hold_submission_lock"]
+)
+def test_a_job_that_is_removed_while_it_is_resumed_is_named(monkeypatch, moment):
+    job = add(status=FAILED)
+    unchanged = getattr(job_control, moment)
+
+    def clean_before(*arguments):
+        assert ids(clean_jobs(keep=0)) == [job.id]
+        return unchanged(*arguments)
+
+    monkeypatch.setattr(job_control, moment, clean_before)
+    monkeypatch.setattr(job_control.supervisor_client, "notify_supervisor", lambda *_: None)
+    with pytest.raises(JobError, match=f"{job.id}.*removed at the same time"):
+        resume(job.id)
+    assert stored() == set()
+    assert not Path(job.folder).exists()
 
 
 @pytest.mark.parametrize("limits", [{}, {"older_than": -1.0}, {"keep": -1}])

@@ -63,6 +63,30 @@ def write_log(job, name, text):
     return name
 
 
+@pytest.mark.parametrize("definition", ["", "[]", "{", '{"name": "nightly"}', '{"steps": 3}'])
+def test_a_job_with_a_damaged_definition_shows_the_steps_that_have_begun(make_job, definition):
+    job = replace(
+        make_job(bash("load", "x"), bash("fit", "x"), status=FAILED), definition=definition
+    )
+    attempts = [make_attempt(job, "load"), make_attempt(job, "fit", status=FAILED, reason="exit 3")]
+    page = read_page(render_job(job, attempts))
+    for text in ("damaged", "load", "fit", "exit 3"):
+        assert text in page.text
+    assert [each.name for each in step_progress(job, attempts, 2000.0)] == ["load", "fit"]
+    assert "nothing" not in read_page(render_job(job, [])).text
+
+
+def test_of_a_line_as_long_as_a_log_only_its_end_is_read(make_job, monkeypatch):
+    monkeypatch.setattr(job_html, "_LOG_BYTES", 100_000)
+    job = make_job(bash("load", "x"), status=FAILED)
+    log = write_log(job, "load.log", "first\n" + 400_000 * "x" + "y" * 200_000)
+    attempt = make_attempt(job, "load", status=FAILED, log=log)
+    text = read_page(render_job(job, [attempt])).text
+    assert "yyy" in text
+    assert "xy" not in text
+    assert "first" not in text
+
+
 @pytest.mark.process
 def test_a_job_that_ran_shows_all_facts_of_its_text_and_its_log():
     job = run_job(bash("load", "echo loaded"), bash("fit <1>", "echo 'no <memory>'; exit 3"))
@@ -205,7 +229,7 @@ def test_a_job_of_a_hundred_steps_is_small_and_reads_few_logs(make_job, monkeypa
         for number, step in enumerate(steps)
     ]  # fmt: skip
     read = []
-    monkeypatch.setattr(job_html, "read_last_lines", lambda log, _: read.append(log) or "line")
+    monkeypatch.setattr(job_html, "read_last_lines", lambda log, *_: read.append(log) or "line")
     source = render_job(job, attempts)
     assert len(read) == MOST_LOGS
     assert len(source) < 100_000

@@ -23,20 +23,22 @@ def read_tail(log: Path) -> str:
         return ""
 
 
-def read_last_lines(log: Path, lines: int | None = None) -> str:
+def read_last_lines(log: Path, lines: int | None = None, most_bytes: int | None = None) -> str:
     """Return the last lines of a log, by default all.
 
-    Reads no more of the file than needed. Raises OSError if the log cannot be read.
+    Reads no more of the file than needed, and at most its last ``most_bytes`` bytes, in which the
+    first line may lack its beginning. Raises OSError if the log cannot be read.
     """
     with log.open("rb") as opened:
         if lines is None:
             return opened.read().decode(errors="replace")
         size, block = opened.seek(0, os.SEEK_END), _BLOCK_BYTES
+        most = size if most_bytes is None else min(size, most_bytes)
         while True:
-            opened.seek(max(0, size - block))
-            tail = opened.read(min(block, size)).splitlines()
+            opened.seek(max(0, size - min(block, most)))
+            tail = opened.read(min(block, most)).splitlines()
             # One more, for the first may have lost its beginning.
-            if len(tail) > lines or block >= size:
+            if len(tail) > lines or block >= most:
                 last = tail[max(0, len(tail) - lines) :]
                 return "\n".join(line.decode(errors="replace") for line in last)
             block *= 2

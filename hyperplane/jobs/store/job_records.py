@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from hyperplane.core.errors import RequestError
 from hyperplane.core.public_calls import warn_caller
 from hyperplane.jobs.definition.pipeline import Pipeline
 
@@ -96,6 +97,14 @@ class Job:
     def pipeline(self) -> Pipeline:
         """The pipeline with its steps."""
         return Pipeline.from_json(self.definition)
+
+    @cached_property
+    def readable_pipeline(self) -> Pipeline | None:
+        """The pipeline; None if its definition is damaged, so that the job is shown without it."""
+        try:
+            return self.pipeline
+        except (RequestError, TypeError):
+            return None
 
     @property
     def processed(self) -> bool:

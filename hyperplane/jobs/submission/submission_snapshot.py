@@ -129,6 +129,13 @@ def save_snapshot(
     _write(job, document)
 
 
+def remove_snapshot(job: Job) -> None:
+    """Remove the snapshot of a job, and its folder if that has no other files."""
+    with suppress(OSError):
+        Path(job.folder, _FILE_NAME).unlink(missing_ok=True)
+        job.folder_path.rmdir()
+
+
 def read_running_system(job: Job) -> str:
     """Return the running system of the supervisor that runs a job; empty if unknown.
 
