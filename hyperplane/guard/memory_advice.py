@@ -38,6 +38,8 @@ _OPERATIONS = (
 _ENDINGS = re.compile(r"-(tree|aggregate|chunk|combine|part)$")
 #: Prefixes of tasks that combine the results of many partitions into one.
 _COMBINES = re.compile(r"-(tree|aggregate|combine)$")
+#: Number of parts that such a task combines, by default (``split_every`` of Dask).
+_PARTS_OF_COMBINATION = 8
 #: Prefixes of tasks that put many partitions into one; smaller partitions do not change its size.
 #: Not "concat": dd.concat() makes partitions of partitions.
 _CONCATENATIONS = ("repartitiontofewer", "finalize")
@@ -260,6 +262,12 @@ def _smaller_partitions(failure: MemoryFailure) -> str | None:
     if "p2p" in task.prefix or task.prefix == "operation":
         return None
     if _COMBINES.search(task.prefix):
+        # Several partitions of the result need a shuffle of the parts. The usual limit is the
+        # smallest one, because a task that is tried again may have had more memory.
+        usual = min(report.limit for report in failure.reports)
+        part = task.inputs / _PARTS_OF_COMBINATION
+        if part > find_shuffled_size(usual, failure.report.threads):
+            return None
         pieces = max(2, math.ceil(8 * task.inputs / limit))
         return f"split_out={pieces} in the aggregation"
     if task.prefix.startswith(_CONCATENATIONS) or failure.cause == "inputs":

@@ -29,13 +29,15 @@ def make_task(key: str = "sum-1", prefix: str = "sum", **fields: int) -> Running
     return RunningTask(key, prefix, 1.0, **{name: size * MB for name, size in figures.items()})
 
 
-def make_report(*running: RunningTask, peak: int = 480, reserved: int = 640, **fields: Any) -> Any:
+def make_report(
+    *running: RunningTask, peak: int = 480, reserved: int = 640, limit: int = 500, **fields: Any
+) -> Any:
     values = {"cause": "terminate", "held": {}, "spilled": 0, "time": 0.0, "threads": 2, **fields}
     return MemoryReport(
         worker="tcp://127.0.0.1:1",
         name="0",
         peak=peak * MB,
-        limit=500 * MB,
+        limit=limit * MB,
         running=running,
         pid=1,
         empty=150 * MB,
@@ -110,8 +112,19 @@ def make_failure(*running: RunningTask, cause: Cause = "terminate", **fields: An
                 input_type="pandas.core.frame.DataFrame",
             ),
             PLAN,
-            "split_out=13 in the aggregation",
-            id="results of an aggregation larger than the limit",
+            "initialize_cluster(..., ram_gb_per_proc=2.4)",
+            id="results of an aggregation whose parts are too large to be shuffled",
+        ),
+        pytest.param(
+            make_failure(
+                make_task("('sum-tree-1', 0)", "sum-tree", inputs=900),
+                cause="inputs",
+                input_type="pandas.core.frame.DataFrame",
+                limit=4000,
+            ),
+            WorkerLayout(ram_per_proc=4000 * MB, nprocs=4, nthreads=2),
+            "split_out=2 in the aggregation",
+            id="results of an aggregation whose parts can be shuffled",
         ),
         pytest.param(
             make_failure(make_task(), reserved=1500),
@@ -157,11 +170,13 @@ def make_failure(*running: RunningTask, cause: Cause = "terminate", **fields: An
         ),
         pytest.param(
             make_failure(
-                make_task("('sum-tree-1', 0)", "sum-tree", inputs=200, memory_before=350),
+                make_task("('sum-tree-1', 0)", "sum-tree", inputs=950, memory_before=1350),
                 input_type="pandas.core.frame.DataFrame",
+                peak=3800,
+                limit=4000,
             ),
-            PLAN,
-            "split_out=4 in the aggregation",
+            WorkerLayout(ram_per_proc=4000 * MB, nprocs=4, nthreads=2),
+            "split_out=2 in the aggregation",
             id="a group-by with many keys",
         ),
         pytest.param(
