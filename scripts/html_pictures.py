@@ -1,6 +1,7 @@
 """Take pictures of results as a notebook shows them: ``python -m scripts.html_pictures``.
 
-Needs Chromium. Writes ``html-<name>-light.png`` and ``html-<name>-dark.png`` in ``docs/_static``;
+Needs Chromium. Writes ``html-<name>-light.png`` and ``html-<name>-dark.png`` in ``docs/_static``,
+and ``ui-<name>-light.png`` and ``ui-<name>-dark.png`` of pages of ``hyperplane ui``;
 with ``--lab FOLDER`` also pages with a theme of JupyterLab other than that of the browser.
 """
 
@@ -23,6 +24,9 @@ from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.job_html import render_job, render_jobs
 from hyperplane.jobs.store.job_records import DONE, FAILED, IN_PROGRESS, Attempt
 from hyperplane.storage.result import SaveResult
+from hyperplane.ui.application import read_style
+from hyperplane.ui.job_view import describe_job
+from hyperplane.ui.view import PageRequest
 
 STATIC = Path(__file__).resolve().parents[1] / "docs" / "_static"
 _WIDTH, _HEIGHT = 1180, 1600
@@ -123,6 +127,17 @@ def make_bodies(folder: Path) -> Iterator[tuple[str, str]]:
     yield "forecast", forecast._repr_html_()
 
 
+def make_pages(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield names of pictures and pages of ``hyperplane ui``, with their style."""
+    job, attempts, _ = make_jobs(folder)
+    view = describe_job(job, attempts, True, _BEGAN + 800)
+    page = view.render_page(PageRequest(f"/jobs/{job.id}", ""))
+    link, script = '<link rel="stylesheet" href="/style.css"/>', '<script src="/live.js" defer="">'
+    style = f"<style>{read_style()}</style>"
+    page = page.replace(link, style).replace(script, "<script>")
+    yield "job", page.replace(str(folder), "/home/me/flights")
+
+
 def take_picture(page: str, scheme: str, target: Path) -> None:
     """Write a page as Chromium shows it, without the empty space around it."""
     browser = next(
@@ -158,6 +173,10 @@ def main() -> None:
     lab = parser.parse_args().lab
     with tempfile.TemporaryDirectory() as folder:
         bodies = dict(make_bodies(Path(folder)))
+        pages = dict(make_pages(Path(folder)))
+    for name, page in pages.items():
+        for scheme in _SCHEMES:
+            take_picture(page, scheme, STATIC / f"ui-{name}-{scheme}.png")
     for name, body in bodies.items():
         for scheme in _SCHEMES:
             page = _PAGE.format(style="", attributes="", body=body)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,23 +19,22 @@ from hyperplane.core.html_output import (
     make_table,
 )
 from hyperplane.core.units import format_duration, plural
+from hyperplane.jobs.attempt_logs import read_log_end
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.requirements import INSTALL_STEP
 from hyperplane.jobs.execution.step_command import notebook_output_path, working_folder
-from hyperplane.jobs.execution.step_log import read_last_lines
 from hyperplane.jobs.job_progress import StepProgress, step_progress, to_plain_line
 from hyperplane.jobs.step_graph import Node, draw_steps, find_state_style
 from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job, WorkUnit
 
 #: Most steps, and most jobs of a list, that are shown; of more the most important ones.
 MOST_STEPS = MOST_JOBS = 100
-#: Logs and their lines that are shown, and the characters of a line.
-MOST_LOGS, LOG_LINES, _LINE_LENGTH = 5, 10, 300
+#: Logs and their lines that are shown.
+MOST_LOGS, LOG_LINES = 5, 10
 #: Characters of the output of a job that are shown.
 _OUTPUT_LENGTH = 2000
 #: Chunks whose executed notebooks and reasons are shown for a step.
 _MOST_CHUNKS = 5
-_COLORS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def render_job(job: Job, attempts: Sequence[Attempt], now: float | None = None) -> str:
@@ -60,7 +58,7 @@ def render_job(job: Job, attempts: Sequence[Attempt], now: float | None = None) 
     shown = _choose_steps(states)
     parts: list[str] = [make_rows(_list_facts(job, states, now))]
     if len(shown) == len(states):
-        parts.append(draw_steps(_list_nodes(job, states), {each.name: each for each in states}))
+        parts.append(draw_steps(list_nodes(job, states), {each.name: each for each in states}))
     parts.append(
         make_table(
             ("step", "state", "attempts", "started", "took", "files"),
@@ -87,7 +85,7 @@ def _choose_steps(states: Sequence[StepProgress]) -> list[StepProgress]:
     return [states[number] for number in sorted(numbers[:MOST_STEPS])]
 
 
-def _list_nodes(job: Job, states: Sequence[StepProgress]) -> list[Node]:
+def list_nodes(job: Job, states: Sequence[StepProgress]) -> list[Node]:
     """Return the steps of the graph; the installation of requirements is before all others."""
     nodes = [Node(step.name, step.depends_on) for step in job.pipeline.steps]
     if states[0].name != INSTALL_STEP or job.pipeline.requirements is None:
@@ -170,10 +168,7 @@ def _list_logs(job: Job, steps: dict[str, Step], attempts: Sequence[Attempt]) ->
         step = steps.get(attempt.step)
         unit = WorkUnit(attempt.step, attempt.chunk, 0 if step is None else step.chunk_count)
         title = f"{unit}, attempt {attempt.number}, {attempt.status}: last lines of its log"
-        if attempt.status == IN_PROGRESS and step is not None and step.secrets:
-            text = "shown when the attempt has ended: only then its secrets are masked"
-        else:
-            text = _read_log(job, attempt.log)
+        text = read_log_end(job, attempt, step, LOG_LINES)
         yield Markup(
             f'<details open="open"><summary>{escape(title)}</summary>'
             f"<pre>{escape(text)}</pre></details>"
@@ -181,19 +176,6 @@ def _list_logs(job: Job, steps: dict[str, Step], attempts: Sequence[Attempt]) ->
     if len(logged) > MOST_LOGS:
         more = f"and logs of {plural(len(logged) - MOST_LOGS, 'more attempt')}"
         yield Markup(f"<div>{escape(more)}</div>")
-
-
-def _read_log(job: Job, name: str) -> str:
-    log = Path(job.folder, name)
-    try:
-        # A record of a shared store must not make a viewer read other files, or wait for a pipe.
-        is_own = log.resolve().is_relative_to(Path(job.folder).resolve())
-        if not is_own or (log.exists() and not log.is_file()):
-            return "its log is not a file in the folder of the job"
-        lines = read_last_lines(log, LOG_LINES).split("\n")
-    except OSError as error:
-        return f"its log cannot be read ({error.strerror})"
-    return "\n".join(_cut(_COLORS.sub("", line), _LINE_LENGTH) for line in lines)
 
 
 def _cut(text: str, length: int) -> str:

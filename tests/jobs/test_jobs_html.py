@@ -205,7 +205,9 @@ def test_a_job_of_a_hundred_steps_is_small_and_reads_few_logs(make_job, monkeypa
         for number, step in enumerate(steps)
     ]  # fmt: skip
     read = []
-    monkeypatch.setattr(job_html, "read_last_lines", lambda log, _: read.append(log) or "line")
+    monkeypatch.setattr(
+        job_html, "read_log_end", lambda job, attempt, *_: read.append(attempt) or "line"
+    )
     source = render_job(job, attempts)
     assert len(read) == MOST_LOGS
     assert len(source) < 100_000
