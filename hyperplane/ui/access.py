@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode
 
 from hyperplane.core.html_output import escape
 from hyperplane.guard.same_user import is_client_permitted
@@ -24,7 +25,7 @@ Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 
 #: Names of the loopback address, with which the port of a forwarded connection may differ.
-_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
 #: Argument of the first address.
 TOKEN = "token"  # noqa: S105 - a name
 #: Browsers load nothing from other servers, and run only the script of this one. Styles of single
@@ -134,11 +135,7 @@ class _RequestHead:
     def check_origin(self) -> None:
         """Raise a refusal for another host, and for a page of another origin."""
         host = self.find("host")
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
-            name = ""
-        if name not in _HOSTS:
+        if not _HOST.fullmatch(host):
             text = "This server is used as 127.0.0.1 or localhost, not by another name of the host."
             raise _AccessRefusal(403, text)
         origin, site = self.find("origin"), self.find("sec-fetch-site")

@@ -168,7 +168,7 @@ def _show_http_error(request: Request, error: Exception, *, read: Read) -> Respo
 
 def _show_error(request: Request, error: Exception, *, read: Read) -> Response:
     """Show an error of the package, whose message is for the user."""
-    codes = {PageNotFound: 404, JobError: 404, RequestError: 400}
+    codes = {PageNotFound: 404, JobError: 409, RequestError: 400}
     code = next((code for kind, code in codes.items() if isinstance(error, kind)), 503)
     faults = list(getattr(error, "faults", ()))
     text = "The request has faults:" if faults else str(error)

@@ -8,7 +8,7 @@ from hyperplane.clusters import cluster_listing
 from hyperplane.clusters.records import ClusterRecord
 from hyperplane.core.errors import EngineError
 from hyperplane.core.html_output import Markup, make_bar, make_link
-from hyperplane.core.units import format_bytes, format_number, gb_to_bytes, plural
+from hyperplane.core.units import format_bytes, format_number, gb_to_bytes, plural, round_bytes
 from hyperplane.reports.run_report import show_figures
 from hyperplane.spec.engine_names import DASK, framework_of
 from hyperplane.ui.elements import (
@@ -151,9 +151,9 @@ def _list_facts(record: ClusterRecord) -> list[tuple[str, str]]:
 def _list_figures(live: LiveCluster) -> list[tuple[str, str]]:
     plan = live.record.plan
     pool = f" of pool {plan.pool}" if plan.pool else ""
-    memory: str = format_bytes(live.memory)
+    memory: str = round_bytes(live.memory)
     if live.limit:
-        text = f"{memory} of {format_bytes(live.limit)}"
+        text = f"{memory} of {round_bytes(live.limit)}"
         memory = make_bar(live.memory / live.limit, text)
     cost = ""
     if live.cost is not None:

@@ -61,11 +61,13 @@ def list_jobs(request: PageRequest) -> View:
     links = paging.make_links(
         len(found), lambda page: make_path("jobs", status=statuses, page=page, **given)
     )
-    parts: list[str] = [form, make_job_table(jobs, paging.describe("jobs", len(jobs))), links]
+    chart = Markup("")
     if filters["pipeline"] or filters["schedule"]:
         chart = draw_durations([job for job in jobs if job.started])
-        parts.append(make_section("durations", "Durations", chart) if chart else "")
-    return View("Jobs", tuple(parts), SECONDS, describe_counts(jobs))
+    durations = make_section("durations", "Durations", chart) if chart else ""
+    table = make_job_table(jobs, paging.describe("jobs", len(jobs)))
+    parts = (form, durations, make_section("jobs", "Runs", table, links))
+    return View("Jobs", parts, SECONDS, describe_counts(jobs))
 
 
 def make_job_table(jobs: Sequence[Job], caption: str) -> Markup:

@@ -30,7 +30,7 @@ from hyperplane.ui.elements import (
     make_time,
     shorten,
 )
-from hyperplane.ui.view import PageRequest, View
+from hyperplane.ui.view import PageNotFound, PageRequest, View
 
 #: Seconds between updates while the job has not ended.
 _SECONDS = 2.0
@@ -42,9 +42,16 @@ _OUTPUT_LENGTH = 2000
 
 def show_job(request: PageRequest) -> View:
     """Return a job in its current state."""
-    store = open_store()
-    job = find_job(store, request.names["id"])
-    return describe_job(job, store.attempts(job.id), request.allow_actions, time.time())
+    job = _find(request)
+    attempts = open_store().attempts(job.id)
+    return describe_job(job, attempts, request.allow_actions, time.time())
+
+
+def _find(request: PageRequest) -> Job:
+    try:
+        return find_job(open_store(), request.names["id"])
+    except JobError as error:
+        raise PageNotFound(str(error)) from error
 
 
 def describe_job(job: Job, attempts: Sequence[Attempt], allow_actions: bool, now: float) -> View:
@@ -137,12 +144,12 @@ def _show_logs(job: Job, attempts: Sequence[Attempt]) -> Iterator[str]:
 
 def render_report(request: PageRequest) -> str:
     """Return the report of a job as one page."""
-    return render_job_report(find_job(open_store(), request.names["id"]).id)
+    return render_job_report(_find(request).id)
 
 
 def cancel_job(request: PageRequest) -> str:
     """Cancel a job; return the path of its page."""
-    job = find_job(open_store(), request.names["id"])
+    job = _find(request)
     if job.processed:
         raise JobError(job.id, f"this job is already {job.status}")
     job_control.cancel(job.id, by="with hyperplane ui")

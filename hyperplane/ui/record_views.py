@@ -24,7 +24,7 @@ from hyperplane.ui.elements import (
     make_time,
 )
 from hyperplane.ui.paging import Paging
-from hyperplane.ui.view import PageRequest, View
+from hyperplane.ui.view import PageNotFound, PageRequest, View
 
 PAGE_SIZE = 50
 _FILTERS = ("text", "since")
@@ -74,13 +74,20 @@ def _describe(record: RunRecord) -> Iterator[str]:
 
 def show_record(request: PageRequest) -> View:
     """Return a record with its report."""
-    record = read_run(request.names["name"])
+    record = _find(request)
     path = make_path("records", record.name, "report")
     link = make_page_link(path, "The same as one page to save")
     parts = tuple(map(Markup, show_parts(record)))
     return View(f"Run of {record.label or record.name}", (link, *parts))
 
 
+def _find(request: PageRequest) -> RunRecord:
+    try:
+        return read_run(request.names["name"])
+    except RequestError as error:
+        raise PageNotFound("; ".join(map(str, error.faults))) from error
+
+
 def render_report(request: PageRequest) -> str:
     """Return the report of a record as one page."""
-    return render_run_report(read_run(request.names["name"]))
+    return render_run_report(_find(request))

@@ -85,6 +85,8 @@ def test_another_token_is_refused(server: UiServer, token: str) -> None:
         "[::2]",
         "[",
         "127.0.0.1@evil.example",
+        "evil.example@127.0.0.1",
+        "127.0.0.1:{port}x",
     ],
 )
 def test_another_host_is_refused(server: UiServer, host: str) -> None:

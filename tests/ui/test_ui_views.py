@@ -36,7 +36,7 @@ from hyperplane.ui import (
     sizing_views,
 )
 from hyperplane.ui.live_cluster import LiveCluster, make_record
-from hyperplane.ui.view import PageRequest, View
+from hyperplane.ui.view import PageNotFound, PageRequest, View
 
 pytestmark = pytest.mark.process
 
@@ -181,7 +181,7 @@ def test_a_job_shows_its_graph_attempts_and_logs(add_jobs: Any, place: Path) -> 
     assert "Cancel this job" not in render(ended).text
     with pytest.raises(JobError, match="already done"):
         job_view.cancel_job(ask(id=job.id))
-    with pytest.raises(JobError, match="no such job"):
+    with pytest.raises(PageNotFound, match="no such job"):
         job_view.show_job(ask(id="absent"))
 
 
