@@ -111,24 +111,32 @@ def _find(request: PageRequest) -> ClusterRecord:
 def show_cluster(request: PageRequest) -> View:
     """Return a running cluster: its plan, workers, memory and cost so far."""
     record = _find(request)
-    if framework_of(record.engine) == DASK:
-        try:
-            live = read_live(record)
-        except EngineError as error:
-            parts = [make_facts(_list_facts(record)), make_alert(error.message)]
-        else:
-            parts = [
-                make_facts([*_list_facts(record), *_list_figures(live)]),
-                *map(Markup, show_figures(live.record)),
-            ]
+    if framework_of(record.engine) != DASK:
+        missing = make_note("Its dashboard shows what it takes.")
+        return describe_cluster(record, missing, request.allow_actions)
+    try:
+        return describe_cluster(record, read_live(record), request.allow_actions)
+    except EngineError as error:
+        return describe_cluster(record, make_alert(error.message), request.allow_actions)
+
+
+def describe_cluster(
+    record: ClusterRecord, figures: LiveCluster | Markup, allow_actions: bool
+) -> View:
+    """Return a cluster with its figures, or with a message why there are none."""
+    facts, parts = _list_facts(record), list[str]()
+    if isinstance(figures, LiveCluster):
+        facts += _list_figures(figures)
+        parts += map(Markup, show_figures(figures.record))
     else:
-        note = make_note("Its dashboard shows what it takes.")
-        parts = [make_facts(_list_facts(record)), note]
-    if request.allow_actions:
+        parts.append(figures)
+    action = ""
+    if allow_actions:
         path = make_path("clusters", record.engine, record.name, "stop")
         text = f"This closes {record.name} for all programs; their tasks and results are lost."
-        parts.insert(1, make_action(path, "Stop this cluster", text))
-    return View(f"Cluster {record.name}", tuple(parts), _SECONDS, f"{record.name} runs")
+        action = make_action(path, "Stop this cluster", text)
+    content = (make_facts(facts), action, *parts)
+    return View(f"Cluster {record.name}", content, _SECONDS, f"{record.name} runs")
 
 
 def _list_facts(record: ClusterRecord) -> list[tuple[str, str]]:
