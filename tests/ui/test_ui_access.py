@@ -21,6 +21,7 @@ from hyperplane.ui.server import opening_browser
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.slow
 def test_the_first_address_sets_a_cookie_and_continues_without_the_token(
     start_server: Callable[..., UiServer],
 ) -> None:

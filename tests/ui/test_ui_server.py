@@ -125,6 +125,30 @@ def test_a_cluster_is_shown_and_stopped_only_with_actions(
     assert "Slowest operations" in record.text
 
 
+def test_a_cluster_in_a_pool_with_a_price_shows_its_cost(
+    start_server: Callable[..., UiServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DASK_HYPERPLANE__POOLS__8_8__PRICE_PER_HOUR", "1000")
+    monkeypatch.setenv("DASK_HYPERPLANE__SIZING__CURRENCY", "EUR")
+    server = start_server()
+    server.login()
+    client, cluster = hyperplane.initialize_cluster(
+        num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5, pool="8_8", name="priced"
+    )
+    try:
+        wait_until(
+            lambda: server.get("/clusters/local/priced").facts["cost so far"] != "about 0 EUR"
+        )
+        facts = server.get("/clusters/local/priced").facts
+        assert facts["nodes"] == "1 node of pool 8_8"
+        words = facts["cost so far"].split()
+        assert (words[0], words[2]) == ("about", "EUR")
+        assert float(words[1]) > 0
+    finally:
+        client.close()
+        cluster.close()
+
+
 def test_the_other_pages_answer(server: UiServer) -> None:
     for path in ("/", "/clusters", "/jobs", "/records", "/schedules", "/pools", "/size"):
         page = server.get(path)
