@@ -165,8 +165,8 @@ spark: $(SPARK)/installed
 	$(if $(ONLY)$(SCALED),,PYTHONDONTWRITEBYTECODE= $(SPARK)/bin/python \
 	  $(subst --numprocesses $(TESTERS),--numprocesses $(shell expr $$(nproc) + 1),$(PYTEST_OPTIONS)) --quiet $(PANDAS_2))
 
-# A missing service is a failure here, not a skip. ENGINES: the engines to test; the first use of
-# kubernetes builds it for a quarter of an hour. ONLY: an expression for pytest -k; ONLY_KUBERNETES:
+# A missing service is a failure here, not a skip. ENGINES: the engines to test, and browser for the
+# pages of hyperplane ui in Chromium; the first use of kubernetes builds it for a quarter of an hour. ONLY: an expression for pytest -k; ONLY_KUBERNETES:
 # one for the tests of kubernetes.
 ENGINES ?= ssh slurm gateway
 engines: $(STAMPS)/test

@@ -1,6 +1,7 @@
 """Take pictures of results as a notebook shows them: ``python -m scripts.html_pictures``.
 
-Needs Chromium. Writes ``html-<name>-light.png`` and ``html-<name>-dark.png`` in ``docs/_static``;
+Needs Chromium. Writes ``html-<name>-light.png`` and ``html-<name>-dark.png`` in ``docs/_static``,
+and ``ui-<name>-light.png`` and ``ui-<name>-dark.png`` of pages of ``hyperplane ui``;
 with ``--lab FOLDER`` also pages with a theme of JupyterLab other than that of the browser.
 """
 
@@ -18,11 +19,25 @@ from pathlib import Path
 from PIL import Image, ImageChops
 
 import hyperplane
+from hyperplane.clusters.records import ClusterRecord
+from hyperplane.history import (
+    PlanSummary,
+    RunRecord,
+    RunTimeline,
+    TaskGroupTimes,
+    WorkerTimeline,
+    WorkerUsage,
+)
 from hyperplane.jobs import Job, Pipeline, Step
 from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.job_html import render_job, render_jobs
 from hyperplane.jobs.store.job_records import DONE, FAILED, IN_PROGRESS, Attempt
 from hyperplane.storage.result import SaveResult
+from hyperplane.ui.application import read_style
+from hyperplane.ui.cluster_views import describe_cluster
+from hyperplane.ui.job_view import describe_job
+from hyperplane.ui.live_cluster import LiveCluster
+from hyperplane.ui.view import PageRequest
 
 STATIC = Path(__file__).resolve().parents[1] / "docs" / "_static"
 _WIDTH, _HEIGHT = 1180, 1600
@@ -123,6 +138,63 @@ def make_bodies(folder: Path) -> Iterator[tuple[str, str]]:
     yield "forecast", forecast._repr_html_()
 
 
+def make_cluster() -> tuple[ClusterRecord, LiveCluster]:
+    """Return a running cluster of two nodes, and what it takes."""
+    workers = [
+        [min(size, 2_300_000_000) for size in range(200_000_000, 2_900_000_000, 24_000_000)],
+        [1_500_000_000 + 400_000_000 * (part // 9 % 3) for part in range(112)],
+        [1_200_000_000 + 300_000_000 * (part // 14 % 2) for part in range(112)],
+        [1_400_000_000 + 200_000_000 * (part // 7 % 4) for part in range(112)],
+    ]
+    timeline = RunTimeline(
+        _BEGAN, 60.0, [sum(sizes) for sizes in zip(*workers, strict=False)],
+        [0] * 100 + [900_000_000] * 12, [4] * 112,
+        [
+            WorkerTimeline(str(number), memory, *([[(5600, 6000)], [(5200, 6720)]] * (not number)))
+            for number, memory in enumerate(workers)
+        ],
+        [
+            TaskGroupTimes("read-parquet", 40, 2900, 240, 0, 9800),
+            TaskGroupTimes("assign", 300, 3100, 240, 0, 1900),
+            TaskGroupTimes("groupby-aggregate", 3100, 6600, 96, 0, 12000),
+        ],
+    )  # fmt: skip
+    plan = PlanSummary(
+        engine="slurm", framework="dask", pool="16_16", nodes=2, max_nodes=2, nprocs=2, nthreads=7,
+        ram_per_proc=2_500_000_000, spill=0.7, pause=0.8, terminate=0.95, budget="5 USD",
+    )  # fmt: skip
+    run = RunRecord(
+        name="flights", cluster="flights", started=_BEGAN, ended=_BEGAN + 6720, plan=plan,
+        timeline=timeline, workers=(
+            WorkerUsage("0", 7, plan.ram_per_proc, 2_300_000_000, 3_200_000_000, 900_000_000, 400.0,
+                        1520.0, cpu_seconds=5900.0),
+            *(WorkerUsage(str(number), 7, plan.ram_per_proc, max(workers[number]),
+                          cpu_seconds=6100.0 - 90 * number) for number in (1, 2, 3)),
+        ),
+    )  # fmt: skip
+    record = ClusterRecord(
+        "flights", "slurm", "tls://10.1.0.7:8786", "http://127.0.0.1:8787/flights/status", 4711,
+        1.0, 4, 28, 10.0,
+    )  # fmt: skip
+    return record, LiveCluster(run, "USD", 0.24)
+
+
+def make_pages(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield names of pictures and pages of ``hyperplane ui``, with their style."""
+    job, attempts, _ = make_jobs(folder)
+    record, figures = make_cluster()
+    views = {
+        "job": (f"/jobs/{job.id}", describe_job(job, attempts, True, _BEGAN + 800)),
+        "cluster": ("/clusters/slurm/flights", describe_cluster(record, figures, True)),
+    }
+    link, script = '<link rel="stylesheet" href="/style.css"/>', '<script src="/live.js" defer="">'
+    style = f"<style>{read_style()}</style>"
+    for name, (path, view) in views.items():
+        page = view.render_page(PageRequest(path, ""))
+        page = page.replace(link, style).replace(script, "<script>")
+        yield name, page.replace(str(folder), "/home/me/flights")
+
+
 def take_picture(page: str, scheme: str, target: Path) -> None:
     """Write a page as Chromium shows it, without the empty space around it."""
     browser = next(
@@ -158,6 +230,10 @@ def main() -> None:
     lab = parser.parse_args().lab
     with tempfile.TemporaryDirectory() as folder:
         bodies = dict(make_bodies(Path(folder)))
+        pages = dict(make_pages(Path(folder)))
+    for name, page in pages.items():
+        for scheme in _SCHEMES:
+            take_picture(page, scheme, STATIC / f"ui-{name}-{scheme}.png")
     for name, body in bodies.items():
         for scheme in _SCHEMES:
             page = _PAGE.format(style="", attributes="", body=body)

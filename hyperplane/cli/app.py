@@ -26,6 +26,7 @@ from hyperplane.cli.report import report
 from hyperplane.cli.serve import serve
 from hyperplane.cli.size import size
 from hyperplane.cli.train import train
+from hyperplane.cli.ui import ui
 from hyperplane.core.errors import HyperplaneError
 
 
@@ -82,6 +83,7 @@ for command in (
     serve,
     pools,
     report,
+    ui,
     demo,
     doctor,
 ):

@@ -14,6 +14,7 @@ import hyperplane
 from hyperplane.cli.options import with_request_options
 from hyperplane.cli.output import JsonOption, write_json, write_rows
 from hyperplane.cli.stop_signals import StopSignals
+from hyperplane.cluster_stop import read_records, stop_cluster
 from hyperplane.clusters import cluster_listing, records, registry
 from hyperplane.clusters.cluster_listing import ClusterListing
 from hyperplane.clusters.framework import CLOSED
@@ -108,7 +109,7 @@ def list_clusters(as_json: JsonOption = False) -> None:
     whose program has ended, on the platforms of all configured engines. A platform that does not
     answer within some seconds is a line of warning.
     """
-    running = _read_records()
+    running = read_records()
     listing = _list_others(running)
     if as_json:
         others = [asdict(cluster) for cluster in listing.clusters]
@@ -170,7 +171,7 @@ def stop(
     leaves those that may belong to another user of the same name, and fails if a platform does not
     answer.
     """
-    running = _read_records()
+    running = read_records()
     with stating_outcome("nothing was stopped"):
         if (name is None) != all_clusters:
             value = "nothing" if name is None else f"{name!r} and --all"
@@ -182,7 +183,7 @@ def stop(
         typer.confirm(f"Stop {plural(len(chosen), 'cluster')}?", abort=True, err=True)
     still_running = []
     for cluster in chosen:
-        reason = _stop(cluster)
+        reason = stop_cluster(cluster)
         if reason:
             still_running.append(f"{_describe(cluster)}: {reason}")
         elif not as_json:
@@ -238,13 +239,6 @@ def _describe(cluster: records.ClusterRecord | ListedCluster) -> str:
     return f"{cluster.name} is still running, in process {cluster.pid}"
 
 
-def _read_records() -> list[records.ClusterRecord]:
-    try:
-        return records.read_all()
-    except OSError as error:
-        raise EngineError("local", f"the list of clusters cannot be read: {error}") from error
-
-
 def _unknown_name(name: str, names: list[str]) -> RequestError:
     near = difflib.get_close_matches(name, names, n=2)
     allowed = f"the name of a running cluster: {', '.join(names)}".removesuffix(": ")
@@ -252,19 +246,3 @@ def _unknown_name(name: str, names: list[str]) -> RequestError:
     if not names:
         advice = "no cluster is running on this machine"
     return RequestError([Fault("name", repr(name), allowed, advice)])
-
-
-def _stop(cluster: records.ClusterRecord | ListedCluster) -> str:
-    """Close a cluster; return the reason if it is still running, otherwise an empty text."""
-    reason = "it did not end in time"
-    try:
-        if isinstance(cluster, ListedCluster):
-            cluster_listing.stop_listed(cluster)
-            return ""
-        client, handle = hyperplane.get_cluster(cluster.name, cluster.engine)
-        client.close()
-        handle.close()
-    except Exception as error:  # noqa: BLE001 - the other clusters are stopped in any case
-        reason = str(error) or type(error).__name__
-    # Checked after an error, too: the cluster may have ended by itself in the meantime.
-    return reason if isinstance(cluster, ListedCluster) or cluster in _read_records() else ""

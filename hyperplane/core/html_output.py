@@ -56,7 +56,8 @@ def make_theme_style(light: Mapping[str, str], dark: Mapping[str, str]) -> str:
     return "".join(rules)
 
 
-_STYLE = make_theme_style(
+#: Style of an output, in an element of the class ``hp-out``.
+STYLE = make_theme_style(
     {
         ".hp-out": "--hp-good:#1a7f37;--hp-run:#2a6f97;--hp-bad:#c1121f;--hp-warn:#8a5100;"
         "--hp-idle:#5f6b76"
@@ -98,7 +99,7 @@ _LABEL_STYLES = {
 
 def make_output(*parts: str) -> str:
     """Return the HTML of an output: its style and its parts."""
-    return f'<div class="hp-out"><style>{_STYLE}</style>{"".join(map(escape, parts))}</div>'
+    return f'<div class="hp-out"><style>{STYLE}</style>{"".join(map(escape, parts))}</div>'
 
 
 def make_rows(rows: Iterable[tuple[str, str]]) -> Markup:

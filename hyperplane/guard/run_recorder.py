@@ -43,6 +43,11 @@ class RunRecorder:
         """The threshold of the memory policy above which a worker is watched."""
         return DaskOptions.of(self.plan.options).memory.spill
 
+    @property
+    def plan_fields(self) -> dict[str, Any]:
+        """What a record has of the plan, as values that JSON can represent."""
+        return summarize_plan(self.plan).model_dump()
+
     def finish(self, usage: Mapping[str, Any] | None, reason: str) -> str:
         """Write the record, and return a summary for the user, or an empty text.
 

@@ -10,7 +10,7 @@ import math
 import pickle
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -70,13 +70,21 @@ class UsageMonitor(SchedulerPlugin):
         Threshold of the memory policy above which a worker is watched; False for none.
     warn : callable, optional
         Receives each warning; by default all clients of the cluster issue it.
+    plan : mapping, optional
+        Fields of ``history.PlanSummary``, for those that look at the cluster while it runs.
     """
 
     name = "hyperplane-usage-monitor"
 
-    def __init__(self, spill: float | bool, warn: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        spill: float | bool,
+        warn: Callable[[str], None] | None = None,
+        plan: Mapping[str, Any] | None = None,
+    ) -> None:
         self.spill = spill
         self.warn = warn
+        self.plan = dict(plan or {})
         self._workers: dict[str, WorkerUsage] = {}
         self._tasks: dict[str, TaskUsage] = {}
         self._computations = Computations()
@@ -128,10 +136,10 @@ class UsageMonitor(SchedulerPlugin):
         }
 
     def report(self) -> dict[str, Any]:
-        """Return all figures, and as ``ending`` why the cluster is about to end, if known."""
+        """Return all figures, the plan, and as ``ending`` why the cluster is about to end."""
         budget = getattr(self.scheduler.plugins.get(_BUDGET), "meter", None)
         ending = BUDGET_USED if budget is not None and budget.noticed else ""
-        return {**self.usage(), "ending": ending}
+        return {**self.usage(), "plan": self.plan, "ending": ending}
 
     async def report_final(self) -> dict[str, Any]:
         """Return the same after all workers have told what they have taken."""
@@ -175,7 +183,9 @@ class UsageMonitor(SchedulerPlugin):
             for task in worker.executing:
                 running = self._operation(task.prefix.name)
                 running.memory = max(running.memory, process)
-            self._check_pressure(worker, figures, process, spilled, now, passed)
+            if worker.status.name == "paused":
+                figures.paused_seconds += passed
+            self._check_pressure(worker, process, spilled, now)
         self._computations.measure(self.scheduler.workers.values())
         self._timeline.sample(self.scheduler.workers.values())
 
@@ -193,19 +203,9 @@ class UsageMonitor(SchedulerPlugin):
         figures.cpu_seconds += max(0.0, told.get("cpu", 0.0) - before.get("cpu", 0.0))
         figures.read += max(0, int(told.get("read", 0) - before.get("read", 0)))
 
-    def _check_pressure(
-        self,
-        worker: WorkerState,
-        figures: WorkerUsage,
-        process: int,
-        spilled: int,
-        now: float,
-        passed: float,
-    ) -> None:
+    def _check_pressure(self, worker: WorkerState, process: int, spilled: int, now: float) -> None:
         """Warn if a worker has been paused or above its spill threshold for long."""
         paused = worker.status.name == "paused"
-        if paused:
-            figures.paused_seconds += passed
         limit = worker.memory_limit
         if not limit or not (paused or (self.spill and process > self.spill * limit)):
             self._pressed.pop(worker.address, None)

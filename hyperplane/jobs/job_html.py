@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,26 +19,22 @@ from hyperplane.core.html_output import (
     make_table,
 )
 from hyperplane.core.units import format_duration, plural
-from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.attempt_logs import read_log_end
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.requirements import INSTALL_STEP
 from hyperplane.jobs.execution.step_command import notebook_output_path, working_folder
-from hyperplane.jobs.execution.step_log import read_last_lines
 from hyperplane.jobs.job_progress import StepProgress, step_progress, to_plain_line
 from hyperplane.jobs.step_graph import Node, draw_steps, find_state_style
 from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job, WorkUnit
 
 #: Most steps, and most jobs of a list, that are shown; of more the most important ones.
 MOST_STEPS = MOST_JOBS = 100
-#: Logs and their lines that are shown, and the characters of a line.
-MOST_LOGS, LOG_LINES, _LINE_LENGTH = 5, 10, 300
-#: Most bytes at the end of a log that are read, for a line may be as long as the file.
-_LOG_BYTES = 1 << 20
+#: Logs and their lines that are shown.
+MOST_LOGS, LOG_LINES = 5, 10
 #: Characters of the output of a job that are shown.
 _OUTPUT_LENGTH = 2000
 #: Chunks whose executed notebooks and reasons are shown for a step.
 _MOST_CHUNKS = 5
-_COLORS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def render_job(job: Job, attempts: Sequence[Attempt], now: float | None = None) -> str:
@@ -56,15 +51,14 @@ def render_job(job: Job, attempts: Sequence[Attempt], now: float | None = None) 
     """
     now = time.time() if now is None else now
     states = step_progress(job, attempts, now)
-    pipeline = job.readable_pipeline
-    steps = {} if pipeline is None else {step.name: step for step in pipeline.steps}
+    steps = {step.name: step for step in job.steps}
     latest: dict[str, list[Attempt]] = {}
     for attempt in {(each.step, each.chunk): each for each in attempts}.values():
         latest.setdefault(attempt.step, []).append(attempt)
     shown = _choose_steps(states)
     parts: list[str] = [make_rows(_list_facts(job, states, now))]
-    if pipeline is not None and len(shown) == len(states):
-        nodes = _list_nodes(pipeline, states)
+    nodes = list_nodes(job, states)
+    if nodes and len(shown) == len(states):
         parts.append(draw_steps(nodes, {each.name: each for each in states}))
     parts.append(
         make_table(
@@ -92,8 +86,14 @@ def _choose_steps(states: Sequence[StepProgress]) -> list[StepProgress]:
     return [states[number] for number in sorted(numbers[:MOST_STEPS])]
 
 
-def _list_nodes(pipeline: Pipeline, states: Sequence[StepProgress]) -> list[Node]:
-    """Return the steps of the graph; the installation of requirements is before all others."""
+def list_nodes(job: Job, states: Sequence[StepProgress]) -> list[Node]:
+    """Return the steps of the graph; the installation of requirements is before all others.
+
+    No steps if the definition of the job is damaged.
+    """
+    pipeline = job.readable_pipeline
+    if pipeline is None:
+        return []
     nodes = [Node(step.name, step.depends_on) for step in pipeline.steps]
     if states[0].name != INSTALL_STEP or pipeline.requirements is None:
         return nodes
@@ -177,10 +177,7 @@ def _list_logs(job: Job, steps: dict[str, Step], attempts: Sequence[Attempt]) ->
         step = steps.get(attempt.step)
         unit = WorkUnit(attempt.step, attempt.chunk, 0 if step is None else step.chunk_count)
         title = f"{unit}, attempt {attempt.number}, {attempt.status}: last lines of its log"
-        if attempt.status == IN_PROGRESS and step is not None and step.secrets:
-            text = "shown when the attempt has ended: only then its secrets are masked"
-        else:
-            text = _read_log(job, attempt.log)
+        text = read_log_end(job, attempt, step, LOG_LINES)
         yield Markup(
             f'<details open="open"><summary>{escape(title)}</summary>'
             f"<pre>{escape(text)}</pre></details>"
@@ -188,19 +185,6 @@ def _list_logs(job: Job, steps: dict[str, Step], attempts: Sequence[Attempt]) ->
     if len(logged) > MOST_LOGS:
         more = f"and logs of {plural(len(logged) - MOST_LOGS, 'more attempt')}"
         yield Markup(f"<div>{escape(more)}</div>")
-
-
-def _read_log(job: Job, name: str) -> str:
-    log = Path(job.folder, name)
-    try:
-        # A record of a shared store must not make a viewer read other files, or wait for a pipe.
-        is_own = log.resolve().is_relative_to(Path(job.folder).resolve())
-        if not is_own or (log.exists() and not log.is_file()):
-            return "its log is not a file in the folder of the job"
-        lines = read_last_lines(log, LOG_LINES, _LOG_BYTES).split("\n")
-    except OSError as error:
-        return f"its log cannot be read ({error.strerror})"
-    return "\n".join(_cut(_COLORS.sub("", line), _LINE_LENGTH) for line in lines)
 
 
 def _cut(text: str, length: int) -> str:

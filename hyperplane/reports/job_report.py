@@ -12,9 +12,10 @@ from hyperplane.core.units import format_duration, plural
 from hyperplane.guard.task_group_times import MAX_GROUPS, merge_groups
 from hyperplane.history.timeline import TaskGroupTimes
 from hyperplane.jobs import job_control
+from hyperplane.jobs.attempt_logs import has_failed, read_log_end
 from hyperplane.jobs.job_control import Submitted
 from hyperplane.jobs.job_names import find_job
-from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job
+from hyperplane.jobs.store.job_records import Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.reports.gantt_chart import draw_gantt
 from hyperplane.reports.page import escape, grid, note, page, preformatted, section, table
@@ -24,8 +25,8 @@ from hyperplane.reports.time_axis import TimeAxis
 
 #: Most attempts of the table, logs, and records of steps and their clusters.
 _ATTEMPTS, _LOGS, _RECORDS = 100, 10, 20
-#: Most bytes and lines of the end of a log.
-_BYTES, _LINES = 8192, 40
+#: Most lines of the end of a log.
+_LINES = 40
 
 
 @check_call(outcome="nothing was written")
@@ -96,8 +97,8 @@ def render_job_report(job: str | Submitted) -> str:
         "en",
         f"<h1>{escape(title)}</h1>",
         table(_summary(found)),
-        _draw_steps(attempts),
-        _list_attempts(attempts),
+        draw_attempts(attempts),
+        list_attempts(attempts),
         section("Ends of logs", *_show_logs(found, attempts)),
         *(
             section(
@@ -127,7 +128,8 @@ def _summary(job: Job) -> Iterator[tuple[str, str]]:
         yield "schedule", job.schedule
 
 
-def _draw_steps(attempts: Sequence[Attempt]) -> str:
+def draw_attempts(attempts: Sequence[Attempt]) -> str:
+    """Return a section with the attempts at each step over the time."""
     begun = [attempt for attempt in attempts if attempt.started]
     if not begun:
         return section("Steps over the time", note("No step has started."))
@@ -138,7 +140,7 @@ def _draw_steps(attempts: Sequence[Attempt]) -> str:
             attempt.started - first,
             (attempt.ended or now) - first,
             1,
-            attempt.status not in (DONE, IN_PROGRESS),
+            has_failed(attempt),
             (attempt.ended or now) - attempt.started,
         )
         for attempt in begun
@@ -149,12 +151,9 @@ def _draw_steps(attempts: Sequence[Attempt]) -> str:
     return section("Steps over the time", chart, note(text))
 
 
-def _has_failed(attempt: Attempt) -> bool:
-    return attempt.status not in (DONE, IN_PROGRESS)
-
-
-def _list_attempts(attempts: Sequence[Attempt]) -> str:
-    shown = sorted(attempts, key=lambda attempt: not _has_failed(attempt))[:_ATTEMPTS]
+def list_attempts(attempts: Sequence[Attempt]) -> str:
+    """Return a section with a table of attempts, with those that failed if there are many."""
+    shown = sorted(attempts, key=lambda attempt: not has_failed(attempt))[:_ATTEMPTS]
     titles = ("step", "status", "reason", "chunk", "attempt", "exit code", "time")
     rows = (
         (
@@ -175,21 +174,11 @@ def _list_attempts(attempts: Sequence[Attempt]) -> str:
 
 def _show_logs(job: Job, attempts: Sequence[Attempt]) -> Iterator[str]:
     """Yield the ends of the logs of failed attempts; of the last attempt of each step if none."""
+    steps = {step.name: step for step in job.steps}
     logged = [attempt for attempt in attempts if attempt.log]
     last = {attempt.step: attempt for attempt in logged}
-    shown = [attempt for attempt in logged if _has_failed(attempt)] or list(last.values())
+    shown = [attempt for attempt in logged if has_failed(attempt)] or list(last.values())
     for attempt in shown[-_LOGS:]:
         chunk = "" if attempt.chunk < 0 else f", chunk {attempt.chunk}"
         yield note(f"{attempt.step}{chunk}, attempt {attempt.number}: {attempt.status}")
-        yield preformatted(_read_end(job.folder_path / attempt.log))
-
-
-def _read_end(log: Path) -> str:
-    try:
-        with log.open("rb") as opened:
-            size = opened.seek(0, os.SEEK_END)
-            opened.seek(max(0, size - _BYTES))
-            text = opened.read(_BYTES).decode(errors="replace")
-    except OSError as error:
-        return f"the log cannot be read: {error.strerror}"
-    return "\n".join(text.splitlines()[-_LINES:])
+        yield preformatted(read_log_end(job, attempt, steps.get(attempt.step), _LINES))

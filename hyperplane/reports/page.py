@@ -13,7 +13,8 @@ _SEQUENCE = re.compile("\x1b\\[[0-9;?]*[A-Za-z]")
 _LONGEST = 300
 #: The page loads nothing, whatever it contains.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-_STYLE = """
+#: Style sheet of all pages.
+STYLE = """
 :root{color-scheme:light dark;--text:#1b1f24;--muted:#5b6470;--page:#fff;--line:#d5dae0;
 --data:#2a6f97;--limit:#c1121f;--spill:#9a5b00;--pause:#d1495b;--disk:#8a6d1d}
 @media(prefers-color-scheme:dark){:root{--text:#e6e9ed;--muted:#9aa4b0;--page:#15181c;
@@ -28,7 +29,7 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:.2rem .9rem .2rem 0;text-align:left;vertical-align:top;
 border-bottom:1px solid var(--line)}
 td.number,th.number{text-align:right}
-svg{display:block;width:100%;height:auto;font:11px system-ui,sans-serif}
+svg:not(.hp-steps){display:block;width:100%;height:auto;font:11px system-ui,sans-serif}
 svg text{fill:var(--text)}
 .data{fill:var(--data);fill-opacity:.35;stroke:var(--data)}
 .bar{fill:var(--data)}.failed{fill:var(--limit)}
@@ -105,6 +106,6 @@ def page(title: str, language: str, *parts: str) -> str:
         f'<!DOCTYPE html>\n<html lang="{escape(language)}"><head><meta charset="utf-8"/>'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(_POLICY)}"/>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head>"
         f"<body>{''.join(parts)}</body></html>\n"
     )

@@ -106,11 +106,16 @@ def show_record(record: RunRecord) -> Iterator[str]:
     """Yield the parts of a page about a record."""
     yield table(_summary(record))
     yield section("Advice", table(advise(record)))
+    yield from show_figures(record)
+    yield section("Versions", table(record.versions.items()))
+
+
+def show_figures(record: RunRecord) -> Iterator[str]:
+    """Yield the pictures over the time, and the tables of operations and workers."""
     yield from _draw_timeline(record)
     yield _operations(record)
     yield _computations(record)
     yield _workers(record)
-    yield section("Versions", table(record.versions.items()))
 
 
 def _draw_timeline(record: RunRecord) -> Iterator[str]:

@@ -37,6 +37,7 @@ FOLDERS = {
     "tests/clusters": "test_{}*.py",
     "tests/chaos": "test_chaos_{}*.py",
     "tests/jobs/runners": "test_runners_{}*.py",
+    "tests/ui": "test_ui_{}*.py",
 }
 #: Engines whose service can run only once on a machine.
 ONE_SERVICE = {"kubernetes"}

@@ -9,7 +9,7 @@ import pytest
 from hyperplane.guard import usage
 from hyperplane.guard.memory_report import TOPIC
 from hyperplane.guard.usage import MEMORY_TOPIC, UsageMonitor
-from hyperplane.history import RunRecord, TaskUsage, WorkerUsage
+from hyperplane.history import PlanSummary, RunRecord, TaskUsage, WorkerUsage
 
 GB = 10**9
 
@@ -60,7 +60,7 @@ class Scheduler:
     """A scheduler with workers and tasks."""
 
     def __init__(self, *workers):
-        self.handlers, self.tasks, self.events = {}, {}, []
+        self.handlers, self.tasks, self.events, self.plugins = {}, {}, [], {}
         self.workers = {worker.address: worker for worker in workers}
 
     def log_event(self, topic, message):
@@ -98,6 +98,15 @@ def only_worker(monitor):
 
 def test_the_topic_is_that_of_the_reports():
     assert MEMORY_TOPIC == TOPIC
+
+
+def test_a_report_has_the_plan_and_figures_of_a_record(watch):
+    plan = PlanSummary(engine="local", pool="16_16", nodes=2, nprocs=2, nthreads=3)
+    report = watch(Worker(memory=GB), plan=plan.model_dump()).report()
+    assert PlanSummary(**report.pop("plan")) == plan
+    assert report.pop("ending") == ""
+    RunRecord(name="a", cluster="a", started=0, ended=1, **report)
+    assert watch().report()["plan"] == {}
 
 
 def test_peaks_pauses_and_spilled_bytes_of_a_worker(watch, clock):

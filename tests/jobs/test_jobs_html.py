@@ -11,7 +11,7 @@ from html_pages import read_page
 from job_cases import bash, run_job
 
 import hyperplane
-from hyperplane.jobs import Pipeline, Step, job_html
+from hyperplane.jobs import Pipeline, Step, attempt_logs, job_html
 from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.job_html import (
     LOG_LINES,
@@ -77,7 +77,7 @@ def test_a_job_with_a_damaged_definition_shows_the_steps_that_have_begun(make_jo
 
 
 def test_of_a_line_as_long_as_a_log_only_its_end_is_read(make_job, monkeypatch):
-    monkeypatch.setattr(job_html, "_LOG_BYTES", 100_000)
+    monkeypatch.setattr(attempt_logs, "_BYTES", 100_000)
     job = make_job(bash("load", "x"), status=FAILED)
     log = write_log(job, "load.log", "first\n" + 400_000 * "x" + "y" * 200_000)
     attempt = make_attempt(job, "load", status=FAILED, log=log)
@@ -229,7 +229,9 @@ def test_a_job_of_a_hundred_steps_is_small_and_reads_few_logs(make_job, monkeypa
         for number, step in enumerate(steps)
     ]  # fmt: skip
     read = []
-    monkeypatch.setattr(job_html, "read_last_lines", lambda log, *_: read.append(log) or "line")
+    monkeypatch.setattr(
+        job_html, "read_log_end", lambda job, attempt, *_: read.append(attempt) or "line"
+    )
     source = render_job(job, attempts)
     assert len(read) == MOST_LOGS
     assert len(source) < 100_000

@@ -14,19 +14,17 @@ from distributed import Client
 from distributed.core import Status, rpc
 from distributed.deploy.cluster import Cluster
 from distributed.objects import SchedulerInfo
-from distributed.security import Security
 from tornado.ioloop import PeriodicCallback
 
 from hyperplane.clusters import records
 from hyperplane.clusters.dask.guarded_cluster import CLOSE_OWNER
 from hyperplane.clusters.dask.local_process import LOOPBACK
-from hyperplane.clusters.dask.remote_process import make_security
+from hyperplane.clusters.dask.scheduler_requests import find_client_security
 from hyperplane.clusters.dask.scheduler_silence import stall_seconds, watch_scheduler
 from hyperplane.clusters.dask.settings import apply_client_settings, restore_client_settings
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.clusters.running_clusters import describe_running, read_running
 from hyperplane.core.errors import EngineError
-from hyperplane.guard.same_user import same_user_security
 from hyperplane.spec.settings import EngineSettings
 
 #: Seconds that closing waits for the owning process to clean up.
@@ -61,7 +59,7 @@ class AttachedCluster(Cluster):
     async def _start(self) -> None:
         # Without super()._start(), which would make the scheduler send its worker updates to this
         # object and no longer to the owner.
-        self.security = self._security()
+        self.security = find_client_security(self._record)
         self.scheduler_comm = rpc(
             self._record.scheduler,
             connection_args=self.security.get_connection_args("client"),
@@ -74,12 +72,6 @@ class AttachedCluster(Cluster):
         self.periodic_callbacks["poll"] = PeriodicCallback(self._poll, POLL_INTERVAL * 1000)
         self.periodic_callbacks["poll"].start()
         self.status = Status.running
-
-    def _security(self) -> Security:
-        if self._record.scheduler.startswith(f"tcp://{LOOPBACK}:"):
-            # The scheduler may have ended, and another user may use its port.
-            return same_user_security()
-        return make_security(self._record.security)
 
     @property
     def dashboard_link(self) -> str:

@@ -83,7 +83,7 @@ class ClusterGuards:
             end = partial(close, IDLE)
             plugins.append(IdleGuard(self.idle_timeout, end, starting=True))
         if self.recorder is not None:
-            plugins.append(UsageMonitor(self.recorder.spill, warn))
+            plugins.append(UsageMonitor(self.recorder.spill, warn, self.recorder.plan_fields))
         if self.budget is not None:
             end = partial(close, BUDGET_USED)
             plugins.append(BudgetGuard(self.budget, end, warn))

@@ -12,6 +12,7 @@ from typing import Any
 from hyperplane.core.errors import RequestError
 from hyperplane.core.public_calls import warn_caller
 from hyperplane.jobs.definition.pipeline import Pipeline
+from hyperplane.jobs.definition.step import Step
 
 SCHEDULED, PENDING, IN_PROGRESS = "scheduled", "pending", "in progress"
 DONE, FAILED, TIMED_OUT, CANCELLED = "done", "failed", "timed out", "cancelled"
@@ -105,6 +106,11 @@ class Job:
             return self.pipeline
         except (RequestError, TypeError):
             return None
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of the pipeline; none if its definition is damaged."""
+        return () if self.readable_pipeline is None else self.readable_pipeline.steps
 
     @property
     def processed(self) -> bool:

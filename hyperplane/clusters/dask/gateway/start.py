@@ -29,7 +29,7 @@ from hyperplane.clusters.engine import StartedCluster
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.core.units import bytes_to_gb, format_bytes, plural
 from hyperplane.guard.busy import BusyWorkerGuard
-from hyperplane.guard.run_recorder import RunRecorder
+from hyperplane.guard.run_recorder import RunRecorder, summarize_plan
 from hyperplane.guard.scheduler_unreachable import SchedulerUnreachable
 from hyperplane.guard.usage import UsageMonitor
 from hyperplane.spec.dask_options import DaskOptions
@@ -113,7 +113,8 @@ def _needed_plugins(plan: ClusterPlan, settings: GatewaySettings) -> list[Any]:
         needed.append(plugins.GatewayIdleGuard(idle, begin_within=plan.request.timeout))
     if settings.lease_seconds:
         needed.append(plugins.GatewayLeaseGuard(settings.lease_seconds, plan.request.timeout))
-    needed.append(UsageMonitor(DaskOptions.of(plan.options).memory.spill))
+    spill = DaskOptions.of(plan.options).memory.spill
+    needed.append(UsageMonitor(spill, plan=summarize_plan(plan).model_dump()))
     meter = new_budget_meter(plan)
     if meter is not None:
         needed.append(plugins.GatewayBudgetGuard(meter))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from typing import Literal, cast
+from typing import cast
 
 from distributed import Client
 from distributed.security import Security
@@ -63,7 +63,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
         client = connect_client(
             cluster, plan, settings, began, lambda: cluster.sync(cluster.resource.explain_pending)
         )
-        _measure_usage(client, recorder.spill)
+        _measure_usage(client, recorder)
         cluster.begin_record(recorder)
         begin_remote_adapting(cluster, plan)
     except BaseException:
@@ -73,11 +73,11 @@ def start(plan: ClusterPlan) -> StartedCluster:
     return StartedCluster(client, cluster)
 
 
-def _measure_usage(client: Client, spill: float | Literal[False]) -> None:
+def _measure_usage(client: Client, recorder: RunRecorder) -> None:
     """Let the scheduler, which may be without this package, measure what the cluster takes."""
     try:
         with pickled_by_value(*find_own_imports(usage)):
-            client.register_plugin(UsageMonitor(spill))
+            client.register_plugin(UsageMonitor(recorder.spill, plan=recorder.plan_fields))
     except SchedulerUnreachable:
         raise
     except Exception as error:  # noqa: BLE001 - the scheduler can raise any exception

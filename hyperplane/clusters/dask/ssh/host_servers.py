@@ -119,7 +119,7 @@ async def _add_guards(scheduler: Scheduler, config: dict[str, Any], stop: asynci
         end(CLOSED_BY_PROGRAM)
 
     scheduler.handlers[CLOSE_OWNER] = close_owner
-    guards: list[Any] = [UsageMonitor(config["spill"])]
+    guards: list[Any] = [UsageMonitor(config["spill"], plan=config["plan"])]
     if config["idle_timeout"] is not None:
         guards.append(IdleGuard(config["idle_timeout"], partial(end, IDLE)))
     if config["budget"] is not None:

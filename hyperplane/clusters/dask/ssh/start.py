@@ -38,6 +38,7 @@ from hyperplane.clusters.dask.wait_for_workers import connect_client
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.core.units import plural
+from hyperplane.guard.run_recorder import summarize_plan
 from hyperplane.platforms.ssh.hosts import SshConnections
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
@@ -189,6 +190,7 @@ def _scheduler(
         "options": options,
         "idle_timeout": plan.idle_timeout,
         "spill": DaskOptions.of(plan.options).memory.spill,
+        "plan": summarize_plan(plan).model_dump(),
         "budget": None if meter is None else [meter.limit, meter.unit, meter.price],
         "renew_busy_workers": TIME_TO_LIVE in remote_process.server_settings(plan, settings),
         "ram": 0,

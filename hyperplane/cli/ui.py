@@ -1,0 +1,50 @@
+"""``hyperplane ui``: a page in the browser of this user's clusters and jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Annotated
+
+import typer
+
+from hyperplane.cli.stop_signals import StopSignals
+from hyperplane.core.public_calls import stating_outcome
+
+
+def ui(
+    port: Annotated[
+        int, typer.Option(help="Port of the loopback address; 0 chooses a free one.")
+    ] = 0,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address only; open no browser.")
+    ] = False,
+    allow_actions: Annotated[
+        bool,
+        typer.Option("--allow-actions", help="Let the page stop clusters and cancel jobs."),
+    ] = False,
+) -> None:
+    """Show clusters, jobs, records, schedules, pools and sizes in the browser, until Ctrl-C.
+
+    The page is for this user of this machine only: it needs the token in the address that is
+    printed, and is read-only without --allow-actions.
+    """
+    from hyperplane.ui.server import opening_browser, run_server
+
+    with stating_outcome("nothing is served"), contextlib.ExitStack() as stack:
+        signals = stack.enter_context(StopSignals())
+        browser = None if no_browser else stack.enter_context(opening_browser())
+
+        def announce(url: str) -> None:
+            typer.echo(f"hyperplane ui is at {url}")
+            typer.echo("It runs until you press Ctrl-C.")
+            sys.stdout.flush()
+            if browser is not None:
+                browser(url)
+
+        run_server(
+            port=port,
+            allow_actions=allow_actions,
+            announce=announce,
+            is_stopping=signals.stop_requested.is_set,
+        )

@@ -1,0 +1,172 @@
+"""The page in Chromium: every view, updates, the keyboard, and other origins."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser import Browser, find_browser
+from job_cases import bash, submit_job, until_exists
+from ui_server import UiServer
+
+import hyperplane
+from hyperplane.jobs.store.job_records import IN_PROGRESS
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.engine,
+]
+
+NASTY = "<script>alert('1')</script>\"><img src=x onerror=alert(2)>"
+TAB, ENTER = ("Tab", 9), ("Enter", 13, "\r")
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    if find_browser() is None:
+        skip_or_fail("Chromium is not installed")
+    started = Browser(tmp_path / "profile")
+    yield started
+    started.close()
+
+
+def check_requests(browser: Browser, server: UiServer) -> None:
+    assert browser.problems == []
+    own = (server.origin, "data:,", "about:")
+    assert [each for each in browser.requests if not each.startswith(own)] == []
+
+
+def test_every_view_runs_no_other_script_and_loads_nothing_from_elsewhere(
+    browser: Browser, server: UiServer
+) -> None:
+    job = submit_job(bash(NASTY, f"echo '{NASTY[:22]}'; exit 3"), parameters={NASTY: NASTY})
+    job.wait(170)
+    browser.open(server.address)
+    assert browser.evaluate("location.href") == f"{server.origin}/"
+    assert browser.evaluate("document.cookie") == "", "scripts cannot read it"
+    paths = ("/", "/clusters", "/jobs", "/jobs?pipeline=test", f"/jobs/{job.id}", "/records",
+             "/schedules", "/pools", "/size?data=100GB", f"/jobs/{job.id}/report")  # fmt: skip
+    for path in paths:
+        browser.open(server.origin + path)
+        assert browser.evaluate("document.querySelectorAll('h1').length") == 1, path
+        assert browser.evaluate("document.querySelectorAll('img, b[onload]').length") == 0
+        is_wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+        assert not browser.evaluate(is_wide), f"{path} scrolls to the side"
+    check_requests(browser, server)
+
+
+def test_a_job_that_fails_is_updated_without_a_new_page(
+    browser: Browser, server: UiServer, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    job = submit_job(bash("fit", f"echo first; {until_exists(go)}; echo '{NASTY[:22]}'; exit 3"))
+    browser.open(server.address)
+    browser.open(f"{server.origin}/jobs/{job.id}")
+    status = "document.querySelector('table.facts td').textContent"
+    browser.wait(f"{status} === '{IN_PROGRESS}'")
+    browser.wait("document.querySelector('pre') && document.querySelector('pre').textContent"
+                 ".includes('first')")  # fmt: skip
+    browser.evaluate("window.isSamePage = true; document.getElementById('refresh').focus()")
+    # A log that was folded remains folded, and the focus remains.
+    browser.evaluate("document.querySelector('#logs details').open = false")
+    go.touch()
+    browser.wait(f"{status} === 'failed'")
+    assert browser.evaluate("window.isSamePage") is True
+    assert browser.evaluate("document.querySelector('#logs details').open") is False
+    assert browser.evaluate("document.activeElement.id") == "refresh"
+    announced = "document.getElementById('announcement').textContent"
+    assert browser.evaluate(announced).endswith(": failed")
+    browser.wait("document.querySelector('pre').textContent.includes('<script>')")
+    count = len(browser.requests)
+    time.sleep(3)
+    browser.evaluate("1")
+    assert len(browser.requests) == count, "a job that has ended is not requested again"
+    check_requests(browser, server)
+
+
+def test_updates_can_be_paused(browser: Browser, server: UiServer, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    job = submit_job(bash("wait", until_exists(go)))
+    browser.open(server.address)
+    browser.open(f"{server.origin}/jobs/{job.id}")
+    browser.evaluate("document.getElementById('pause').click()")
+    pressed = "document.getElementById('pause').getAttribute('aria-pressed')"
+    assert browser.evaluate(pressed) == "true"
+    go.touch()
+    job.wait(170)
+    count = len(browser.requests)
+    time.sleep(3)
+    browser.evaluate("1")
+    assert len(browser.requests) == count
+    browser.evaluate("document.getElementById('pause').click()")
+    browser.wait("document.querySelector('table.facts td').textContent === 'done'")
+    check_requests(browser, server)
+
+
+def test_the_keyboard_reaches_the_content_and_logs(browser: Browser, server: UiServer) -> None:
+    job = submit_job(bash("fit", "echo one; exit 3"))
+    job.wait(170)
+    browser.open(server.address)
+    browser.open(f"{server.origin}/jobs/{job.id}")
+    browser.press(*TAB)
+    assert browser.evaluate("document.activeElement.className") == "skip"
+    browser.press(*ENTER)
+    browser.wait("document.activeElement.id === 'main'")
+    reached = set()
+    for _ in range(30):
+        browser.press(*TAB)
+        reached.add(browser.evaluate("document.activeElement.tagName"))
+    assert {"A", "SUMMARY", "PRE"} <= reached
+
+
+def test_a_cluster_is_stopped_with_the_keyboard(browser: Browser, acting_server: UiServer) -> None:
+    client, cluster = hyperplane.initialize_cluster(
+        num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5, name="stopped-here"
+    )
+    try:
+        browser.open(acting_server.address)
+        browser.open(f"{acting_server.origin}/clusters/local/stopped-here")
+        browser.evaluate("document.querySelector('#action summary').focus()")
+        browser.press(*ENTER)
+        browser.wait("document.querySelector('#action').open")
+        browser.press(*TAB)
+        assert browser.evaluate("document.activeElement.textContent") == "Stop this cluster"
+        browser.press(*ENTER)
+        browser.wait("location.pathname === '/clusters'")
+        browser.wait("document.body.textContent.includes('stopped-here is closed')")
+        assert cluster.status.name == "closed"
+        check_requests(browser, acting_server)
+    finally:
+        client.close()
+        cluster.close()
+
+
+def test_pages_of_other_origins_change_and_read_nothing(
+    browser: Browser, acting_server: UiServer, server: UiServer, tmp_path: Path
+) -> None:
+    job = submit_job(bash("wait", until_exists(tmp_path / "go")))
+    address = f"{acting_server.origin}/jobs/{job.id}/cancel"
+    browser.open(acting_server.address)
+    browser.open(server.address)  # another origin of the same host, which has the cookies, too
+    code = f"""fetch("{address}", {{method: "POST", mode: "no-cors", credentials: "include"}})
+        .then(() => "sent", () => "blocked")"""
+    assert browser.evaluate(code) == "blocked", "the policy of the page forbids it"
+    form = tmp_path / "form.html"
+    form.write_text(f'<form method="post" action="{address}"></form>')
+    browser.open(form.as_uri())
+    browser.evaluate("document.forms[0].submit()")
+    browser.wait(f"location.href === '{address}'")
+    assert "another origin" in browser.evaluate("document.body.textContent")
+    assert acting_server.get(f"/jobs/{job.id}").facts["status"] != "cancelled"
+    # A link of another site, as in a terminal of a notebook server, is continued.
+    link = tmp_path / "link.html"
+    link.write_text(f'<a href="{acting_server.address}">open</a>')
+    browser.call("Network.clearBrowserCookies")
+    browser.open(link.as_uri())
+    browser.evaluate("document.querySelector('a').click()")
+    browser.wait("document.title === 'Overview - hyperplane'")
+    assert browser.evaluate("location.search") == ""
+    (tmp_path / "go").touch()
+    assert job.wait(170) == "done"
