@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from browser import Browser, find_browser
 from job_cases import bash, submit_job, until_exists
+from services import need
 from ui_server import UiServer
 
 import hyperplane
@@ -25,8 +26,7 @@ TAB, ENTER = ("Tab", 9), ("Enter", 13, "\r")
 
 @pytest.fixture
 def browser(tmp_path: Path) -> Iterator[Browser]:
-    if find_browser() is None:
-        skip_or_fail("Chromium is not installed")
+    need("Chromium is not installed", find_browser() is not None)
     started = Browser(tmp_path / "profile")
     yield started
     started.close()

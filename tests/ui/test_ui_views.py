@@ -214,6 +214,14 @@ def test_only_logs_in_the_folder_of_the_job_are_shown(add_jobs: Any, tmp_path: P
             assert "root:" not in source
 
 
+def test_a_job_with_a_damaged_definition_is_shown(add_jobs: Any) -> None:
+    [job] = add_jobs("damaged", status=FAILED, definition='{"name": "damaged"}')
+    open_store().save_attempt(Attempt(job.id, "one", -1, 1, FAILED, 1.7e9, 1.7e9, reason="exit 3"))
+    for source in (job_view.show_job(ask(id=job.id)).render_page(ask()),
+                   job_view.render_report(ask(id=job.id))):  # fmt: skip
+        assert "exit 3" in source
+
+
 def test_records_are_listed_with_their_reports() -> None:
     for number in range(60):
         write_run(
