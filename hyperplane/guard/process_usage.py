@@ -49,6 +49,8 @@ class ProcessUsage(WorkerPlugin):
     """Worker plugin that adds the usage of the process to heartbeats, and returns it on request."""
 
     name = "hyperplane-process-usage"
+    #: A cluster of this package has it already when a block of code adds it.
+    idempotent = True
     #: Name of the metric in heartbeats, and of the handler of workers that returns it at once.
     metric = "hyperplane_process"
 
