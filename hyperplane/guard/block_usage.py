@@ -14,6 +14,7 @@ from hyperplane.history.figures import WorkerUsage
 
 if TYPE_CHECKING:
     from distributed import Scheduler
+    from distributed.scheduler import WorkerState
 
 #: Most workers of which a block measures the memory twice a second; of more every two seconds.
 _MANY_WORKERS = 64
@@ -38,8 +39,10 @@ class BlockMonitor(UsageMonitor):
         #: Scheduler handler that ends the measurement and returns the figures.
         self.handler = f"hyperplane_end_block_{block}"
         self._client = client
-        #: Largest memory of each process before the block, by the addresses of the workers.
+        #: Largest memory of each process before the block, and when it began by the clock of its
+        #: machine, by the addresses of the workers.
         self._peaks: dict[str, int] = {}
+        self._began: dict[str, float] = {}
 
     async def start(self, scheduler: Scheduler) -> None:
         """Start to measure; what processes have taken before does not count."""
@@ -47,6 +50,7 @@ class BlockMonitor(UsageMonitor):
         await self._ask_all()
         self._told = {each.address: process_metrics(each) for each in scheduler.workers.values()}
         self._peaks = {name: int(told.get("peak", 0)) for name, told in self._told.items()}
+        self._began = {name: told.get("time", 0.0) for name, told in self._told.items()}
         await super().start(scheduler)
 
     def _add_handlers(self, scheduler: Scheduler) -> None:
@@ -81,6 +85,11 @@ class BlockMonitor(UsageMonitor):
 
     def _note_empty(self, figures: WorkerUsage, process: int) -> None:
         """Leave it unknown: earlier work of the process may have left something."""
+
+    def _read_memory(self, worker: WorkerState) -> int:
+        """Return the memory of a process; 0 if its last heartbeat has that before the block."""
+        is_old = worker.metrics.get("time", 0.0) < self._began.get(worker.address, 0.0)
+        return 0 if is_old else super()._read_memory(worker)
 
     def _find_peak(self, address: str, told: dict[str, float]) -> int:
         """Return the largest memory since the start of the process if this block has raised it."""

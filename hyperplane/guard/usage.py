@@ -158,7 +158,7 @@ class UsageMonitor(SchedulerPlugin):
             connection = self.scheduler.rpc(worker.address)
             told = await getattr(connection, ProcessUsage.metric)()
             if isinstance(told, dict):
-                worker.metrics = {**worker.metrics, ProcessUsage.metric: told}
+                worker.metrics = {**worker.metrics, **ProcessUsage.as_metrics(told)}
 
     def measure(self) -> None:
         """Measure the memory of all workers; what they report with their heartbeats."""
@@ -168,7 +168,7 @@ class UsageMonitor(SchedulerPlugin):
         self._measured = now
         for worker in self.scheduler.workers.values():
             metrics = worker.metrics
-            process = metrics.get("memory") or 0
+            process = self._read_memory(worker)
             spilled = (metrics.get("spilled_bytes") or {}).get("disk", 0)
             figures = self._figures_of(worker)
             figures.peak = max(figures.peak, process)
@@ -202,9 +202,11 @@ class UsageMonitor(SchedulerPlugin):
             if not self._tasks:  # later processes have had work before they were measured
                 self._computations.empty = max(self._computations.empty, process)
 
-    def _find_peak(self, address: str, told: dict[str, float]) -> int:
+    def _read_memory(self, worker: WorkerState) -> int:
+        return worker.metrics.get("memory") or 0
+
+    def _find_peak(self, _: str, told: dict[str, float]) -> int:
         """Return the largest memory of a process that belongs to the measured time."""
-        del address
         return int(told.get("peak", 0))
 
     def _check_pressure(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextvars
 import functools
 import inspect
+import os
+import platform
 import re
 import time
 import uuid
@@ -177,7 +179,9 @@ def _begin(client: Client, name: str) -> BlockMonitor | None:
         if scheduler is not None:
             client.sync(_add, scheduler, monitor, callback_timeout=_ANSWER_SECONDS)
         else:
-            with pickled_by_value(*find_own_imports(block_usage)):
+            # Not by value in this process: cloudpickle would replace the methods of the classes.
+            modules = () if _is_here(client) else find_own_imports(block_usage)
+            with pickled_by_value(*modules):
                 client.register_plugin(monitor)
     except Exception as error:  # noqa: BLE001 - the scheduler can raise any exception
         warn_caller(f"the record of {name!r} will have no figures: {_describe(error)}")
@@ -191,6 +195,13 @@ def _find_scheduler(client: Client) -> Scheduler | None:
 
     scheduler = getattr(client.cluster, "scheduler", None)
     return scheduler if isinstance(scheduler, Scheduler) else None
+
+
+def _is_here(client: Client) -> bool:
+    """Return whether the scheduler of a client is in this process."""
+    # In a container the ID of both may be 1.
+    found = [client.run_on_scheduler(each) for each in (os.getpid, platform.node)]
+    return found == [os.getpid(), platform.node()]
 
 
 async def _add(scheduler: Scheduler, monitor: BlockMonitor) -> None:
