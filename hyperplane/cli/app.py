@@ -48,6 +48,11 @@ class CommandGroup(TyperGroup):
         super().__init__(**options)
         _hide_types_of_flags(self)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help; typer has added options for the completion since."""
+        _hide_types_of_flags(self)
+        super().format_help(ctx, formatter)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find a command by its name in the singular or the plural: ``hyperplane jobs list``."""
         command, *rest = args

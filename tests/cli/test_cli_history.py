@@ -222,4 +222,4 @@ def test_blocks_of_code_are_listed_and_shown_by_their_names(run: Run) -> None:
     shown = run("history", "show", "clean/join")
     assert "of clean/join" in shown.text
     assert "cluster plain started" in shown.text  # of Dask itself: there is no engine
-    assert "failed: ValueError" in run("history", "list").text
+    assert "ended failed: ValueError" in shown.text

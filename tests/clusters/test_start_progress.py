@@ -26,17 +26,21 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def errors(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """Standard error, without a delay."""
-    stream = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", stream)
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wait_display, "INTERVAL", 0.01)
     monkeypatch.setattr("hyperplane.core.progress_output._LEAST_PAUSE", 0.0)
-    return stream
 
 
-def test_a_report_is_shown_until_the_start_ends(errors: io.StringIO) -> None:
+def replace_errors(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """Replace standard error; not in a fixture, after which pytest replaces it again."""
+    errors = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", errors)
+    return errors
+
+
+def test_a_report_is_shown_until_the_start_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = replace_errors(monkeypatch)
     plan = hyperplane.plan_cluster(**SMALL)
     with show_start(plan, 0.0):
         report_start(plan.name, 1, "squeue reports: 1 pending (Resources). Raise timeout to wait")
@@ -54,9 +58,9 @@ def test_a_report_is_shown_until_the_start_ends(errors: io.StringIO) -> None:
 
 @pytest.mark.cluster
 def test_the_documented_lines_are_alone_on_standard_output(
-    errors: io.StringIO, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sys.stderr = errors  # capsys has replaced it
+    errors = replace_errors(monkeypatch)
     with dask.config.set({"hyperplane.progress.delay": 0}):
         client, cluster = hyperplane.initialize_cluster(**SMALL)
     client.close()
@@ -70,10 +74,11 @@ def test_the_documented_lines_are_alone_on_standard_output(
 
 @pytest.mark.cluster
 def test_missing_workers_and_the_reason_of_the_engine_are_shown(
-    errors: io.StringIO, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    errors = replace_errors(monkeypatch)
     monkeypatch.setattr(wait_for_workers, "POLL_INTERVAL", 0.1)
-    plan = hyperplane.plan_cluster(**SMALL, name="joined")
+    plan = hyperplane.plan_cluster(**SMALL, name="joined", timeout=60)
     with LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster:
 
         def explain() -> str:
@@ -91,7 +96,8 @@ def test_missing_workers_and_the_reason_of_the_engine_are_shown(
     assert "; job 17 waits\n" in errors.getvalue()
 
 
-def test_the_setting_turns_it_off(errors: io.StringIO) -> None:
+def test_the_setting_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = replace_errors(monkeypatch)
     plan = hyperplane.plan_cluster(**SMALL)
     with show_start(plan, None):
         report_start(plan.name, 1, "x")
