@@ -1,10 +1,11 @@
 """CPU and wall seconds of a graph of small tasks with and without its record, in turn.
 
     python -m benchmarks.recording [--tasks 10000] [--rounds 5]
-    python -m benchmarks.recording --share
+    python -m benchmarks.recording --share [--block]
 
 Counted are client, scheduler and worker processes, without the start and the end of the cluster.
-``--share`` runs the graph once and prints the CPU seconds of the plugin that measures.
+``--share`` runs the graph once and prints the CPU seconds of the plugin that measures, with
+``--block`` of the additional one of ``hyperplane.record``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from statistics import median
 from typing import Any
 
@@ -22,6 +24,7 @@ import dask
 import hyperplane
 from hyperplane.clusters.dask.cluster_guards import ClusterGuards
 from hyperplane.guard import memory_plugins
+from hyperplane.guard.block_usage import BlockMonitor
 from hyperplane.guard.process_usage import ProcessUsage
 from hyperplane.guard.usage import UsageMonitor
 
@@ -61,7 +64,7 @@ def make_graph(tasks: int) -> Any:
     return dask.delayed(_add)(sums)
 
 
-def run(tasks: int, recording: bool) -> tuple[float, float]:
+def run(tasks: int, recording: bool, block: bool = False) -> tuple[float, float]:
     """Run the graph on a new cluster of two processes; return its CPU and wall seconds."""
     ClusterGuards.plugins = _PLUGINS if recording else _plugins_without_usage  # type: ignore[method-assign]
     memory_plugins.ProcessUsage = ProcessUsage if recording else NoUsage  # type: ignore[misc]
@@ -75,7 +78,8 @@ def run(tasks: int, recording: bool) -> tuple[float, float]:
         graph = make_graph(tasks)
         before = time.process_time() + sum(client.run(time.process_time).values())
         began = time.monotonic()
-        client.compute(graph).result()
+        with hyperplane.record("graph") if block else nullcontext():
+            client.compute(graph).result()
         wall = time.monotonic() - began
         return time.process_time() + sum(client.run(time.process_time).values()) - before, wall
     finally:
@@ -83,7 +87,7 @@ def run(tasks: int, recording: bool) -> tuple[float, float]:
         cluster.close()
 
 
-def measure_share(tasks: int) -> None:
+def measure_share(tasks: int, block: bool) -> None:
     """Print the CPU seconds that the plugin of the scheduler takes, and those of the run."""
     spent = dict.fromkeys(_HOOKS, 0.0)
 
@@ -97,9 +101,10 @@ def measure_share(tasks: int) -> None:
 
         return call
 
+    monitor = BlockMonitor if block else UsageMonitor
     for name in _HOOKS:
-        setattr(UsageMonitor, name, count(name, getattr(UsageMonitor, name)))
-    total, wall = run(tasks, recording=True)
+        setattr(monitor, name, count(name, getattr(monitor, name)))
+    total, wall = run(tasks, recording=True, block=block)
     texts = ", ".join(f"{name} {seconds:.3f}" for name, seconds in spent.items())
     counted = sum(spent.values())
     print(f"{counted:.2f} of {total:.1f} CPU s, {counted / total:.2%}, in {wall:.1f} s: {texts}")
@@ -111,10 +116,11 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--share", action="store_true", help="only the share of the plugin")
+    parser.add_argument("--block", action="store_true", help="with --share: that of a block")
     arguments = parser.parse_args()
     os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp()
     if arguments.share:
-        measure_share(arguments.tasks)
+        measure_share(arguments.tasks, arguments.block)
         return
     taken: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
     run(1000, recording=True)

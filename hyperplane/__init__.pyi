@@ -16,6 +16,7 @@ from .cluster import get_cluster as get_cluster
 from .cluster import initialize_cluster as initialize_cluster
 from .cluster import plan_cluster as plan_cluster
 from .cluster import start as start
+from .clusters.dask.block_recorder import record as record
 from .config import get_pool as get_pool
 from .config import pools as pools
 from .errors import ConfigError as ConfigError

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from hyperplane import config
-from hyperplane.clusters import interrupts, registry, replacement, start_lines
+from hyperplane.clusters import interrupts, registry, replacement, start_lines, start_progress
 from hyperplane.clusters.call_arguments import (
     Advice,
     check_flag,
@@ -346,11 +346,17 @@ def initialize_cluster(
     began = time.monotonic()
     start_lines.print_start_lines(plan, closed)
     client, cluster = interrupts.complete_start(
-        partial(start, plan, ships),
+        partial(_start_shown, plan, ships),
         partial(replacement.remember_cluster, location, plan),
         partial(start_lines.print_started, plan, began),
     )
     return client, cluster
+
+
+def _start_shown(plan: ClusterPlan, ships: bool) -> StartedCluster:
+    """Start the cluster of a plan, and show what the start waits for."""
+    with start_progress.show_start(plan, config.progress().delay_seconds):
+        return start(plan, ships)
 
 
 @check_call

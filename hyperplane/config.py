@@ -234,7 +234,7 @@ def engine_settings(engine: str, model: type[Settings]) -> Settings:
     except ConfigError as error:
         raise ConfigError(
             [_locate_inherited(fault, path, platform, inherited) for fault in error.faults]
-        ) from error
+        ) from None
 
 
 def _locate_inherited(

@@ -56,7 +56,7 @@ def is_reproducible(output: Any) -> bool:
     data = output.get("data", {})
     is_bar = "application/vnd.jupyter.widget-view+json" in data
     text = data.get("text/plain", "") if output.output_type == "display_data" else None
-    has_ended = text == "" or re.match(r"[\d,]+ tasks? in \d", text or "")
+    has_ended = text == "" or re.match(r"[\d,]+ tasks? in \d|job .*: .* after \d", text or "")
     return output.get("name") != "stderr" and not is_bar and not has_ended
 
 

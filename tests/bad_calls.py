@@ -135,6 +135,7 @@ CLUSTERS: dict[str, Call] = {
     "ClusterRequest": Call(hyperplane.ClusterRequest, {"num_workers": 1}, REQUEST),
     "read_run": Call(hyperplane.history.read_run, {"name": FreshArgument(written_run)}),
     "list_runs": Call(hyperplane.history.list_runs, {}),
+    "record": Call(hyperplane.record, {"name": "block", "client": None}),
     "compare_runs": Call(
         hyperplane.history.compare_runs,
         {"first": FreshArgument(written_run), "second": FreshArgument(written_run)},

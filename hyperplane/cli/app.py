@@ -30,8 +30,29 @@ from hyperplane.cli.ui import ui
 from hyperplane.core.errors import HyperplaneError
 
 
+def _hide_types_of_flags(command: Any) -> None:
+    """Let the help of a command, and of those below it, have no ``<bool>`` after a flag.
+
+    Typer writes it also after flags, which take no value.
+    """
+    for parameter in (*command.params, command.get_help_option(typer.Context(command))):
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    for each in getattr(command, "commands", {}).values():
+        _hide_types_of_flags(each)
+
+
 class CommandGroup(TyperGroup):
     """Command group that turns errors of the package into a message and an exit code."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        _hide_types_of_flags(self)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help; typer has added options for the completion since."""
+        _hide_types_of_flags(self)
+        super().format_help(ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find a command by its name in the singular or the plural: ``hyperplane jobs list``."""
@@ -63,15 +84,15 @@ def _hyperplane(
 ) -> None:
     """Size, plan and start clusters; run pipeline jobs.
 
+    Commands may be written in the plural, such as hyperplane jobs list.
+
     Exit code: 0 success, 1 failure, 2 invalid request or configuration.
     """
     del version
 
 
 # Internal errors are shown as Python shows them: rich would print the values of local variables.
-app = typer.Typer(
-    cls=CommandGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
-)
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, pretty_exceptions_enable=False)
 app.callback()(_hyperplane)
 for command in (
     size,

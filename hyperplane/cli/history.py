@@ -33,7 +33,7 @@ _SHOWN = 12
 
 NameArgument = Annotated[
     str,
-    typer.Argument(help="A run of the list, a cluster for its newest, or latest."),
+    typer.Argument(help="A run of the list, a cluster or a block for its newest, or latest."),
 ]
 
 
@@ -48,7 +48,7 @@ def history(context: typer.Context) -> None:
 def list_records(
     name: Annotated[
         str | None,
-        typer.Option(help="Only runs of this cluster, program, pipeline or pipeline/step."),
+        typer.Option(help="Only runs of this cluster, block, program, pipeline or pipeline/step."),
     ] = None,
     text: Annotated[
         str | None,
@@ -67,7 +67,7 @@ def list_records(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the runs of this user's clusters and of the steps of jobs, newest first."""
+    """Show runs of this user's clusters, of blocks of code and of steps of jobs, newest first."""
     selection = RunSelection.parse(name, text, since, until, limit)
     found = [
         record
@@ -173,7 +173,8 @@ def _rows(record: RunRecord) -> Iterator[tuple[str, str]]:
     if record.label != record.cluster:
         yield "of", record.label
     if record.cluster:
-        yield "cluster", f"{record.cluster}, engine {plan.engine}"
+        engine = f", engine {plan.engine}" if plan.engine else ""
+        yield "cluster", f"{record.cluster}{engine}"
     else:
         yield "runner", plan.engine
     yield "started", f"{started:%Y-%m-%d %H:%M:%S}, {_duration(record.seconds)}"

@@ -28,9 +28,12 @@ def plan(
 ) -> None:
     """Show the plan of a cluster without starting it."""
     cluster_plan = hyperplane.plan_cluster(**request)
+    usable, reason = registry.load(cluster_plan.engine).available()
+    unavailable = "" if usable else f"engine {cluster_plan.engine} cannot be used here: {reason}"
+    noted = {"unavailable": unavailable} if unavailable else {}
     rendered = {"rendered": _render(cluster_plan)} if render else {}
     if as_json:
-        write_json({**cluster_plan.to_dict(), **rendered})
+        write_json({**cluster_plan.to_dict(), **noted, **rendered})
     elif render:
         typer.echo(rendered["rendered"], nl=False)
     else:
@@ -38,6 +41,8 @@ def plan(
         if settings:
             typer.echo()
             write_rows(cluster_plan.options.setting_rows())
+    if unavailable and not as_json:
+        typer.echo(unavailable, err=True)
 
 
 def _render(cluster_plan: ClusterPlan) -> str:

@@ -21,7 +21,8 @@ def report(
     name: Annotated[
         str,
         typer.Argument(
-            help="A run of the list, a cluster for its newest, latest, or a job: id or nightly#12."
+            help="A run of the list, a cluster or a block for its newest, latest, or a job: its id "
+            "or nightly#12."
         ),
     ] = LATEST,
     out: Annotated[

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from hyperplane.clusters.running_clusters import ClusterNotFound
+from hyperplane.clusters.start_progress import report_start
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.platforms.kubernetes import pod_status
 from hyperplane.platforms.kubernetes.api import KubernetesApi
@@ -177,6 +178,7 @@ class ClusterResource(ABC):
                 return
             now = time.monotonic()
             reason = await self.explain_pending()
+            report_start(self.name, detail=f"{self.head_name}: {reason}")
             late = not pods and now - began > self.operator_seconds
             if late and not await self._is_accepted():
                 raise StartFailed(

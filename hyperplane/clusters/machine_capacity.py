@@ -21,5 +21,8 @@ def read_capacity(reserve_fraction: float) -> MachineCapacity:
         unreserved_memory(machine.free_ram(), 1 - reserve_fraction, clusters),
         clusters=tuple(record.name for record in clusters),
         own=tuple(record.name for record in clusters if record.pid == os.getpid()),
-        reserved_ram=sum(gb_to_bytes(record.ram_gb) for record in clusters),
+        # Clusters that are started with local_fit="exact" may ask for more than there is.
+        reserved_ram=min(
+            sum(gb_to_bytes(record.ram_gb) for record in clusters), machine.total_ram()
+        ),
     )

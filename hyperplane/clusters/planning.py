@@ -51,7 +51,19 @@ def create_planner(function: str, arguments: ClusterArguments, own: Sequence[str
         arguments = replace(arguments, num_workers=OMITTED).with_defaults(advised)
     names = frozenset("ram_gb_per_proc" if name == "ram_gb_proc" else name for name in explicit)
     request, faults = read_request(arguments, function, own)
+    faults = [_advise_pool(fault, arguments.num_workers) for fault in faults]
     return Planner(request, faults, explicit=names)
+
+
+def _advise_pool(fault: Fault, num_workers: object) -> Fault:
+    """Return the fault of a number of nodes with advice if it is the name of a pool."""
+    if fault.where != "num_workers" or not isinstance(num_workers, str):
+        return fault
+    try:
+        config.get_pool(num_workers)
+    except RequestError:
+        return fault
+    return replace(fault, advice=f"a pool is passed by its name: pool={num_workers!r}")
 
 
 @dataclass
@@ -194,7 +206,9 @@ class Planner:
         nodes = most_nodes(self.request.num_workers)
         threads, ram = nodes * asked.total_threads, nodes * asked.total_ram
         if threads > machine.cores or ram > machine.ram:
-            self.notes.append(
+            # Threads share cores; memory that is not there ends processes.
+            notes = self.alerts if ram > machine.ram else self.notes
+            notes.append(
                 f"the cluster is larger than this machine: {plural(threads, 'thread')} on "
                 f"{plural(machine.cores, 'core')}, {format_bytes(ram)} of "
                 f"{format_bytes(machine.ram)} free memory (less a reserve); "

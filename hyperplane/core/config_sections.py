@@ -42,7 +42,8 @@ def read_section(
         faults = [
             with_model_keys(fault, model, path) for fault in faults_from_validation(error, path)
         ]
-        raise ConfigError(add_sources(faults)) from error
+        # The faults have all that pydantic says, in the words of the configuration.
+        raise ConfigError(add_sources(faults)) from None
 
 
 def make_fault(path: str, value: object, allowed: str, advice: str = "") -> Fault:

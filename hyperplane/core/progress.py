@@ -66,6 +66,16 @@ def iterate_completed(client: Any, running: Any) -> Iterator[Any]:
             time.sleep(POLL_SECONDS)
 
 
+@contextmanager
+def hide_other_progress(display: object) -> Iterator[None]:
+    """Let calls of Dask that wait show nothing in the block, in which a display is shown."""
+    _open_bars.add(display)
+    try:
+        yield
+    finally:
+        _open_bars.discard(display)
+
+
 def has_open_bar() -> bool:
     """Return whether a call of this package shows its own bar, or will soon."""
     return bool(_open_bars)
@@ -103,11 +113,10 @@ def show_progress(label: str, total: int | None, *, shown: bool = True) -> Itera
     timer = threading.Timer(BAR_DELAY, progress.start)
     timer.daemon = True
     timer.start()
-    _open_bars.add(progress)
     try:
-        yield lambda count=1: progress.advance(task, count)
+        with hide_other_progress(progress):
+            yield lambda count=1: progress.advance(task, count)
     finally:
-        _open_bars.discard(progress)
         timer.cancel()
         timer.join()  # a bar that starts concurrently would remain after stop()
         progress.stop()

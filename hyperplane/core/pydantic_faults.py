@@ -82,7 +82,7 @@ class CheckedModel(BaseModel):
                         self._name_known_fields(fault, values)
                         for fault in faults_from_validation(error)
                     ]
-                ) from error
+                ) from None  # the faults have all that pydantic says
 
     @classmethod
     def _name_known_fields(cls, fault: Fault, values: Mapping[str, Any]) -> Fault:

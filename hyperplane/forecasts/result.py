@@ -241,7 +241,7 @@ class Forecast:
     def _describe_time(self) -> str:
         times = (
             (self.cpu_s, self.cpu_low, self.cpu_high, "CPU s"),
-            (self.wall_s, self.wall_low, self.wall_high, "s"),
+            (self.wall_s, self.wall_low, self.wall_high, "s of wall time"),
         )
         return ", ".join(
             f"{value:.3g} {unit}" + (f" ({low:.3g} to {high:.3g})" if high else "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
@@ -21,26 +21,28 @@ _STATUS, _IO = Path("/proc/self/status"), Path("/proc/self/io")
 def read_process_usage() -> dict[str, float]:
     """Return what this process has taken since its start.
 
-    ``peak`` is its largest memory in bytes, as the kernel has recorded it, ``cpu`` its CPU seconds,
-    and ``read`` the bytes that it has read from files. What this system does not record is missing.
+    ``memory`` is its memory at ``time``, in seconds since 1970, and ``peak`` the largest one, in
+    bytes, as the kernel has recorded them, ``cpu`` its CPU seconds, and ``read`` the bytes that it
+    has read from files. What this system does not record is missing.
     """
-    usage: dict[str, float] = {"cpu": time.process_time()}
+    usage: dict[str, float] = {"cpu": time.process_time(), "time": time.time()}
     with suppress(OSError, ValueError):
-        usage["peak"] = _find_number(_STATUS, b"VmHWM:") * 1024
+        status = _STATUS.read_bytes()
+        usage["peak"] = _find_number(status, b"VmHWM:") * 1024
+        usage["memory"] = _find_number(status, b"VmRSS:") * 1024
     with suppress(OSError, ValueError):
-        usage["read"] = _find_number(_IO, b"rchar:")
+        usage["read"] = _find_number(_IO.read_bytes(), b"rchar:")
     return usage
 
 
-def _find_number(file: Path, label: bytes) -> int:
+def _find_number(content: bytes, label: bytes) -> int:
     """Return the number after a label.
 
     Raises
     ------
     ValueError
-        If the file does not have it.
+        If the content does not have it.
     """
-    content = file.read_bytes()
     start = content.index(label) + len(label)
     return int(content[start:].split(None, 1)[0])
 
@@ -49,8 +51,16 @@ class ProcessUsage(WorkerPlugin):
     """Worker plugin that adds the usage of the process to heartbeats, and returns it on request."""
 
     name = "hyperplane-process-usage"
+    #: A cluster of this package has it already when a block of code adds it.
+    idempotent = True
     #: Name of the metric in heartbeats, and of the handler of workers that returns it at once.
     metric = "hyperplane_process"
+
+    @classmethod
+    def as_metrics(cls, told: dict[str, float]) -> dict[str, Any]:
+        """Return what a worker has told as metrics of its heartbeats, which are older."""
+        fresh = {name: told[name] for name in ("memory", "time") if "memory" in told}
+        return {**fresh, cls.metric: told}
 
     def setup(self, worker: Worker) -> None:
         """Add the metric and the handler."""

@@ -9,7 +9,6 @@ import asyncio
 import math
 import pickle
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -21,7 +20,7 @@ from tornado.ioloop import PeriodicCallback
 from hyperplane.guard.computation_usage import ENDS, Computations, process_metrics
 from hyperplane.guard.process_usage import ProcessUsage
 from hyperplane.guard.timeline_recorder import FIRST_PART, TimelineRecorder
-from hyperplane.guard.usage_texts import describe_pressure
+from hyperplane.guard.usage_texts import describe_pressure, find_cause
 from hyperplane.history.figures import (
     OUT_OF_MEMORY,
     TaskUsage,
@@ -103,8 +102,7 @@ class UsageMonitor(SchedulerPlugin):
         self.scheduler = scheduler
         # Not earlier: this object may have been sent from another machine, with another clock.
         self._timeline = TimelineRecorder()
-        scheduler.handlers[USAGE_HANDLER] = self.report
-        scheduler.handlers[FINAL_USAGE_HANDLER] = self.report_final
+        self._add_handlers(scheduler)
         for worker in scheduler.workers.values():
             self._figures_of(worker)
         self._measured = time.monotonic()
@@ -112,6 +110,10 @@ class UsageMonitor(SchedulerPlugin):
         self._watch.start()
         self._samples = PeriodicCallback(self._sample, FIRST_PART * 1000)
         self._samples.start()
+
+    def _add_handlers(self, scheduler: Scheduler) -> None:
+        scheduler.handlers[USAGE_HANDLER] = self.report
+        scheduler.handlers[FINAL_USAGE_HANDLER] = self.report_final
 
     async def close(self) -> None:
         """Stop to measure."""
@@ -148,20 +150,23 @@ class UsageMonitor(SchedulerPlugin):
 
     async def ask_workers(self) -> None:
         """Ask all workers what they have taken, which heartbeats tell up to a second later."""
+        await self._ask_all()
+        self.measure()
+
+    async def _ask_all(self) -> None:
         self._asked = time.monotonic()
         workers = list(self.scheduler.workers.values())
         # Not Scheduler.broadcast, which logs an error for each worker that has just ended.
         asked = [self._ask(worker) for worker in workers]
         with suppress(TimeoutError):  # the figures of the last heartbeats remain
             await asyncio.wait_for(asyncio.gather(*asked), _ASK_SECONDS)
-        self.measure()
 
     async def _ask(self, worker: WorkerState) -> None:
         with suppress(Exception):
             connection = self.scheduler.rpc(worker.address)
             told = await getattr(connection, ProcessUsage.metric)()
             if isinstance(told, dict):
-                worker.metrics = {**worker.metrics, ProcessUsage.metric: told}
+                worker.metrics = {**worker.metrics, **ProcessUsage.as_metrics(told)}
 
     def measure(self) -> None:
         """Measure the memory of all workers; what they report with their heartbeats."""
@@ -171,7 +176,7 @@ class UsageMonitor(SchedulerPlugin):
         self._measured = now
         for worker in self.scheduler.workers.values():
             metrics = worker.metrics
-            process = metrics.get("memory") or 0
+            process = self._read_memory(worker)
             spilled = (metrics.get("spilled_bytes") or {}).get("disk", 0)
             figures = self._figures_of(worker)
             figures.peak = max(figures.peak, process)
@@ -191,17 +196,28 @@ class UsageMonitor(SchedulerPlugin):
 
     def _add_told(self, worker: WorkerState, figures: WorkerUsage, process: int) -> None:
         """Add what the process of a worker has told of itself since the last measurement."""
+        self._note_empty(figures, process)
+        told = process_metrics(worker)
+        before = self._told.get(worker.address, {})
+        self._told[worker.address] = told
+        figures.peak = max(figures.peak, self._find_peak(worker.address, told))
+        figures.demand = max(figures.demand, figures.peak)
+        figures.cpu_seconds += max(0.0, told.get("cpu", 0.0) - before.get("cpu", 0.0))
+        figures.read += max(0, int(told.get("read", 0) - before.get("read", 0)))
+
+    def _note_empty(self, figures: WorkerUsage, process: int) -> None:
+        """Note the memory of a process at its first measurement."""
         if not figures.empty:
             figures.empty = process
             if not self._tasks:  # later processes have had work before they were measured
                 self._computations.empty = max(self._computations.empty, process)
-        told = process_metrics(worker)
-        before = self._told.get(worker.address, {})
-        self._told[worker.address] = told
-        figures.peak = max(figures.peak, int(told.get("peak", 0)))
-        figures.demand = max(figures.demand, figures.peak)
-        figures.cpu_seconds += max(0.0, told.get("cpu", 0.0) - before.get("cpu", 0.0))
-        figures.read += max(0, int(told.get("read", 0) - before.get("read", 0)))
+
+    def _read_memory(self, worker: WorkerState) -> int:
+        return worker.metrics.get("memory") or 0
+
+    def _find_peak(self, _: str, told: dict[str, float]) -> int:
+        """Return the largest memory of a process that belongs to the measured time."""
+        return int(told.get("peak", 0))
 
     def _check_pressure(self, worker: WorkerState, process: int, spilled: int, now: float) -> None:
         """Warn if a worker has been paused or above its spill threshold for long."""
@@ -213,7 +229,7 @@ class UsageMonitor(SchedulerPlugin):
         seconds = now - self._pressed.setdefault(worker.address, now)
         if seconds < (PAUSED_SECONDS if paused else SPILL_SECONDS):
             return
-        operation, held = self._find_cause(worker, process + spilled)
+        operation, held = find_cause(worker, process + spilled)
         known = self._operation(operation).name if operation else ""
         warning = known, "results" if held else "tasks"
         if warning in self._warned:
@@ -231,18 +247,6 @@ class UsageMonitor(SchedulerPlugin):
                 nthreads=worker.nthreads,
             )
         )
-
-    def _find_cause(self, worker: WorkerState, memory: int) -> tuple[str, int]:
-        """Return the operation that needs the memory, and the bytes of its results, or 0."""
-        held: Counter[str] = Counter()
-        for task in worker.has_what:
-            held[task.prefix.name] += max(0, task.nbytes)
-        executing = max(worker.executing.items(), key=lambda item: item[1], default=None)
-        # Results of tasks that wait for more of them; fewer than half leave the running tasks.
-        if held and (sum(held.values()) > memory / 2 or executing is None):
-            [(operation, size)] = held.most_common(1)
-            return operation, size
-        return ("" if executing is None else executing[0].prefix.name), 0
 
     def _issue(self, text: str) -> None:
         if self.warn is not None:

@@ -7,6 +7,11 @@ package.
 from __future__ import annotations
 
 import math
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from distributed.scheduler import WorkerState
 
 #: Fraction of its limit that a process may use in what is proposed; Dask spills above it.
 COMFORT = 0.6
@@ -92,3 +97,19 @@ def describe_pressure(
             remedy = f"call client.restart() if memory leaks, or ask for {ram}"
     memory = describe_memory(used, limit)
     return f"worker {worker} is {state} {seconds:.0f} s, at {memory}: {cause}; {remedy}"
+
+
+def find_cause(worker: WorkerState, memory: int) -> tuple[str, int]:
+    """Return the operation that needs the memory of a worker, and the bytes of its results, or 0.
+
+    ``memory`` is that of its process, with its results on disk.
+    """
+    held: Counter[str] = Counter()
+    for task in worker.has_what:
+        held[task.prefix.name] += max(0, task.nbytes)
+    executing = max(worker.executing.items(), key=lambda item: item[1], default=None)
+    # Results of tasks that wait for more of them; fewer than half leave the running tasks.
+    if held and (sum(held.values()) > memory / 2 or executing is None):
+        [(operation, size)] = held.most_common(1)
+        return operation, size
+    return ("" if executing is None else executing[0].prefix.name), 0

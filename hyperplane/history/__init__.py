@@ -1,7 +1,7 @@
 """Records of what runs of clusters took: memory, time, spilled bytes, restarts.
 
-When a cluster closes, its owner writes one record; ``hyperplane history`` and the functions of this
-module read them.
+When a cluster closes, its owner writes one record, and so does :func:`hyperplane.record` for a
+block of code; ``hyperplane history`` and the functions of this module read them.
 """
 
 from hyperplane.history.comparison import RunComparison, compare_runs

@@ -19,7 +19,7 @@ from hyperplane.history.timeline import RunTimeline, TaskGroupTimes, WorkerTimel
 
 #: Version of the schema that this package writes. A field that is added needs a default, so that
 #: records of earlier versions are read; one whose meaning changes needs a new name.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 Bytes = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=0)]
@@ -72,18 +72,19 @@ class PlanSummary(_Part):
 
 
 class RunRecord(_Part):
-    """What the run of one cluster, or of one step of a job, took, from its start to its end.
+    """What a cluster, a block of code on it, or a step of a job took, from its start to its end.
 
     Parameters
     ----------
     name : str
-        Unique name of the record: the time of the start and the name of the cluster.
+        Unique name of the record: the time of the start, and the name of the block or the cluster.
     cluster : str
         Name of the cluster; empty for the record of a step.
     started, ended : float
         Times of the start and the end, in seconds since 1970.
     exit_reason : str
-        Why the cluster ended, such as ``"closed"``.
+        Why the cluster ended, such as ``"closed"``; of a block ``"done"``, ``"interrupted"`` or
+        ``"failed: ValueError"``.
     plan : PlanSummary
         Engine, pool and layout.
     versions : dict of str to str
@@ -104,6 +105,9 @@ class RunRecord(_Part):
     timeline : RunTimeline or None
         Memory, pauses, restarts and task groups over the time; None if they were not recorded, as
         by versions before 3 of the schema and for steps of jobs.
+    block : str
+        Name of the block of code that :func:`hyperplane.record` has recorded, below the names of
+        those around it, such as ``"clean/join"``; empty for a whole cluster and for a step.
     schema_version : int
         Version of the schema with which the record was written.
 
@@ -129,6 +133,7 @@ class RunRecord(_Part):
     step: str = ""
     computations: tuple[ComputationUsage, ...] = ()
     timeline: RunTimeline | None = None
+    block: str = ""
     schema_version: int = SCHEMA_VERSION
 
     @field_validator("workers", "tasks", "computations", "timeline")
@@ -172,7 +177,7 @@ class RunRecord(_Part):
 
     @property
     def seconds(self) -> float:
-        """How long the cluster ran, in seconds."""
+        """Time from the start to the end, in seconds."""
         return max(0.0, self.ended - self.started)
 
     @property
@@ -218,8 +223,14 @@ class RunRecord(_Part):
 
     @property
     def label(self) -> str:
-        """What was run: pipeline and step, else the program, else the cluster."""
-        return f"{self.pipeline}/{self.step}" if self.step else self.program or self.cluster
+        """What was run: the block, else pipeline and step, else the program, else the cluster."""
+        of_step = f"{self.pipeline}/{self.step}" if self.step else ""
+        return self.block or of_step or self.program or self.cluster
+
+    @property
+    def subject(self) -> str:
+        """What follows the time in the name: the block or the cluster."""
+        return to_file_name(self.block) or self.cluster
 
 
 def _list_figures(part: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -275,8 +286,19 @@ def _select_known(document: Any, model: type[Any]) -> Any:
 TIME_LENGTH = len("20261127-160314")
 
 
-def new_run_name(cluster: str, started: float) -> str:
-    """Return the name of the record of a cluster; names are in the order of the starts.
+def to_file_name(block: str) -> str:
+    """Return the name of a block in the name of its record, which is that of a file.
+
+    Examples
+    --------
+    >>> to_file_name("clean/join")
+    'clean.join'
+    """
+    return block.replace("/", ".")
+
+
+def new_run_name(subject: str, started: float) -> str:
+    """Return the name of the record of a cluster or a block; names are in the order of the starts.
 
     Examples
     --------
@@ -284,4 +306,4 @@ def new_run_name(cluster: str, started: float) -> str:
     '20231114-221320-flights'
     """
     time = dt.datetime.fromtimestamp(started, dt.UTC)
-    return f"{time:%Y%m%d-%H%M%S}-{cluster}"
+    return f"{time:%Y%m%d-%H%M%S}-{subject}"

@@ -80,6 +80,8 @@ def find_limit_faults(limit: Any) -> list[Fault]:
 
 def _list_names(record: RunRecord) -> set[str]:
     names = {record.name, record.cluster, record.program, record.pipeline, record.label}
+    if record.step:
+        names.add(f"{record.pipeline}/{record.step}")
     return names - {""}
 
 

@@ -15,18 +15,18 @@ from hyperplane import config
 from hyperplane.core.errors import Fault, ReadError, check
 from hyperplane.core.folder_entries import find_in
 from hyperplane.core.public_calls import check_call, warn_caller
-from hyperplane.history.run_record import TIME_LENGTH, RunRecord, new_run_name
+from hyperplane.history.run_record import TIME_LENGTH, RunRecord, new_run_name, to_file_name
 from hyperplane.history.selection import RunSelection
 
 #: Seconds after which the draft of a record counts as abandoned; it is written in milliseconds.
 _ABANDONED = 3600.0
-#: Most clusters of one name that start in one second.
+#: Most clusters or blocks of one name that start in one second.
 _MOST_OF_ONE_NAME = 100
 #: Variable of the steps of jobs with the folder for the records of their clusters.
 RECORDS_FOLDER = "HYPERPLANE_JOB_RECORDS"
 #: Name of the newest run.
 LATEST = "latest"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 
 def history_folder() -> Path:
@@ -40,7 +40,8 @@ def write_run(record: RunRecord) -> RunRecord:
     """Write a record, and remove the oldest; return it as written.
 
     A record of the same run is replaced. One of another run has the same name only if both
-    clusters have one name and started in the same second: this one then gets a later time.
+    clusters or blocks have one name and started in the same second: this one then gets a later
+    time.
 
     Raises
     ------
@@ -62,7 +63,7 @@ def write_run(record: RunRecord) -> RunRecord:
         folder.chmod(0o700)
     for later in range(_MOST_OF_ONE_NAME):
         if later:
-            name = new_run_name(record.cluster, record.started + later)
+            name = new_run_name(record.subject, record.started + later)
             record = record.model_copy(update={"name": name})
         if _write_new(folder, record):
             break
@@ -136,12 +137,12 @@ def list_runs(
     until: dt.datetime | str | None = None,
     limit: int | None = None,
 ) -> list[RunRecord]:
-    """Return the records of the clusters that this user has started on this machine.
+    """Return the records of this user's clusters, and of blocks of code, on this machine.
 
     Parameters
     ----------
     name : str, optional
-        Only runs of this cluster, program, pipeline or ``pipeline/step``.
+        Only runs of this cluster, block, program, pipeline or ``pipeline/step``.
     text : str, optional
         Only runs with this text in a name, that of an operation included, in the pool, the engine
         or the exit reason; in upper or lower case.
@@ -209,8 +210,8 @@ def read_run(name: str) -> RunRecord:
     Parameters
     ----------
     name : str
-        Name of the record, the time that it begins with, or the name of a cluster for its newest
-        record; ``"latest"`` for the newest one of all.
+        Name of the record, the time that it begins with, or the name of a cluster or of a block for
+        its newest record; ``"latest"`` for the newest one of all.
 
     Returns
     -------
@@ -231,17 +232,19 @@ def read_run(name: str) -> RunRecord:
     """
     text: object = name  # callers may pass another type
     if not isinstance(text, str) or not _NAME.fullmatch(text):
-        check([Fault("name", repr(name)[:80], "the name of a record or of a cluster")])
+        check([Fault("name", repr(name)[:80], "the name of a record, a cluster or a block")])
+    wanted = to_file_name(name)
     files = {file.stem: file for file in _files(history_folder())}
     parts = {each: (each[:TIME_LENGTH], each[TIME_LENGTH + 1 :]) for each in files}
-    found = files.get(name) or next((files[each] for each in files if name in parts[each]), None)
+    found = files.get(wanted)
+    found = found or next((files[each] for each in files if wanted in parts[each]), None)
     if found is None and name == LATEST:
         found = next(iter(files.values()), None)
     if found is None:
         names = [*files, *dict.fromkeys(part for both in parts.values() for part in both)]
         near = difflib.get_close_matches(name, names, n=2)
         advice = f"did you mean {' or '.join(near)}?" if near else ""
-        allowed = "the name of a record or of a cluster; hyperplane history list shows them"
+        allowed = "the name of a record, a cluster or a block; hyperplane history list shows them"
         check([Fault("name", repr(name), allowed, advice)])
         raise AssertionError  # check raises
     try:

@@ -10,6 +10,8 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, cast
 
+from hyperplane import config
+from hyperplane.core.argument_checks import find_flag_faults
 from hyperplane.core.errors import (
     Fault,
     JobCancelled,
@@ -22,11 +24,14 @@ from hyperplane.core.errors import (
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.text_tables import as_text
 from hyperplane.core.units import in_seconds, is_boolean, whole_number
+from hyperplane.core.wait_display import INTERVAL, WaitDisplay, show_wait
 from hyperplane.jobs import calls, job_control
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.execution.step_log import read_last_lines
 from hyperplane.jobs.job_html import render_job
 from hyperplane.jobs.job_names import find_job
+from hyperplane.jobs.job_progress import step_progress
+from hyperplane.jobs.job_waiting import describe_wait
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
 
@@ -72,13 +77,16 @@ class JobHandle:
         return self._store.attempts(self.id)
 
     @check_call
-    def wait(self, timeout: float | str | None = None) -> str:
+    def wait(self, timeout: float | str | None = None, *, progress: bool = True) -> str:
         """Wait until the job has ended, and return its status.
 
         Parameters
         ----------
         timeout : float or str, optional
             Seconds, or text such as ``"10 min"``; the job continues after a timeout.
+        progress : bool
+            Whether to show what the job does while this call waits, in a notebook or on standard
+            error; ``hyperplane.progress.delay`` is when that begins.
 
         Returns
         -------
@@ -88,31 +96,51 @@ class JobHandle:
         Raises
         ------
         RequestError
-            If ``timeout`` is not a duration.
+            If ``timeout`` is not a duration, or ``progress`` is neither True nor False.
         TimeoutError
             If the job has not ended in time.
         """
+        check(find_flag_faults(progress=progress))
         limit = _timeout_seconds(timeout)
-        deadline = None if limit is None else time.monotonic() + limit
         job_control.ensure_supervisor(self._store)
-        checked = time.monotonic()
+        job = self.job
+        if job.processed:
+            return job.status
+        delay = config.progress().delay_seconds if progress else None
+        with show_wait(describe_wait(job, ()), delay) as display:
+            status = self._wait(limit, display)
+            if display is not None:
+                display.outcome = status
+        return status
+
+    def _wait(self, limit: float | None, display: WaitDisplay | None) -> str:
+        """Wait until the job has ended, and return its status; update a display meanwhile."""
+        began = checked = time.monotonic()
+        shown = 0.0
         while not (job := self.job).processed:
-            if deadline is not None and time.monotonic() > deadline:
+            now = time.monotonic()
+            if limit is not None and now > began + limit:
                 raise TimeoutError(f"job {self.id} is {job.status} after {limit:g} s; it continues")
-            if time.monotonic() - checked > 5:
+            if now - checked > 5:
                 job_control.ensure_supervisor(self._store)
-                checked = time.monotonic()
+                checked = now
+            if display is not None and now - shown > INTERVAL:
+                display.status = describe_wait(job, step_progress(job, self.attempts, time.time()))
+                # Of many chunks, reading the attempts takes long.
+                shown = now + 4 * (time.monotonic() - now)
             time.sleep(_POLL_SECONDS)
         return job.status
 
     @check_call
-    def result(self, timeout: float | str | None = None) -> Any:
+    def result(self, timeout: float | str | None = None, *, progress: bool = True) -> Any:
         """Wait until the job is done, and return its result.
 
         Parameters
         ----------
         timeout : float or str, optional
             Seconds, or text such as ``"10 min"``; the job continues after a timeout.
+        progress : bool
+            As for :meth:`wait`.
 
         Returns
         -------
@@ -131,7 +159,7 @@ class JobHandle:
         TimeoutError
             If the job has not ended in time.
         """
-        self.wait(timeout)
+        self.wait(timeout, progress=progress)
         job = self.job
         if job.status == DONE:
             return calls.load_result(job) if calls.is_function_job(job) else job.output

@@ -33,6 +33,7 @@ from hyperplane.jobs.store.jobs_home import jobs_folder, open_store, this_machin
 from hyperplane.jobs.submission.option_checks import (
     label_faults,
     label_warnings,
+    memory_warnings,
     option_faults,
     pool_faults,
     runner_faults,
@@ -178,6 +179,8 @@ def job_warnings(job: Job, source: str | None = None) -> list[str]:
     if has_shared_files(job.runner):
         texts += notebook_checks.kernel_warnings(job.pipeline)
     texts += notebook_checks.notebook_warnings(job.pipeline, job.parameters)
+    if job.runner == "local":
+        texts += memory_warnings(job.pipeline)
     return texts + unread_parameter_warnings(job, source)
 
 

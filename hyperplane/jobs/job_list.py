@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Iterable
 from typing import Any
 
 from hyperplane.core.argument_checks import describe_value
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
+from hyperplane.core.text_tables import format_columns
+from hyperplane.core.units import format_duration
 from hyperplane.history.selection import TIME_FORM, parse_time
 from hyperplane.jobs.definition.message_formatting import suggest_names
 from hyperplane.jobs.job_control import ensure_supervisor
 from hyperplane.jobs.job_html import render_jobs
+from hyperplane.jobs.job_progress import to_plain_line
 from hyperplane.jobs.store.job_records import (
     CANCELLED,
     DONE,
@@ -30,8 +34,18 @@ _MAX_LIMIT = 2**31 - 1
 STATUSES = (SCHEDULED, PENDING, IN_PROGRESS, DONE, FAILED, TIMED_OUT, CANCELLED)
 
 
+#: Columns of a printed list, and characters of a reason that it shows.
+_TITLES = ("id", "run", "name", "status", "submitted", "took", "reason")
+_REASON_LENGTH = 60
+
+
 class JobList(list[Job]):
-    """Jobs as a list, which a notebook shows as a table."""
+    """Jobs as a list, which prints as a table."""
+
+    def __str__(self) -> str:
+        return format_columns(_TITLES, map(_list_cells, self)) if self else "no jobs"
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return render_jobs(self)
@@ -73,8 +87,8 @@ def list_jobs(
     Returns
     -------
     list of Job
-        The jobs in their current state; a notebook shows them as a table. A store shared by a team
-        also has jobs of other users and machines.
+        The jobs in their current state, which print as a table. A store shared by a team also has
+        jobs of other users and machines.
 
     Raises
     ------
@@ -138,6 +152,17 @@ def list_jobs(
     # Not in the database: SQLite ignores case for ASCII only.
     wanted = text.casefold()
     return JobList([job for job in jobs if _contains(job, wanted)][:limit])
+
+
+def _list_cells(job: Job) -> tuple[str, ...]:
+    """Return the cells of a job in a printed list."""
+    took = format_duration((job.ended or time.time()) - job.started) if job.started else ""
+    submitted = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.submitted))
+    reason = to_plain_line(job.reason)
+    if len(reason) > _REASON_LENGTH:
+        reason = f"{reason[: _REASON_LENGTH - 3]}..."
+    names = map(to_plain_line, (job.run_name, job.name))
+    return (job.id[:8], *names, job.status, submitted, took, reason)
 
 
 def _contains(job: Job, text: str) -> bool:

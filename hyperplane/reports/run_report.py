@@ -152,6 +152,8 @@ def _summary(record: RunRecord) -> Iterator[tuple[str, str]]:
     yield "time", f"{format_duration(record.seconds)}: {started} to {ended}"
     reason = _REASONS.get(record.exit_reason, record.exit_reason)
     yield "ended", reason or "no reason is recorded"
+    if record.block:
+        yield "block", record.block
     if record.cluster:
         yield "cluster", f"{record.cluster}, engine {plan.engine or 'unknown'}"
     elif plan.engine:

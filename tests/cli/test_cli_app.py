@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import traceback
 
 import dask.config
 import pytest
@@ -12,7 +14,7 @@ from typer.main import get_command
 
 import hyperplane
 from hyperplane.cli import app
-from hyperplane.errors import EngineError, RequestError
+from hyperplane.errors import ConfigError, EngineError, RequestError
 
 COMMANDS = tuple(get_command(app).commands)  # type: ignore[attr-defined]
 HEAVY = ("distributed", "pandas", "numpy", "pyarrow", "matplotlib", "dask.dataframe")
@@ -144,3 +146,40 @@ def test_an_internal_error_shows_its_traceback(run: Run, monkeypatch: pytest.Mon
     monkeypatch.setattr(hyperplane, "plan_cluster", fail)
     with pytest.raises(ZeroDivisionError, match="a slip of ours"):
         run("plan")
+
+
+@pytest.mark.process
+def test_a_shell_gets_a_script_and_the_names_of_commands_and_options() -> None:
+    def ask(**variables: str) -> str:
+        # The name of the program decides about the variable.
+        code = "import sys; sys.argv[0] = 'hyperplane'; from hyperplane.cli import main; main()"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **variables},
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "complete -o default" in ask(_HYPERPLANE_COMPLETE="source_bash")
+
+    def complete(words: str, place: int) -> list[str]:
+        return ask(
+            _HYPERPLANE_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(place)
+        ).split()
+
+    assert complete("hyperplane h", 1) == ["history"]
+    assert "watch" in complete("hyperplane jobs w", 2)
+    assert "--dry-run" in complete("hyperplane job submit --dr", 3)
+
+
+def test_a_fault_of_the_configuration_has_no_error_of_another_library() -> None:
+    with dask.config.set({"hyperplane.memory.pause": 2}), pytest.raises(ConfigError) as caught:
+        hyperplane.plan_cluster()
+    with pytest.raises(RequestError) as refused:
+        hyperplane.ClusterRequest(num_workers=0)
+    for error in (caught.value, refused.value):
+        text = "".join(traceback.format_exception(error))
+        assert "ValidationError" not in text
+        assert "direct cause" not in text

@@ -197,3 +197,29 @@ def test_the_steps_of_jobs_are_listed(run: Run) -> None:
     assert shown.code == 0
     assert job.id in shown.out
     assert "runner" in shown.out
+
+
+def test_blocks_of_code_are_listed_and_shown_by_their_names(run: Run) -> None:
+    for number in (0, 1):
+        write_run(
+            RunRecord(
+                name=new_run_name("clean.join", 1_700_000_100.0),
+                cluster="plain",
+                block="clean/join",
+                started=1_700_000_100.0 + number / 2,
+                ended=1_700_000_200.0,
+                exit_reason="failed: ValueError",
+                program="etl.py",
+            )
+        )
+    answer = run("history", "list", "--name", "clean/join", "--json")
+    # Two of one name in one second.
+    assert [record["name"] for record in answer.json] == [
+        "20231114-221501-clean.join",
+        "20231114-221500-clean.join",
+    ]
+    assert len(run("history", "list", "--name", "etl.py", "--json").json) == 2
+    shown = run("history", "show", "clean/join")
+    assert "of clean/join" in shown.text
+    assert "cluster plain started" in shown.text  # of Dask itself: there is no engine
+    assert "ended failed: ValueError" in shown.text

@@ -12,6 +12,7 @@ import hyperplane
 from hyperplane.cli.options import OPTIONS
 from hyperplane.clusters import registry
 from hyperplane.clusters.dask.local.engine import LocalEngine
+from hyperplane.clusters.engine import Availability
 from hyperplane.platforms.local import machine
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
@@ -21,6 +22,15 @@ NOT_OFFERED = {
     *("local_mode", "logging", "memory", "scheduler_deploy_mode"),
     *("node_selector", "scheduler_cpu", "scheduler_ram", "worker_spec_yaml"),
 }
+
+
+class AbsentEngine(LocalEngine):
+    """An engine that cannot be used."""
+
+    name: ClassVar[str] = "absent"
+
+    def available(self) -> Availability:
+        return Availability(False, "log in first")
 
 
 class PaperEngine(LocalEngine):
@@ -83,6 +93,18 @@ def test_options_are_passed_as_arguments_of_the_plan(run: Run) -> None:
     assert answer.json == plan.to_dict()
     assert answer.json["dask_workers"] == 15
     assert answer.json["pool"]["name"] == "16_16"
+
+
+def test_an_engine_that_cannot_be_used_is_planned_with_the_reason(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(registry.ENGINES.built_in, "absent", f"{__name__}:AbsentEngine")
+    reason = "engine absent cannot be used here: log in first"
+    answer = run("plan", "--engine", "absent")
+    assert (answer.code, answer.err) == (0, f"{reason}\n")
+    document = run("plan", "--engine", "absent", "--json")
+    assert (document.json["unavailable"], document.err) == (reason, "")
+    assert "unavailable" not in run("plan", "--engine", "local", "--json").json
 
 
 def test_memory_and_durations_may_have_units(run: Run) -> None:

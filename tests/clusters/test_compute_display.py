@@ -18,9 +18,10 @@ import pytest
 
 import hyperplane
 from hyperplane.clusters.dask import compute_display
-from hyperplane.clusters.dask.compute_display import ComputeDisplay, TerminalOutput, find_output
+from hyperplane.clusters.dask.compute_display import ComputeDisplay
 from hyperplane.clusters.dask.progress_texts import ComputeFigures
 from hyperplane.core import progress
+from hyperplane.core.progress_output import TerminalOutput, find_output
 from hyperplane.errors import ConfigError
 
 FIGURES = ComputeFigures(

@@ -367,6 +367,16 @@ class TestIgnoredArguments:
         assert plan.notes == ()
 
 
+@pytest.mark.parametrize("name", ["16_16", "hyperplane-med"])
+def test_a_pool_in_place_of_the_number_of_nodes_has_advice(name):
+    with pytest.raises(RequestError) as caught:
+        hyperplane.initialize_cluster(name)
+    (fault,) = caught.value.faults
+    assert (fault.where, fault.asked) == ("num_workers", repr(name))
+    assert fault.advice == f"a pool is passed by its name: pool={name!r}"
+    assert "pool=" not in str(_refused(num_workers="several"))
+
+
 class TestLocalFit:
     def test_fit_cuts_to_the_machine_and_says_so(self, machine):
         plan = hyperplane.plan_cluster(num_workers=4)
@@ -392,7 +402,14 @@ class TestLocalFit:
         [note] = [note for note in plan.notes if "larger than this machine" in note]
         assert "60 threads" in note
         assert "42 GB" in note
-        assert "larger than this machine" in note
+        assert plan.alerts == (note,)  # printed at the start
+
+    def test_exact_notes_threads_that_share_cores_without_an_alert(self):
+        few = {"num_workers": 1, "nprocs": 10, "ram_gb_per_proc": 1}
+        plan = hyperplane.plan_cluster(engine="local", local_fit="exact", **few)
+        [note] = plan.notes
+        assert "10 threads on 8 cores" in note
+        assert plan.alerts == ()
 
     def test_exact_says_nothing_of_what_fits(self):
         few = {"num_workers": 1, "nprocs": 8, "ram_gb_per_proc": 3.75}

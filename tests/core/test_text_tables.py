@@ -15,6 +15,23 @@ def test_the_second_column_is_aligned():
     assert text == "data    100 GB\nmemory  800 GB\n        more"
 
 
+def test_on_a_terminal_texts_continue_in_their_column(monkeypatch):
+    rows = [("memory", "8 x 100 GB"), ("why", "one two " * 8), ("why", "a\nb"), ("", "")]
+    plain = as_text(rows)
+    assert plain.splitlines()[1] == f"why     {'one two ' * 8}"
+    monkeypatch.setattr("hyperplane.core.text_tables._find_terminal_width", lambda: 40)
+    assert as_text(rows).splitlines() == [
+        "memory  8 x 100 GB",
+        "why     one two one two one two one two",
+        "        one two one two one two one two",
+        "        a",
+        "        b",
+        "        ",
+    ]
+    monkeypatch.setattr("hyperplane.core.text_tables._find_terminal_width", lambda: 20)
+    assert as_text(rows) == plain
+
+
 def test_without_rows_the_text_is_empty():
     assert as_text([]) == ""
     assert read_page(as_html([])).text == ""

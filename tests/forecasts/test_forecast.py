@@ -315,7 +315,7 @@ def test_a_result_prints_what_is_known():
         "peak    1.23 GB in the largest worker process (1 GB to 1.5 GB with 90 % confidence)",
         "mostly  shuffle buffers, 800 MB",
         "total   2.47 GB in 2 worker processes x 1 thread",
-        "time    12.5 CPU s (8 to 20), 6.2 s (4 to 9)",
+        "time    12.5 CPU s (8 to 20), 6.2 s of wall time (4 to 9)",
         "limit   4 GB for each worker process",
         "data    1 GB read, 300 MB written",
         "sample  30 of 901 tasks, 0.5 CPU s",

@@ -54,7 +54,7 @@ def test_a_run_is_found_by_its_name_its_time_and_its_cluster():
 
 @pytest.mark.parametrize("name", ["", "../secret", "a/b", ".hidden", None, 3, "a\0b"])
 def test_other_names_are_refused(name):
-    with pytest.raises(RequestError, match="name of a record or of a cluster"):
+    with pytest.raises(RequestError, match="name of a record, a cluster or a block"):
         read_run(name)
 
 

@@ -331,3 +331,17 @@ def test_the_old_name_of_the_folder_of_a_job_is_accepted_with_a_warning():
     job = new_job(Pipeline.from_steps("x", [Step(name="a", kind="command", argv=("true",))]))
     with pytest.warns(FutureWarning, match="renamed to Job.folder_path"):
         assert job.place == job.folder_path
+
+
+def test_a_step_with_more_memory_than_the_machine_is_a_warning_of_the_local_runner(monkeypatch):
+    from hyperplane.platforms.local import machine
+
+    monkeypatch.setattr(machine, "total_ram", lambda: 16 * 10**9)
+    large = Step(name="large", kind="command", argv=("true",), resources={"ram_gb": 64})
+    gang = Step(name="gang", kind="command", argv=("true",), resources={"ram_gb": 5}, gang=4)
+    small = Step(name="small", kind="command", argv=("true",), resources={"ram_gb": 16})
+    job = job_control.new_job(Pipeline.from_steps("p", [large, gang, small]))
+    first, second = job_control.job_warnings(job)
+    assert first.startswith("step 'large' asks for 64 GB (resources.ram_gb), but this machine has")
+    assert "'gang' asks for 20 GB (resources.ram_gb x gang of 4), but" in second
+    assert job_control.job_warnings(replace(job, runner="slurm")) == []

@@ -52,6 +52,16 @@ def test_listed_jobs_convert_to_json_and_have_a_short_repr():
     assert "definition" not in repr(job)
 
 
+def test_a_list_prints_as_a_table():
+    lines = str(hyperplane.jobs.list_jobs(name="of.this.list")).splitlines()
+    assert lines[0].split() == ["id", "run", "name", "status", "submitted", "took", "reason"]
+    assert len(lines) == 4
+    start = lines[0].index("status")
+    assert [line[start:].split()[0] for line in lines[1:]] == ["done", "failed", "done"]
+    assert repr(hyperplane.jobs.list_jobs(name="unknown")) == "no jobs"
+    assert "Job(" not in repr(hyperplane.jobs.list_jobs(limit=2))
+
+
 def test_all_invalid_filters_are_reported_together():
     with pytest.raises(RequestError) as caught:
         hyperplane.jobs.list_jobs(["done", "faild"], limit=0)

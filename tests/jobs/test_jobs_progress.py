@@ -230,3 +230,49 @@ def test_many_chunks_make_a_line_for_each_tenth_and_each_failure(pipeline, job):
 def test_lines_name_their_job_if_there_are_several(job):
     lines = new_lines(ProgressLines(several=True), job(), [attempt("one", DONE)], 101.0)
     assert lines[0] == "trio (01234567) one: done in 4.0 s"
+
+
+def test_a_wait_shows_steps_by_state_and_the_running_ones(job):
+    from hyperplane.jobs.job_waiting import describe_wait
+
+    def line(job, attempts):
+        states = step_progress(job, attempts, 110.0)
+        return describe_wait(job, states).as_line(35.0, 200).partition("job ")[2]
+
+    assert line(job(PENDING), []) == "trio: 0 of 3 steps done, 35 s; pending; 3 waits"
+    attempts = [
+        attempt("one", DONE),
+        *(attempt("many", DONE, chunk) for chunk in range(3)),
+        attempt("many", IN_PROGRESS, 3),
+    ]
+    assert line(job(), attempts) == (
+        "trio: 1 of 3 steps done, 35 s; running: many (3 of 10 done, 1 in progress); 1 waits"
+    )
+    attempts = [attempt("one", FAILED), attempt("book", IN_PROGRESS, number=2)]
+    assert line(job(), attempts) == (
+        "trio: 0 of 3 steps done, 35 s; running: book (attempt 2); 1 failed, 1 waits"
+    )
+
+
+@pytest.mark.slow
+def test_wait_shows_the_job_on_standard_error_unless_it_is_turned_off(monkeypatch):
+    import dask
+
+    from hyperplane.core import progress_output, wait_display
+    from hyperplane.jobs import submit
+
+    monkeypatch.setattr(wait_display, "INTERVAL", 0.05)
+    monkeypatch.setattr(progress_output, "_LEAST_PAUSE", 0.0)
+    step = Step(name="rest", kind="command", argv=("sleep", "2"))
+    outputs = {}
+    for progress in (True, False):
+        errors = outputs[progress] = io.StringIO()
+        monkeypatch.setattr("sys.stderr", errors)
+        job = submit(Pipeline.from_steps("waiting", [step]))
+        with dask.config.set({"hyperplane.progress.delay": 0}):
+            assert job.wait(progress=progress) == DONE
+            assert job.wait(progress=progress) == DONE
+    lines = outputs[True].getvalue().splitlines()
+    assert any("0 of 1 steps done" in line and "running: rest" in line for line in lines)
+    assert ": done after" in lines[-1]
+    assert "steps done" not in outputs[False].getvalue()

@@ -129,3 +129,9 @@ def test_a_real_group_of_400_mib() -> None:
         inner.rmdir()
     finally:
         group.rmdir()
+
+
+def test_the_whole_memory_is_that_of_the_machine_or_of_the_smallest_group(tmp_path: Path) -> None:
+    files = {"memory.max": str(400 * MB), "memory.current": str(300 * MB)}
+    assert machine.total_ram(tree(tmp_path / "a", "0::/\n", files)) == 400 * MB
+    assert machine.total_ram(tmp_path / "nothing") == psutil.virtual_memory().total

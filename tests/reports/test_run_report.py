@@ -111,7 +111,7 @@ def test_the_page_has_what_a_run_took() -> None:
         "sum: 40 tasks, 1 failed, from 6.0 s to 1 min 39 s, 1 min 30 s of tasks",
         "1 out of memory",
         "2026.8.0",
-        "schema version 3",
+        "schema version 4",
     ):
         assert shown in text
     assert "no times" not in text

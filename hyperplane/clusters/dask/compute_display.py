@@ -9,17 +9,16 @@ is that of the scheduler of a local cluster.
 from __future__ import annotations
 
 import contextvars
-import html
 import logging
 import os
-import sys
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any
 
 from hyperplane.clusters.dask.progress_texts import ComputeFigures
 from hyperplane.core.progress import has_open_bar
+from hyperplane.core.progress_output import ProgressOutput, find_output
 from hyperplane.guard.compute_progress import HANDLER, TOPIC, client_topic
 
 if TYPE_CHECKING:
@@ -31,85 +30,6 @@ logger = logging.getLogger(__name__)
 
 #: Seconds that the end of a call waits for an output that is being written, and for its figures.
 _END_SECONDS = 1.0
-
-
-class ProgressOutput(Protocol):
-    """Place where progress is shown."""
-
-    #: Whether the end of a call remains visible.
-    keeps_end: bool
-
-    def show(self, figures: ComputeFigures, seconds: float) -> None:
-        """Show the figures of a call that has waited for some seconds."""
-
-    def end(self, text: str) -> None:
-        """Replace the figures when the call ends."""
-
-
-class NotebookOutput:
-    """Output of the cell that runs; the computations of one cell share it."""
-
-    keeps_end = True
-
-    def __init__(self, shell: Any) -> None:
-        self._shell = shell
-        self._handle: Any = None
-        self._cell = -1
-
-    def show(self, figures: ComputeFigures, seconds: float) -> None:
-        """Show bars."""
-        self._update(figures.as_line(seconds, 200), figures.as_html(seconds))
-
-    def end(self, text: str) -> None:
-        """Leave one line."""
-        self._update(text, f"<small>{html.escape(text)}</small>")
-
-    def _update(self, plain: str, markup: str) -> None:
-        from IPython.display import display
-
-        data = {"text/plain": plain, "text/html": markup}
-        cell = self._shell.execution_count
-        if self._handle is None or cell != self._cell:
-            self._cell = cell
-            self._handle = display(data, raw=True, display_id=True)
-        else:
-            self._handle.update(data, raw=True)
-
-
-class TerminalOutput:
-    """The last line of a terminal, which is the standard error of the program."""
-
-    keeps_end = False
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def show(self, figures: ComputeFigures, seconds: float) -> None:
-        """Replace the line, unless the program writes its errors elsewhere meanwhile."""
-        if sys.stderr is self._stream:
-            width = os.get_terminal_size(self._stream.fileno()).columns or 80
-            self._write(figures.as_line(seconds, width - 1))
-
-    def end(self, text: str) -> None:
-        """Clear the line."""
-        del text
-        self._write("")
-
-    def _write(self, line: str) -> None:
-        self._stream.write(f"\r\x1b[2K{line}")
-        self._stream.flush()
-
-
-def find_output() -> ProgressOutput | None:
-    """Return where this process shows progress; None if it would not be seen."""
-    if "ipykernel" in sys.modules:
-        from IPython import get_ipython
-
-        shell = get_ipython()
-        if getattr(shell, "kernel", None) is not None:
-            return NotebookOutput(shell)
-    stream = sys.stderr
-    return TerminalOutput(stream) if stream is not None and stream.isatty() else None
 
 
 class ComputeDisplay:

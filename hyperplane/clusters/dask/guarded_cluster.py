@@ -30,6 +30,7 @@ from hyperplane.clusters.dask.lazy_dashboard import LazyDashboard
 from hyperplane.clusters.dask.recovery import is_suspended
 from hyperplane.clusters.dask.run_usage import UsageCopy, finish_record
 from hyperplane.clusters.dask.settings import drop_overridden, in_force
+from hyperplane.clusters.start_progress import report_start
 from hyperplane.core.dask_internals.clients import get_adaptive
 from hyperplane.core.dask_internals.message_batches import install_message_batches
 from hyperplane.guard import memory_plugins
@@ -215,6 +216,12 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         self.starting = False
         self._created = weakref.WeakSet(self._created)
 
+    @property
+    def cluster_plan(self) -> ClusterPlan | None:
+        """Its plan, if this object writes the record of the run."""
+        recorder = self._guards.recorder
+        return None if recorder is None else recorder.plan
+
     async def _abort(self) -> None:
         """Close a cluster that is still starting; Dask's ``_close`` closes only a running one."""
         # The starts of workers fail now, and nothing retrieves their exceptions.
@@ -271,6 +278,8 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
             if self.nannies_are_here and get_adaptive(self) is not None:
                 self._forget_ended(worker["name"])
         Cluster._update_worker_status(self, op, msg)
+        if self.starting:
+            report_start(str(self.name), len(self.scheduler_info["workers"]))
 
     def _forget_ended(self, name: Any) -> None:
         """Forget a lost worker when its nanny has ended, so that adaptive scaling replaces it.

@@ -18,6 +18,7 @@ from hyperplane.clusters.dask.scheduler_silence import watch_scheduler
 from hyperplane.clusters.dask.settings import apply_client_settings
 from hyperplane.clusters.dask.start_errors import start_timeout
 from hyperplane.clusters.dask.worker_layout import layout_of
+from hyperplane.clusters.start_progress import report_start
 from hyperplane.core.errors import EngineError, StartFailed
 from hyperplane.guard import memory_plugins
 from hyperplane.guard.scheduler_unreachable import SchedulerUnreachable
@@ -135,7 +136,9 @@ def _wait_for_workers(
         )
         if connected >= plan.dask_workers:
             return
+        report_start(plan.name, connected)
         reason = explain_wait()
+        report_start(plan.name, connected, reason)
         if time.monotonic() > deadline:
             raise start_timeout(plan, connected, reason)
 

@@ -18,6 +18,7 @@ import psutil
 from hyperplane.clusters import records
 from hyperplane.clusters.framework import CLOSED, RUNNING
 from hyperplane.clusters.local_nodes.program_process import CLOSE_SECONDS, NodeProgram
+from hyperplane.clusters.start_progress import report_start
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.core.units import bytes_to_gb, plural
 from hyperplane.platforms.local.process_identity import is_id_reused, start_time
@@ -223,6 +224,7 @@ class LocalNodeCluster(ABC):
                     raise StartFailed(self.engine, reason, self._program.log)
                 if remaining <= 0:
                     raise StartTimeout(self.engine, f"{describe()} in time", self._program.log)
+                report_start(self.name, len(self.workers), describe())
                 self._changed.wait(min(remaining, 0.2))
 
     def handle(self, event: dict[str, Any]) -> None:

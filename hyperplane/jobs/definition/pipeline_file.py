@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane.core.errors import Fault, check
-from hyperplane.core.public_calls import check_call
+from hyperplane.core.public_calls import check_call, nearest
 from hyperplane.jobs.definition.dependencies import dependency_faults, resolve_dependencies
 from hyperplane.jobs.definition.fault_collector import FaultCollector, MappingEntries
-from hyperplane.jobs.definition.lenient_yaml import read_lenient
+from hyperplane.jobs.definition.lenient_yaml import normalize_key, read_lenient
 from hyperplane.jobs.definition.message_formatting import format_path, format_value
 from hyperplane.jobs.definition.pipeline import Pipeline, with_relative_paths
 from hyperplane.jobs.definition.referenced_files import PipelineFiles, find_files, is_file, is_path
@@ -193,7 +193,7 @@ def _pipeline_entries(tree: YamlNode, collector: FaultCollector) -> MappingEntri
         )
         collector.check()
         raise AssertionError  # check() has raised
-    top = MappingEntries(tree, _TOP_KEYS, "", collector)
+    top = MappingEntries(_with_pipeline_key(tree, collector), _TOP_KEYS, "", collector)
     inner = top.nodes.pop("pipeline", None)
     if inner is None:
         collector.add_fault(tree.line, "pipeline", "nothing", "a mapping", advice)
@@ -217,6 +217,36 @@ def _pipeline_entries(tree: YamlNode, collector: FaultCollector) -> MappingEntri
                 line, f"the key {key} is not indented; indent it under 'pipeline:'"
             )
     return entries
+
+
+def _with_pipeline_key(tree: YamlMapping, collector: FaultCollector) -> YamlMapping:
+    """Return the file with the key ``pipeline`` in place of a misspelled one, which is a fault.
+
+    Otherwise all that is below it would be missing, too.
+    """
+    known = {key: normalize_key(key) for key in tree.values}
+    misspelled = [
+        key
+        for key, normalized in known.items()
+        if normalized not in _TOP_KEYS
+        and isinstance(tree.values[key], YamlMapping)
+        and nearest(normalized, ["pipeline"])
+    ]
+    if len(misspelled) != 1 or "pipeline" in known.values():
+        return tree
+    (wrong,) = misspelled
+    collector.add_unknown_key(
+        tree.key_lines[wrong], wrong, known[wrong], tree.values[wrong], ["pipeline"]
+    )
+
+    def rename(key: str) -> str:
+        return "pipeline" if key == wrong else key
+
+    return YamlMapping(
+        tree.line,
+        {rename(key): node for key, node in tree.values.items()},
+        {rename(key): line for key, line in tree.key_lines.items()},
+    )
 
 
 def _read_tasks(entries: MappingEntries, collector: FaultCollector) -> list[TaskDraft]:

@@ -9,13 +9,14 @@ from typing import Any
 
 from hyperplane import config
 from hyperplane.core.errors import Fault, RequestError
-from hyperplane.core.units import in_seconds
+from hyperplane.core.units import format_bytes, gb_to_bytes, in_seconds
 from hyperplane.jobs.definition.field_types import MAX_RETRIES
 from hyperplane.jobs.definition.message_formatting import suggest_names
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.execution.automatic_pool import AUTO, uses_auto
 from hyperplane.jobs.runners.registry import create_runner, resolve_options
 from hyperplane.jobs.submission.step_clusters import find_step_cluster_faults
+from hyperplane.platforms.local import machine
 
 #: Documented form of the name of a job or schedule, and its description for messages.
 NAME_PATTERN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -79,6 +80,19 @@ def label_warnings(label: str) -> list[str]:
     advice = suggestion or f"the documented types are {', '.join(JOB_TYPES)}."
     problem = f"job_type {label!r} is neither a documented type nor a pool"
     return [f"{problem}: {advice} Kept as a label"]
+
+
+def memory_warnings(pipeline: Pipeline) -> list[str]:
+    """Return a warning for each step that asks for more memory than this machine has."""
+    total = machine.total_ram()
+    return [
+        f"step {step.name!r} asks for {format_bytes(asked)} (resources.ram_gb"
+        f"{f' x gang of {step.gang_size}' if step.gang_size > 1 else ''}), but this machine has "
+        f"{format_bytes(total)}: it runs alone, and may run out of memory. Ask for less, or "
+        "choose another runner"
+        for step in pipeline.steps
+        if (asked := gb_to_bytes((step.resources.ram_gb or 0.0) * max(1, step.gang_size))) > total
+    ]
 
 
 def runner_faults(

@@ -45,6 +45,16 @@ def free_ram(root: Path = ROOT) -> int:
     return int(free)
 
 
+def total_ram(root: Path = ROOT) -> int:
+    """Return the bytes of memory that this process and its children may have, used or not."""
+    total = psutil.virtual_memory().total
+    for group in _control_groups("memory", root):
+        limit, _ = _memory_limit(group)
+        if limit is not None:
+            total = min(total, limit)
+    return int(total)
+
+
 def find_memory_fault(ram: int) -> str:
     """Return why this machine is too small for processes of ``ram`` bytes together, or ""."""
     total = psutil.virtual_memory().total

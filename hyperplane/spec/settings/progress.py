@@ -1,4 +1,4 @@
-"""Settings of the progress of calls that wait for a cluster."""
+"""Settings of the progress of calls that wait for a computation, a cluster or a job."""
 
 from __future__ import annotations
 

@@ -289,3 +289,24 @@ def test_only_the_first_unknown_keys_list_the_known_ones(folder):
     message = refused(folder, f"{lines}pipeline: {{}}\n")
     assert message.count("no such key") == 2_000
     assert message.count("expected one of") == 50
+
+
+@pytest.mark.parametrize("key", ["pipelin", "Pipelines", "pipe line s"])
+def test_a_misspelled_pipeline_is_one_fault_with_the_right_name(key: str, tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_text("true")
+    file = tmp_path / "p.yaml"
+    text = TASK.format("")
+    file.write_text(text.replace("pipeline:", f"{key}:"))
+    with pytest.raises(RequestError) as caught:
+        read_pipeline(file)
+    (fault,) = caught.value.faults
+    assert fault.where == f"p.yaml line 1: {key}"
+    assert fault.advice == "did you mean pipeline?"
+    file.write_text(
+        text.replace("pipeline:", f"{key}:").replace("name: p", "name: p\n  job_tipe: basic")
+    )
+    with pytest.raises(RequestError) as caught:
+        read_pipeline(file)
+    assert [each.advice for each in caught.value.faults] == [
+        "did you mean pipeline?", "did you mean job_type?",
+    ]  # fmt: skip

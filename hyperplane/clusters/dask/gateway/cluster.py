@@ -27,6 +27,7 @@ from hyperplane.clusters.dask.lease_renewal import create_renewal
 from hyperplane.clusters.dask.run_usage import UsageCopy, finish_record
 from hyperplane.core.errors import EngineError
 from hyperplane.guard.run_recorder import RunRecorder
+from hyperplane.spec.plan import ClusterPlan
 
 #: Seconds that closing the client side may take.
 CLOSE_TIMEOUT_SECONDS = 20.0
@@ -168,6 +169,11 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
     def remember_client(self, client: Client) -> None:
         """Register a client to be closed before the cluster, so that it does not reconnect."""
         self._clients.add(client)
+
+    @property
+    def cluster_plan(self) -> ClusterPlan | None:
+        """Its plan, if this object writes the record of the run."""
+        return None if self.recorder is None else self.recorder.plan
 
     def begin_record(self, recorder: RunRecorder) -> None:
         """Let this object write the record of the run when it closes."""

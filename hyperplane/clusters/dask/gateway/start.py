@@ -26,6 +26,7 @@ from hyperplane.clusters.dask.remote_process import server_settings, worker_vari
 from hyperplane.clusters.dask.scheduler_silence import watch_scheduler
 from hyperplane.clusters.dask.wait_for_workers import connect_client, remaining
 from hyperplane.clusters.engine import StartedCluster
+from hyperplane.clusters.start_progress import report_start
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.core.units import bytes_to_gb, format_bytes, plural
 from hyperplane.guard.busy import BusyWorkerGuard
@@ -152,6 +153,7 @@ class _PendingCluster:
                     f"the gateway did not start the scheduler within {timeout:g} s (timeout); "
                     f"cluster {self.name} was stopped again. {self.explain_wait()}",
                 )
+            report_start(self.plan.name, detail="the gateway starts the scheduler")
             time.sleep(POLL_INTERVAL)
 
     def remaining(self, began: float) -> float:

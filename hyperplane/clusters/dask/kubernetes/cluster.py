@@ -38,6 +38,7 @@ from hyperplane.core.errors import EngineError, StartTimeout
 from hyperplane.guard.run_recorder import RunRecorder
 from hyperplane.platforms.kubernetes.kubeconfig import uses_port_forward
 from hyperplane.platforms.kubernetes.port_forward import PortForwards
+from hyperplane.spec.plan import ClusterPlan
 
 #: Seconds between two requests for the workers.
 POLL_INTERVAL = 3.0
@@ -214,6 +215,11 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
                         await self._detach()
         except EngineError as error:
             logger.debug("cannot check the pods of %s: %s", self.name, error)
+
+    @property
+    def cluster_plan(self) -> ClusterPlan | None:
+        """Its plan, if this object writes the record of the run."""
+        return None if self._recorder is None else self._recorder.plan
 
     def begin_record(self, recorder: RunRecorder) -> None:
         """Let this object write the record of the run when it closes, or when it was deleted."""

@@ -45,7 +45,9 @@ from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SshSettings
 
 #: Advice if worker processes that hosts have reported as started do not connect in time.
-_WAIT_ADVICE = "Raise timeout to wait longer, or request fewer processes"
+_WAIT_ADVICE = (
+    "The hosts have started them. Raise timeout to wait longer, or request fewer processes"
+)
 
 logger = logging.getLogger(__name__)
 

@@ -22,6 +22,7 @@ from hyperplane.clusters.ray.kubernetes.render import (
     job_name,
     secret_name,
 )
+from hyperplane.clusters.start_progress import report_start
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
 from hyperplane.core.units import plural
 from hyperplane.platforms.kubernetes import objects, pod_status
@@ -217,6 +218,7 @@ class RayClusterResource(ClusterResource):
             if ready >= count:
                 return
             reason = await self.explain_pending()
+            report_start(self.name, ready, reason)
             if await self.is_gone():
                 raise StartFailed(ENGINE, "the cluster was deleted while it started")
             if (now := time.monotonic()) > deadline:

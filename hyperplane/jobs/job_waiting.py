@@ -1,0 +1,35 @@
+"""What a call that waits for a job shows: steps by state, the running ones, the time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from hyperplane.core.wait_display import WaitStatus
+from hyperplane.jobs.job_progress import StepProgress
+from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Job
+
+#: Most running steps that are named.
+_MOST_NAMED = 2
+
+
+def describe_wait(job: Job, states: Sequence[StepProgress]) -> WaitStatus:
+    """Return what a job that has not ended waits for."""
+    counts = Counter(state.status for state in states)
+    running = [state for state in states if state.status == IN_PROGRESS]
+    others = [f"{count} {status}" for status, count in counts.items()
+              if status not in (DONE, IN_PROGRESS)]  # fmt: skip
+    named = [f"{state.name} ({state.detail})" if state.detail else state.name
+             for state in running[:_MOST_NAMED]]  # fmt: skip
+    if len(running) > _MOST_NAMED:
+        named.append(f"{len(running) - _MOST_NAMED} more")
+    is_starting = not running and not counts[DONE]
+    parts = [job.status] if is_starting else []
+    parts += [f"running: {', '.join(named)}"] if named else []
+    return WaitStatus(
+        subject=f"job {job.run_name}",
+        unit="steps done",
+        done=counts[DONE],
+        total=len(states),
+        detail="; ".join([*parts, ", ".join(others)] if others else parts),
+    )

@@ -1,0 +1,201 @@
+"""``hyperplane.record``: the record of a block of code."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+import hyperplane
+from hyperplane.errors import RequestError
+from hyperplane.history import list_runs, read_run
+from hyperplane.reports import render_report
+
+pytestmark = pytest.mark.cluster
+MB = 10**6
+SMALL: dict[str, Any] = {
+    "num_workers": 1, "nprocs": 2, "nthreads": 1, "ram_gb_per_proc": 0.7, "local_fit": "exact",
+    "engine": "local", "name": "flights",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    client, cluster = hyperplane.start(hyperplane.plan_cluster(**SMALL))
+    yield client
+    client.close()
+    cluster.close()
+
+
+def fill(size: int) -> int:
+    return int(np.ones(size, "u1").sum())
+
+
+def test_a_block_has_the_tasks_and_the_memory_of_that_time_only(client: Client) -> None:
+    assert client.submit(fill, 200 * MB, key="before").result() == 200 * MB
+    with hyperplane.record("sums") as block:
+        futures = client.map(fill, range(10 * MB, 10 * MB + 20), key="during")
+        assert sum(client.gather(futures)) == 200 * MB + 190
+    client.submit(fill, 10, key="after").result()
+    run = read_run("sums")
+    assert run == block.run
+    assert (run.block, run.cluster, run.exit_reason, run.label) == (
+        "sums", "flights", "done", "sums",
+    )  # fmt: skip
+    assert [(task.name, task.count) for task in run.tasks] == [("during", 20)]
+    assert (run.plan.engine, run.plan.nprocs, run.plan.ram_per_proc) == ("local", 2, 700 * MB)
+    assert {worker.name for worker in run.workers} == {"0", "1"}
+    # The kernel's peak of the process is from before the block.
+    peaks = [worker.peak for worker in run.workers]
+    assert all(40 * MB < peak < 220 * MB for peak in peaks), peaks
+    assert 0 < run.cpu_seconds < 60
+    assert run.timeline is not None
+    assert {group.name for group in run.timeline.groups} == {"during"}
+    assert 0 < run.seconds < 60
+    assert "flights, engine local" in render_report("sums")
+
+
+def test_a_larger_peak_within_a_block_is_seen_however_short_it_is(client: Client) -> None:
+    with hyperplane.record("peak") as block:
+        client.submit(fill, 300 * MB, key="large").result()
+    assert block.run is not None
+    assert max(worker.peak for worker in block.run.workers) > 300 * MB
+
+
+def test_blocks_within_each_other_have_both_names(client: Client) -> None:
+    with hyperplane.record("clean"):
+        client.submit(fill, 1, key="first").result()
+        with hyperplane.record("join") as inner:
+            client.submit(fill, 2, key="second").result()
+    assert inner.run is not None
+    assert inner.run.block == "clean/join"
+    assert inner.run.name.endswith("-clean.join")
+    assert read_run("clean/join") == inner.run
+    assert [task.name for task in inner.run.tasks] == ["second"]
+    assert {task.name for task in read_run("clean").tasks} == {"first", "second"}
+    assert [run.label for run in list_runs("clean/join")] == ["clean/join"]
+
+
+def test_a_failure_is_recorded_without_its_message_and_raised(client: Client) -> None:
+    with pytest.raises(ZeroDivisionError), hyperplane.record("broken"):
+        client.submit(lambda: 1 / 0, key="divide", retries=0).result()
+    run = read_run("broken")
+    assert run.exit_reason == "failed: ZeroDivisionError"
+    assert [(task.name, task.failed) for task in run.tasks] == [("divide", 1)]
+    with pytest.raises(KeyboardInterrupt), hyperplane.record("stopped"):
+        raise KeyboardInterrupt
+    assert read_run("stopped").exit_reason == "interrupted"
+
+
+def test_each_call_of_a_decorated_function_is_a_block(client: Client) -> None:
+    @hyperplane.record("twice")
+    def twice(number: int) -> int:
+        """Return the double."""
+        return client.submit(lambda: 2 * number, pure=False).result()
+
+    assert (twice(1), twice(2)) == (2, 4)
+    assert twice.__doc__ == "Return the double."
+    runs = list_runs("twice")
+    assert len(runs) == 2
+    assert len({run.name for run in runs}) == 2
+
+
+def test_a_measurement_leaves_nothing_on_the_scheduler(client: Client) -> None:
+    scheduler = client.cluster.scheduler
+    before = set(scheduler.plugins), set(scheduler.handlers)
+    with hyperplane.record("a"):
+        assert set(scheduler.plugins) > before[0]
+    assert (set(scheduler.plugins), set(scheduler.handlers)) == before
+
+
+def test_a_client_that_leaves_ends_its_measurement(client: Client) -> None:
+    scheduler = client.cluster.scheduler
+    before = set(scheduler.plugins)
+    other = Client(client.cluster, set_as_default=False)
+
+    def leave() -> None:
+        with hyperplane.record("left", client=other):
+            other.close()
+            end = time.monotonic() + 30
+            while set(scheduler.plugins) != before and time.monotonic() < end:
+                time.sleep(0.05)
+            assert set(scheduler.plugins) == before
+
+    with pytest.warns(UserWarning, match="has no figures: the client was closed in it"):
+        leave()
+    run = read_run("left")
+    assert (run.exit_reason, run.tasks, run.cluster) == ("done", (), "flights")
+    render_report(run)
+
+
+def test_a_cluster_of_dask_is_recorded() -> None:
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, memory_limit="700MB", dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as client,
+        hyperplane.record("plain") as block,
+    ):
+        client.submit(fill, 100 * MB, key="plain").result()
+        with Client(cluster.scheduler_address) as other, hyperplane.record("address") as by_address:
+            other.submit(fill, 5, key="there").result()
+    assert by_address.run is not None
+    assert [task.name for task in by_address.run.tasks] == ["there"]
+    run = block.run
+    assert run is not None
+    assert {task.name for task in run.tasks} == {"plain", "there"}
+    assert (run.plan.engine, run.plan.nprocs, run.plan.nthreads) == ("", 1, 1)
+    assert run.plan.ram_per_proc == 700 * MB
+    assert run.cpu_seconds > 0
+    assert max(worker.peak for worker in run.workers) > 100 * MB
+    render_report(run)
+
+
+def test_without_a_cluster_the_block_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hyperplane.clusters.dask.block_recorder.get_active_client", lambda: None)
+    began = False
+    with pytest.raises(RequestError) as caught, hyperplane.record("alone"):
+        began = True
+    assert not began
+    assert len(caught.value.faults) == 1
+    assert "call hyperplane.initialize_cluster() first" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../x", "latest", "x" * 64, None, len])
+def test_names_that_no_record_can_have(name: Any) -> None:
+    with pytest.raises(RequestError, match="name"):
+        hyperplane.record(name)
+
+
+def test_functions_whose_code_runs_later_are_refused() -> None:
+    async def later() -> None:
+        """Return later."""
+
+    with pytest.raises(RequestError, match="runs after the call"):
+        hyperplane.record("x")(later)
+
+
+def test_a_full_disk_does_not_change_the_result(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(record: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("hyperplane.clusters.dask.block_recorder.write_run", fail)
+
+    @hyperplane.record("full")
+    def compute() -> int:
+        return client.submit(fill, 7).result()
+
+    with pytest.warns(UserWarning, match="'full' has no record: no space left"):
+        assert compute() == 7

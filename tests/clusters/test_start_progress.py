@@ -1,0 +1,105 @@
+"""What the start of a cluster shows while it waits."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from typing import Any
+
+import dask
+import pytest
+from distributed import LocalCluster
+from published_lines import LOGS, SELECTING
+
+import hyperplane
+from hyperplane.clusters import start_progress
+from hyperplane.clusters.dask import wait_for_workers
+from hyperplane.clusters.dask.settings import restore_client_settings
+from hyperplane.clusters.start_progress import report_start, show_start
+from hyperplane.core import wait_display
+from hyperplane.spec.settings import RemoteSettings
+
+SMALL: dict[str, Any] = {
+    "num_workers": 1, "nprocs": 2, "nthreads": 1, "ram_gb_per_proc": 0.5, "local_fit": "exact",
+    "engine": "local",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait_display, "INTERVAL", 0.01)
+    monkeypatch.setattr("hyperplane.core.progress_output._LEAST_PAUSE", 0.0)
+
+
+def replace_errors(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """Replace standard error; not in a fixture, after which pytest replaces it again."""
+    errors = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", errors)
+    return errors
+
+
+def test_a_report_is_shown_until_the_start_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = replace_errors(monkeypatch)
+    plan = hyperplane.plan_cluster(**SMALL)
+    with show_start(plan, 0.0):
+        report_start(plan.name, 1, "squeue reports: 1 pending (Resources). Raise timeout to wait")
+        report_start("another", 2, "nothing")
+        end = time.monotonic() + 30
+        while "Resources" not in errors.getvalue() and time.monotonic() < end:
+            time.sleep(0.01)
+    line = next(line for line in errors.getvalue().splitlines() if "Resources" in line)
+    assert "] start of the cluster with the engine local: 1 of 2 workers, " in line
+    assert line.endswith("; squeue reports: 1 pending (Resources)")
+    assert "after" not in errors.getvalue()
+    assert start_progress._displays == {}
+    report_start(plan.name, 2, "after the end")
+
+
+@pytest.mark.cluster
+def test_the_documented_lines_are_alone_on_standard_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    errors = replace_errors(monkeypatch)
+    with dask.config.set({"hyperplane.progress.delay": 0}):
+        client, cluster = hyperplane.initialize_cluster(**SMALL)
+    client.close()
+    cluster.close()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == SELECTING
+    assert lines[-1] == LOGS
+    assert not [line for line in lines if "start of the cluster" in line]
+    assert "of 2 workers" in errors.getvalue()
+
+
+@pytest.mark.cluster
+def test_missing_workers_and_the_reason_of_the_engine_are_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    errors = replace_errors(monkeypatch)
+    monkeypatch.setattr(wait_for_workers, "POLL_INTERVAL", 0.1)
+    plan = hyperplane.plan_cluster(**SMALL, name="joined", timeout=60)
+    with LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster:
+
+        def explain() -> str:
+            if "1 of 2 workers" in errors.getvalue() and "job 17 waits" in errors.getvalue():
+                cluster.scale(2)
+            return "job 17 waits. Do something"
+
+        with show_start(plan, 0.0):
+            client = wait_for_workers.connect_client(
+                cluster, plan, RemoteSettings(), time.monotonic(), explain
+            )
+        client.close()
+    restore_client_settings("joined")
+    assert "1 of 2 workers" in errors.getvalue()
+    assert "; job 17 waits\n" in errors.getvalue()
+
+
+def test_the_setting_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = replace_errors(monkeypatch)
+    plan = hyperplane.plan_cluster(**SMALL)
+    with show_start(plan, None):
+        report_start(plan.name, 1, "x")
+        assert start_progress._displays == {}
+    assert errors.getvalue() == ""
