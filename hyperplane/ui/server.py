@@ -21,8 +21,6 @@ from hyperplane.core.html_output import escape
 from hyperplane.core.optional import need
 from hyperplane.ui.access import TOKEN, AccessCheck
 
-#: Extra with the packages of the server.
-EXTRA = "ui"
 _LOOPBACK = "127.0.0.1"
 #: Seconds that requests have to finish after the end was requested.
 _END_SECONDS = 5
@@ -58,9 +56,9 @@ def run_server(
     RequestError
         If the port is not free.
     """
-    uvicorn = need("uvicorn", EXTRA)
-    need("starlette", EXTRA)
-    need("sqlalchemy", EXTRA)
+    uvicorn = need("uvicorn", "ui")
+    need("starlette", "ui")
+    need("sqlalchemy", "ui")
     from hyperplane.ui.application import create_application
 
     token = secrets.token_urlsafe(32)

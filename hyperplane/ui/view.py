@@ -22,7 +22,7 @@ _PAGES = {
 }
 
 
-class PageNotFound(HyperplaneError):
+class PageNotFound(HyperplaneError, LookupError):
     """What a page is about does not exist, or no longer."""
 
 
