@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 USAGE_HANDLER, FINAL_USAGE_HANDLER = "hyperplane_usage", "hyperplane_final_usage"
 #: Name of the plugin BudgetGuard, and why a cluster ends whose budget is used up.
 _BUDGET, BUDGET_USED = "hyperplane-budget-guard", "its budget is used up"
+#: Name of the plugin MemoryExplainer.
+_EXPLAINER = "hyperplane-memory-explainer"
 #: Topic of the events about worker processes that ended for lack of memory (memory_report.TOPIC).
 MEMORY_TOPIC = "hyperplane-memory"
 #: Seconds between two measurements.
@@ -117,14 +119,19 @@ class UsageMonitor(SchedulerPlugin):
             self._samples.stop()
 
     def usage(self) -> dict[str, Any]:
-        """Return all figures, as fields of ``history.RunRecord``."""
+        """Return all figures, as fields of ``history.RunRecord``, and ``fix``.
+
+        ``fix`` is the change that the latest error for lack of memory proposes; empty without one.
+        """
         self.measure()
+        explainer = self.scheduler.plugins.get(_EXPLAINER)
         tasks = sorted(self._tasks.values(), key=lambda task: -task.seconds)
         return {
             "workers": [asdict(worker) for worker in self._workers.values()],
             "tasks": [asdict(task) for task in tasks],
             "computations": [asdict(each) for each in self._computations.list_done()],
             "timeline": self._timeline.as_dict(),
+            "fix": getattr(explainer, "last_fix", ""),
         }
 
     def report(self) -> dict[str, Any]:

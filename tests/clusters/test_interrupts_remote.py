@@ -262,3 +262,47 @@ def test_an_interrupted_start_may_delete_only_a_cluster_that_it_created(taken: b
 
     # If the name is taken, the cluster belongs to another program.
     assert asyncio.run(interrupted()).may_delete is not taken
+
+
+def ssh_without_connections(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
+    from hyperplane.clusters.dask.ssh import start as ssh_start
+    from hyperplane.platforms.ssh.hosts import SshConnections
+
+    plan = ssh(world, patch)
+    patch.setattr(SshConnections, "open", never)
+    patch.setattr(ssh_start, "_REPORT_SECONDS", 0.0)
+    return plan
+
+
+def slurm_without_answers(world: World, patch: pytest.MonkeyPatch) -> hyperplane.ClusterPlan:
+    from hyperplane.clusters.dask.slurm import cluster as slurm_cluster
+
+    plan = slurm(world, patch)
+    patch.setattr(slurm_cluster, "submit_script_async", never)
+    patch.setattr(slurm_cluster.GuardedSLURMCluster, "end_workers_seconds", 0.5)
+    return plan
+
+
+async def never(*arguments: Any) -> Any:
+    await asyncio.sleep(10_000)
+
+
+@pytest.mark.parametrize(
+    ("engine", "text"),
+    [
+        (ssh_without_connections, "the hosts did not connect, or the scheduler did not start"),
+        (slurm_without_answers, "0 of 2 jobs submitted"),
+    ],
+)
+def test_a_start_ends_although_its_services_do_not_answer(
+    engine: Callable[[World, pytest.MonkeyPatch], hyperplane.ClusterPlan],
+    text: str,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(ONE, "timeout", 2)
+    plan, before = engine(world, monkeypatch), left()
+    with pytest.raises(hyperplane.StartTimeout, match=rf"{text} within 2 s \(timeout\)"):
+        hyperplane.start(plan)
+    assert not world.runs
+    assert left() == before

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from hyperplane.guard import usage
+from hyperplane.guard.memory_advice import WorkerLayout
+from hyperplane.guard.memory_explainer import MemoryExplainer
 from hyperplane.guard.memory_report import TOPIC
 from hyperplane.guard.usage import MEMORY_TOPIC, UsageMonitor
 from hyperplane.history import RunRecord, TaskUsage, WorkerUsage
@@ -60,7 +62,7 @@ class Scheduler:
     """A scheduler with workers and tasks."""
 
     def __init__(self, *workers):
-        self.handlers, self.tasks, self.events = {}, {}, []
+        self.handlers, self.tasks, self.events, self.plugins = {}, {}, [], {}
         self.workers = {worker.address: worker for worker in workers}
 
     def log_event(self, topic, message):
@@ -354,3 +356,12 @@ def test_a_pause_is_in_the_timeline_when_the_worker_reports_it(watch):
     (found,) = monitor.usage()["timeline"]["workers"]
     ((start, end),) = found["paused"]
     assert 0 <= start <= end
+
+
+def test_usage_has_the_change_that_the_latest_error_proposes(watch):
+    monitor = watch()
+    assert monitor.usage()["fix"] == ""
+    explainer = MemoryExplainer(b"", WorkerLayout())
+    monitor.scheduler.plugins[explainer.name] = explainer
+    explainer.last_fix = "df = df.repartition(...)"
+    assert monitor.usage()["fix"] == "df = df.repartition(...)"
