@@ -7,7 +7,7 @@ import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from hyperplane.clusters.dask import (
     failed_start,
     guarded_cluster,
     interruptible_start,
-    start_errors,
+    local_process,
     wait_places,
 )
 from hyperplane.clusters.dask.local.cluster import GuardedNanny
@@ -71,7 +71,7 @@ def block() -> Iterator[Block]:
 def leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Check that a start has left no process, file, port, setting or client."""
     monkeypatch.setattr(wait_places, "RESPONSE_SECONDS", 1.0)
-    monkeypatch.setattr(start_errors, "ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr(local_process, "remaining", lambda plan, began: 2.0)
     ports = _record_ports(monkeypatch)
     before, scheduler = set(children()), dask.config.get("scheduler", default=None)
     yield
@@ -114,6 +114,11 @@ def start(seconds: float, asked: dict[str, Any] = ONE) -> None:
     hyperplane.start(hyperplane.plan_cluster(**asked, timeout=seconds))
 
 
+def limit_of(place: object) -> int:
+    """Return the limit of a start; that of a client is two seconds, and all else may take long."""
+    return 120 if place is Client else 5
+
+
 #: Where a coroutine never returns, and what the error says.
 HANGS = [
     pytest.param(Scheduler, "start_unsafe", "the scheduler did not start", id="scheduler"),
@@ -134,7 +139,10 @@ HANGS = [
         GuardedNanny, "instantiate", r"0 of 1 worker process connected", id="worker process"
     ),
     pytest.param(
-        Client, "_ensure_connected", "the client did not connect to tcp://127.0.0.1", id="client"
+        Client,
+        "_ensure_connected",
+        r"the client did not connect to tcp://127.0.0.1:\d+",
+        id="client",
     ),
 ]
 
@@ -145,21 +153,21 @@ def test_a_start_ends_wherever_it_hangs(
     place: Any, name: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(place, name, never)
+    seconds = limit_of(place)
     with pytest.raises(
-        hyperplane.StartTimeout, match=text + r" within 3 s \(timeout\); everything was closed"
+        hyperplane.StartTimeout,
+        match=text + rf" within {seconds} s \(timeout\); everything was closed again",
     ) as caught:
-        start(3)
-    if place is not Client:
-        assert "the start waited in " in str(caught.value)
+        start(seconds)
+    waited = "When it ended, the start waited in " in str(caught.value)
+    assert waited == (place in (Scheduler, memory_plugins))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("place", "name", "text"), HANGS)
+@pytest.mark.parametrize(("place", "name", "text"), HANGS[:-1])  # not while the client connects
 def test_ctrl_c_ends_a_start_wherever_it_hangs(
     place: Any, name: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if place is Client:
-        pytest.skip("Ctrl-C is deferred until the client has connected")
     hangs = threading.Event()
 
     async def never_again(*args: object, **options: object) -> Any:
@@ -194,8 +202,9 @@ def test_a_start_ends_while_its_event_loop_is_blocked(
     place: Any, name: str, text: str, block: Block, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(place, name, block)
-    with pytest.raises(hyperplane.StartTimeout, match=text + ".* within 4 s") as caught:
-        start(4, PAIR)
+    seconds = limit_of(place)
+    with pytest.raises(hyperplane.StartTimeout, match=text + f".* within {seconds} s") as caught:
+        start(seconds, PAIR)
     assert block.called.is_set()
     assert "the event loop of this process " in str(caught.value)
     assert "blocked in wait (" in str(caught.value)
@@ -217,7 +226,7 @@ def test_worker_processes_are_killed_while_the_event_loop_is_blocked(
 
     monkeypatch.setattr(GuardedNanny, "instantiate", block_second)
     with pytest.raises(hyperplane.StartTimeout, match="of 2 worker processes connected"):
-        start(5, PAIR)
+        start(15, PAIR)
     assert block.called.is_set()
 
 
@@ -232,17 +241,8 @@ def test_a_worker_that_hangs_is_ended_at_the_time_limit(tmp_path: Path) -> None:
         start(4, PAIR)
 
 
-def _close_never(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Scheduler, "close", never)
-
-
-def _terminate_never(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Scheduler, "terminate", never)
-
-
-@pytest.mark.parametrize("hang", [_close_never, _terminate_never])
 def test_a_failed_start_ends_although_its_cluster_does_not_close(
-    hang: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def fail(*args: object, **options: object) -> None:
         raise ValueError("no plugin today")
@@ -252,7 +252,7 @@ def test_a_failed_start_ends_although_its_cluster_does_not_close(
     monkeypatch.setattr(failed_start, "CLOSE_SECONDS", 0.5)
     monkeypatch.setattr(failed_start, "STEP_SECONDS", 0.5)
     monkeypatch.setattr(memory_plugins, "install", fail)
-    hang(monkeypatch)
+    monkeypatch.setattr(Scheduler, "close", never)
     with pytest.raises(ValueError, match="no plugin today"):
         create_cluster()
 

@@ -89,6 +89,7 @@ def end(cluster: GuardedCluster) -> None:
         "does not close it" if responds else "is blocked",
     )
     cluster.shutdown_on_close = False  # Dask would wait for it at the end of the program
+    cluster.shutdown_scheduler = False  # nor does it answer any more
     cluster.kill_workers()
     for server in [cluster.scheduler, *list(cluster._created)]:
         _stop_listening(server, loop if responds else None)
@@ -116,6 +117,8 @@ async def _close(cluster: GuardedCluster) -> None:
     if cluster.status != Status.closed:  # it waits for an answer of the scheduler
         await _close_scheduler(cluster)
         await _try(Cluster._close(cluster))
+    elif isinstance(cluster.scheduler, Scheduler):
+        await _try(cluster.scheduler.close())
     for server in [cluster.scheduler, *list(cluster._created)]:  # if they were not closed in time
         _stop_listening(server, None)
 

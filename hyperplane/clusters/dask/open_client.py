@@ -20,6 +20,8 @@ from hyperplane.core.dask_internals.clients import find_default_clients, forget_
 
 #: Seconds that a client which has not connected may take to close.
 _CLOSE_SECONDS = 10.0
+#: The same in another thread, if its event loop is blocked.
+_LATE_CLOSE_SECONDS = 86_400.0
 
 
 def open_client(create: Callable[[], Client], cluster: Any, seconds: float) -> Client:
@@ -55,10 +57,18 @@ def open_client(create: Callable[[], Client], cluster: Any, seconds: float) -> C
 def _forget(cluster: Any, blocked: bool) -> None:
     """Close the client that has not connected, so that it is not Dask's default client."""
     for client in find_default_clients(cluster):
-        if not blocked:
-            with suppress(Exception):
-                client.close(timeout=_CLOSE_SECONDS)
+        if blocked or not _close(client, _CLOSE_SECONDS):
+            # Its event loop does not end before the client is closed.
+            late = client, _LATE_CLOSE_SECONDS
+            threading.Thread(target=_close, args=late, daemon=True).start()
         forget_default_client(client)
+
+
+def _close(client: Client, seconds: float) -> bool:
+    """Close a client whose cluster closes; return whether it has closed within some seconds."""
+    with suppress(Exception):
+        client.close(timeout=seconds)
+    return client.status == "closed"
 
 
 class _Opening:
@@ -88,8 +98,7 @@ class _Opening:
             if not self._abandoned:
                 self.result.set_result(client)
                 return
-        with suppress(Exception):  # its cluster closes
-            client.close(timeout=_CLOSE_SECONDS)
+        _close(client, _CLOSE_SECONDS)
 
     def abandon(self) -> bool:
         """Close the client if it connects later; return False if it has connected or failed."""

@@ -24,11 +24,11 @@ def is_responsive(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def find_wait(task: asyncio.Task[Any] | None) -> str:
-    """Return the innermost coroutine in which a task waits; empty if it does not wait.
+    """Return the innermost coroutine that a task awaits; empty if it awaits another task.
 
     The task may run in another thread.
     """
-    frame, awaited = None, None if task is None else task.get_coro()
+    frame, awaited = None, getattr(None if task is None else task.get_coro(), "cr_await", None)
     while awaited is not None:
         # Coroutines and generators have these attributes, other awaitables have none of them.
         found = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)

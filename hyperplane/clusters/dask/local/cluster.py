@@ -35,7 +35,7 @@ from hyperplane.core.dask_internals.start_methods import keep_forkserver_modules
 
 #: Seconds to wait for a process whose start was cancelled: until it exists, and until it has ended.
 END_SECONDS = 20.0
-#: Seconds to wait for the thread that creates a process, if the event loop is blocked.
+#: Seconds to wait for a process that a nanny or a thread may still create.
 CREATION_SECONDS = 5.0
 
 _forking = 0
@@ -184,6 +184,8 @@ class GuardedLocalCluster(GuardedCluster, LocalCluster):
 
     def kill_workers(self) -> None:
         """Kill worker processes, also those that threads create within some seconds."""
+        for nanny in list(self._created):
+            nanny.close_gracefully("failed-start")  # it starts no process again
         deadline = time.monotonic() + CREATION_SECONDS
         while True:
             processes = [getattr(nanny.process, "process", None) for nanny in list(self._created)]
@@ -200,11 +202,15 @@ class GuardedLocalCluster(GuardedCluster, LocalCluster):
         """Kill worker processes that are still starting instead of waiting for them."""
         nannies = list(self._created)
         starts = asyncio.gather(*(nanny.start() for nanny in nannies), return_exceptions=True)
+        seen = time.monotonic()
         # Repeatedly, because a process may appear after a check and then hang in its start.
-        while not starts.done():
+        while not starts.done() and time.monotonic() - seen < CREATION_SECONDS:
             for nanny in nannies:
                 process = getattr(nanny.process, "process", None)
-                if process is not None and process.is_alive():
+                if process is None:
+                    continue
+                seen = time.monotonic()
+                if process.is_alive():
                     with suppress(ValueError):  # it has ended meanwhile
                         await process.kill()
             await asyncio.wait([starts], timeout=0.1)
