@@ -119,26 +119,26 @@ class UsageMonitor(SchedulerPlugin):
             self._samples.stop()
 
     def usage(self) -> dict[str, Any]:
-        """Return all figures, as fields of ``history.RunRecord``, and ``fix``.
-
-        ``fix`` is the change that the latest error for lack of memory proposes; empty without one.
-        """
+        """Return all figures, as fields of ``history.RunRecord``."""
         self.measure()
-        explainer = self.scheduler.plugins.get(_EXPLAINER)
         tasks = sorted(self._tasks.values(), key=lambda task: -task.seconds)
         return {
             "workers": [asdict(worker) for worker in self._workers.values()],
             "tasks": [asdict(task) for task in tasks],
             "computations": [asdict(each) for each in self._computations.list_done()],
             "timeline": self._timeline.as_dict(),
-            "fix": getattr(explainer, "last_fix", ""),
         }
 
     def report(self) -> dict[str, Any]:
-        """Return all figures, and as ``ending`` why the cluster is about to end, if known."""
+        """Return all figures, and as ``ending`` why the cluster is about to end, if known.
+
+        ``fix`` is the change that the latest error for lack of memory proposes; empty without one.
+        """
+        explainer = self.scheduler.plugins.get(_EXPLAINER)
         budget = getattr(self.scheduler.plugins.get(_BUDGET), "meter", None)
         ending = BUDGET_USED if budget is not None and budget.noticed else ""
-        return {**self.usage(), "ending": ending}
+        fix = getattr(explainer, "last_fix", "")
+        return {**self.usage(), "ending": ending, "fix": fix}
 
     async def report_final(self) -> dict[str, Any]:
         """Return the same after all workers have told what they have taken."""

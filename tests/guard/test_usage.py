@@ -360,8 +360,8 @@ def test_a_pause_is_in_the_timeline_when_the_worker_reports_it(watch):
 
 def test_usage_has_the_change_that_the_latest_error_proposes(watch):
     monitor = watch()
-    assert monitor.usage()["fix"] == ""
+    assert monitor.report()["fix"] == ""
     explainer = MemoryExplainer(b"", WorkerLayout())
     monitor.scheduler.plugins[explainer.name] = explainer
     explainer.last_fix = "df = df.repartition(...)"
-    assert monitor.usage()["fix"] == "df = df.repartition(...)"
+    assert monitor.report()["fix"] == "df = df.repartition(...)"
