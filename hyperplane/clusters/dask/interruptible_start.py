@@ -7,6 +7,7 @@ import concurrent.futures
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from hyperplane.clusters.dask.wait_places import find_blocking_call, find_wait, is_responsive
@@ -80,15 +81,14 @@ class InterruptibleStart:
             raise
 
     def _wait(
-        self, future: concurrent.futures.Future[Any], step: _Step, loop: asyncio.AbstractEventLoop
+        self, future: concurrent.futures.Future[None], step: _Step, loop: asyncio.AbstractEventLoop
     ) -> Any:
-        try:
-            return future.result(self._remaining())
-        except TimeoutError:
-            if future.done():  # the error is that of the step, or the step has ended since
-                return future.result()
-        finally:
-            self.loop_thread = step.thread or self.loop_thread
+        with suppress(TimeoutError):
+            future.result(self._remaining())
+        self.loop_thread = step.thread or self.loop_thread
+        if future.done():
+            future.result()  # raises if the event loop was stopped
+            return step.get_result()
         if is_responsive(loop):
             place = find_wait(step.task)
             place = f"the start waited in {place}" if place else ""
@@ -120,20 +120,30 @@ class _Step:
     ) -> None:
         self._function, self._args, self._kwargs = function, args, kwargs
         self._interrupted = False
+        self._result: Any = None
+        self._error: Exception | None = None
         self.ended = threading.Event()
         self.task: asyncio.Task[Any] | None = None
         #: Identity of the event loop's thread; 0 before the step has begun.
         self.thread = 0
 
-    async def run(self) -> Any:
+    async def run(self) -> None:
         """Call the function and wait for its result."""
         self.task, self.thread = asyncio.current_task(), threading.get_ident()
         try:
             if self._interrupted:
                 raise asyncio.CancelledError
-            return await self._function(*self._args, **self._kwargs)
+            self._result = await self._function(*self._args, **self._kwargs)
+        except Exception as error:  # noqa: BLE001 - asyncio would raise a TimeoutError without cause
+            self._error = error
         finally:
             self.ended.set()
+
+    def get_result(self) -> Any:
+        """Return the result of the function, or raise its error."""
+        if self._error is not None:
+            raise self._error
+        return self._result
 
     def interrupt(self, loop: asyncio.AbstractEventLoop) -> None:
         """Cancel the coroutine, also if it has not begun yet."""
