@@ -1,7 +1,8 @@
 """Close what an interrupted start of a Dask cluster has begun, also if its event loop is blocked.
 
 Dask closes a cluster whose start raises an Exception, but it waits for workers that are starting
-and for a scheduler that does not answer.
+and for a scheduler that does not answer. Each cluster here is a ``GuardedCluster``, which imports
+this module.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 import threading
 from collections.abc import Awaitable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from distributed import Scheduler
 from distributed.core import Status
@@ -21,9 +22,6 @@ from hyperplane.clusters.dask.interruptible_start import CLOSE_SECONDS
 from hyperplane.clusters.dask.wait_places import is_responsive
 from hyperplane.core.units import plural
 
-if TYPE_CHECKING:
-    from hyperplane.clusters.dask.guarded_cluster import GuardedCluster
-
 #: Seconds that each step of the cleanup may take, except that of the workers.
 STEP_SECONDS = 20.0
 #: Number of these steps.
@@ -32,7 +30,7 @@ _STEPS = 5
 logger = logging.getLogger(__name__)
 
 
-def describe_wait(cluster: GuardedCluster) -> str:
+def describe_wait(cluster: Any) -> str:
     """Return what has not happened yet in a start, for the error of its time limit."""
     if cluster.scheduler is None or cluster.scheduler_comm is None:
         return f"{cluster.before_scheduler}the scheduler did not start"
@@ -45,9 +43,9 @@ def describe_wait(cluster: GuardedCluster) -> str:
     return f"{ready} of {plural(len(cluster.worker_spec), noun)} {verb}"
 
 
-def abandon(cluster: GuardedCluster) -> None:
+def abandon(cluster: Any) -> None:
     """Close a cluster whose start failed after its workers had connected."""
-    if is_responsive(cluster.loop.asyncio_loop):  # type: ignore[union-attr]
+    if is_responsive(cluster.loop.asyncio_loop):
         with suppress(TimeoutError):
             cluster.close(timeout=CLOSE_SECONDS)
             return
@@ -55,7 +53,7 @@ def abandon(cluster: GuardedCluster) -> None:
     cluster.release()
 
 
-def end(cluster: GuardedCluster) -> None:
+def end(cluster: Any) -> None:
     """Close a cluster that is still starting, unless Dask has closed it, and stop its event loop.
 
     If the event loop is blocked, worker processes of this machine are killed and ports are closed
@@ -64,7 +62,7 @@ def end(cluster: GuardedCluster) -> None:
     runner = cluster._loop_runner
     if not runner.is_started():
         return
-    loop = cluster.loop.asyncio_loop  # type: ignore[union-attr]
+    loop = cluster.loop.asyncio_loop
     if getattr(cluster, "status", None) == Status.closed:
         runner.stop()
         return
@@ -102,7 +100,7 @@ def end(cluster: GuardedCluster) -> None:
     threading.Thread(target=stop_later, name="hyperplane-failed-start", daemon=True).start()
 
 
-async def _close(cluster: GuardedCluster) -> None:
+async def _close(cluster: Any) -> None:
     """Close a cluster that is still starting; Dask's ``_close`` closes only a running one."""
     # The starts of workers fail now, and nothing retrieves their exceptions.
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
@@ -123,7 +121,7 @@ async def _close(cluster: GuardedCluster) -> None:
         _stop_listening(server, None)
 
 
-async def _close_scheduler(cluster: GuardedCluster) -> None:
+async def _close_scheduler(cluster: Any) -> None:
     if cluster.scheduler is not None:
         await _try(cluster.scheduler.close())
     if cluster.scheduler_comm is not None:
