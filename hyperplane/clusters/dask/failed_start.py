@@ -19,7 +19,6 @@ from distributed.core import Status
 from distributed.deploy.cluster import Cluster
 
 from hyperplane.clusters.dask.interruptible_start import CLOSE_SECONDS
-from hyperplane.clusters.dask.wait_places import is_responsive
 from hyperplane.core.units import plural
 
 #: Seconds that each step of the cleanup may take, except that of the workers.
@@ -45,7 +44,7 @@ def describe_wait(cluster: Any) -> str:
 
 def abandon(cluster: Any) -> None:
     """Close a cluster whose start failed after its workers had connected."""
-    if is_responsive(cluster.loop.asyncio_loop):
+    if cluster.responds():
         with suppress(TimeoutError):
             cluster.close(timeout=CLOSE_SECONDS)
             return
@@ -73,7 +72,7 @@ def end(cluster: Any) -> None:
         work.close()
         runner.stop()
         return
-    responds = is_responsive(loop)
+    responds = cluster.responds()
     # The caller needs the reason of the start, not a later error.
     with suppress(Exception):
         closing.result(cluster.end_workers_seconds + _STEPS * STEP_SECONDS if responds else 0.0)

@@ -54,6 +54,14 @@ class InterruptibleStart:
     loop_thread = 0
     #: The first error of the start, after which Dask closes the cluster.
     _first_error: Exception | None = None
+    _is_blocked = False
+
+    def responds(self) -> bool:
+        """Return whether the event loop runs; once it is found blocked, it is not asked again."""
+        if not self._is_blocked:
+            loop: Any = self.loop  # type: ignore[attr-defined]
+            self._is_blocked = not is_responsive(loop.asyncio_loop)
+        return not self._is_blocked
 
     def describe_wait(self) -> str:
         """Return what has not happened yet, for the error of the time limit."""
@@ -70,26 +78,24 @@ class InterruptibleStart:
         try:
             future = asyncio.run_coroutine_threadsafe(step.run(), loop)
             with allow_interrupts():
-                return self._wait(future, step, loop)
+                return self._wait(future, step)
         except BaseException as error:
             if isinstance(error, Exception):
                 self._first_error = self._first_error or error
             else:
                 step.interrupt(loop)
-                if is_responsive(loop):  # else the coroutine does not end soon
+                if self.responds():  # else the coroutine does not end soon
                     step.ended.wait(INTERRUPTED_STEP_SECONDS)
             raise
 
-    def _wait(
-        self, future: concurrent.futures.Future[None], step: _Step, loop: asyncio.AbstractEventLoop
-    ) -> Any:
+    def _wait(self, future: concurrent.futures.Future[None], step: _Step) -> Any:
         with suppress(TimeoutError):
             future.result(self._remaining())
         self.loop_thread = step.thread or self.loop_thread
         if future.done():
             future.result()  # raises if the event loop was stopped
             return step.get_result()
-        if is_responsive(loop):
+        if self.responds():
             place = find_wait(step.task)
             place = f"the start waited in {place}" if place else ""
         else:
