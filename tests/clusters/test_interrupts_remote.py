@@ -8,6 +8,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -175,8 +176,13 @@ def test_ctrl_c_at_any_line_leaves_nothing(
     before = left()  # Dask's parent of scratch folders is not removed
     for number in range(1, whole.seen, max(1, whole.seen // scaled(8, 60))):
         lines = Lines(number)
-        with lines.traced(), pytest.raises(KeyboardInterrupt):
-            hyperplane.start(plan)
+        started = None
+        with lines.traced(), suppress(KeyboardInterrupt):
+            started = hyperplane.start(plan)
+        # The number of lines varies with the waits: a start may end before the line.
+        assert (started is None) == bool(lines.where)
+        if started is not None:
+            started.client.close(), started.cluster.close()
         assert (lines.where, world.runs) == (lines.where, set())
         assert (lines.where, left()) == (lines.where, before)
         assert signal.getsignal(signal.SIGINT) is handler
