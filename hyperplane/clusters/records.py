@@ -237,10 +237,10 @@ def remove_cluster_folder(folder: Path) -> None:
     remove_empty(folder.parent)
 
 
-def remove_process_folder() -> None:
-    """Remove the folder of :func:`process_folder`."""
+def remove_process_folder(pid: int | None = None) -> None:
+    """Remove the folder of :func:`process_folder`, by default that of this process."""
     for parent in private_folders():
-        folder = parent / f"_p{os.getpid()}"
+        folder = parent / f"_p{os.getpid() if pid is None else pid}"
         file_locks.release_locks(folder)
         shutil.rmtree(folder, ignore_errors=True)
         remove_empty(parent)

@@ -278,15 +278,20 @@ def _smaller_partitions(failure: MemoryFailure) -> str | None:
     return f'df = df.repartition(partition_size="{size}MB")'
 
 
+def describe_end(failure: MemoryFailure) -> str:
+    """Return what happened to the process, its peak and its limit."""
+    report = failure.report
+    happened = _CAUSES[failure.cause].format(share=report.peak / max(1, report.limit))
+    peak = f"Peak {_size(report.peak)} of {_size(report.limit)}"
+    return f"worker {report.worker} was {happened}.\n{peak}"
+
+
 def explain(failure: MemoryFailure, layout: WorkerLayout) -> str:
     """Return the text of the error: what happened, the figures, and the fix."""
     report = failure.report
-    happened = _CAUSES[failure.cause].format(share=report.peak / max(1, report.limit))
     lines = [
         f"task {failure.task} ({describe_operation(failure.prefix)}) did not fit in the memory of "
-        f"a worker: worker {report.worker} was {happened}.",
-        f"Peak {_size(report.peak)} of {_size(report.limit)}; inputs of the task "
-        f"{_size(failure.inputs)}; "
+        f"a worker: {describe_end(failure)}; inputs of the task {_size(failure.inputs)}; "
         + (f"an empty worker uses {_size(report.empty)}; " if report.empty else "")
         + _describe_attempts(failure),
         f"Also in memory: {_describe_others(failure)}.",

@@ -20,6 +20,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.scheduler import KilledWorker, NoWorkerError
 
 from hyperplane.core.dask_internals import task_errors
+from hyperplane.guard.lost_actors import ActorWorkers, describe_lost_actors
 from hyperplane.guard.memory_advice import (
     MemoryFailure,
     WorkerLayout,
@@ -101,6 +102,9 @@ class MemoryExplainer(SchedulerPlugin):
         self._removed: dict[str, frozenset[Any]] = {}
         #: Reports of the workers that stay paused, by address.
         self._stuck: dict[str, MemoryReport] = {}
+        self._actors = ActorWorkers()
+        #: The change that the latest error proposes; empty without an error.
+        self.last_fix = ""
 
     async def start(self, scheduler: Scheduler) -> None:
         """Start to translate the errors of tasks."""
@@ -139,6 +143,10 @@ class MemoryExplainer(SchedulerPlugin):
             report.limit,
             ", ".join(task.key for task in report.running) or "nothing",
         )
+        if actors := self._actors.take_lost(report.worker):
+            text = describe_lost_actors(actors, report, self.layout)
+            # Clients subscribe to this topic and issue its messages as warnings.
+            self.scheduler.log_event("warn", {"message": pickle.dumps(text)})
         given = {shorten_key(key): key for key in self._find_keys(report.worker)}
         running = {task.key for task in report.running}
         if running:
@@ -148,7 +156,14 @@ class MemoryExplainer(SchedulerPlugin):
                 self.fail(given[task.key], task.prefix, report.cause)
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        """Remember the end of a run of a task, whose reports do not count in the next run."""
+        """Remember actors, and the end of a run of a task.
+
+        The reports of a run do not count in the next one.
+        """
+        if finish == "forgotten":
+            self._actors.remove(key)
+        elif finish == "memory" and (task := self.scheduler.tasks.get(key)) and task.actor:
+            self._actors.add(key, kwargs.get("worker", ""))
         if finish in _ENDS and self._ended and (text := shorten_key(key)) in self._ended:
             self._ended[text] = time.time()
 
@@ -253,7 +268,7 @@ class MemoryExplainer(SchedulerPlugin):
             # The report of the last end may arrive later.
             attempts=0 if killed is None else killed.allowed_failures + 1,
         )
-        report = failure.report
+        report, self.last_fix = failure.report, advise(failure, self.layout)
         state = {
             "message": explain(failure, self.layout),
             "key": key,
@@ -266,7 +281,7 @@ class MemoryExplainer(SchedulerPlugin):
             "inputs": failure.inputs,
             "attempts": failure.attempts,
             "cause": cause,
-            "fix": advise(failure, self.layout),
+            "fix": self.last_fix,
             "original": original,
         }
         return pickle.dumps(_ErrorRecipe(_ErrorLoader(self._load_error), state))

@@ -62,7 +62,8 @@ class RunRecorder:
         try:
             record = self._record(usage or {}, reason)
             pools, currency = list(config.pools().values()), config.sizing_rules().currency
-            summary = summarize_run(record, pools, currency)
+            fix = str((usage or {}).get("fix", ""))
+            summary = summarize_run(record, pools, currency, fix)
         except (ValueError, HyperplaneError):
             logger.warning("the run of %s has no record", self.plan.name, exc_info=True)
             return ""

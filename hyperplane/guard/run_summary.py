@@ -20,11 +20,14 @@ NOTABLE_PAUSE, NOTABLE_SPILL = 5.0, 0.1
 LITTLE = 0.5
 
 
-def summarize_run(record: RunRecord, pools: Sequence[PoolSpec], currency: str = "") -> str:
+def summarize_run(
+    record: RunRecord, pools: Sequence[PoolSpec], currency: str = "", fix: str = ""
+) -> str:
     """Return one line about a run, or an empty text if there is nothing to say.
 
     There is something to say if workers ran out of memory, were paused or spilled much, or if a
-    run of ten minutes or more used less than half of its memory.
+    run of ten minutes or more used less than half of its memory. ``fix`` is what the latest error
+    for lack of memory proposes: the line has that, not a second figure.
     """
     peak, share = record.peak, record.peak_share
     if peak is None or share is None or not record.tasks:
@@ -43,6 +46,8 @@ def summarize_run(record: RunRecord, pools: Sequence[PoolSpec], currency: str = 
         facts.append(f"up to {round_gb(record.spilled)} GB on disk, for {spilling:.0f} s")
     if killed:
         facts.append(f"{plural(killed, 'restart')} for lack of memory")
+    if killed and fix:
+        return f"{', '.join(facts)}: {fix}, as the error of a task proposes"
     return f"{', '.join(facts)}: {describe_size(record, pools, currency)}"
 
 

@@ -18,9 +18,9 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from tornado.ioloop import PeriodicCallback
 
 from hyperplane.guard.computation_usage import ENDS, Computations, process_metrics
+from hyperplane.guard.pressure_warnings import PressureWarnings
 from hyperplane.guard.process_usage import ProcessUsage
 from hyperplane.guard.timeline_recorder import FIRST_PART, TimelineRecorder
-from hyperplane.guard.usage_texts import describe_pressure, find_cause
 from hyperplane.history.figures import (
     OUT_OF_MEMORY,
     TaskUsage,
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 USAGE_HANDLER, FINAL_USAGE_HANDLER = "hyperplane_usage", "hyperplane_final_usage"
 #: Name of the plugin BudgetGuard, and why a cluster ends whose budget is used up.
 _BUDGET, BUDGET_USED = "hyperplane-budget-guard", "its budget is used up"
+#: Name of the plugin MemoryExplainer.
+_EXPLAINER = "hyperplane-memory-explainer"
 #: Topic of the events about worker processes that ended for lack of memory (memory_report.TOPIC).
 MEMORY_TOPIC = "hyperplane-memory"
 #: Seconds between two measurements.
@@ -44,9 +46,6 @@ INTERVAL = 2.0
 #: Seconds that workers may take to tell what they have taken; seconds between two such requests
 #: while the cluster runs, and most workers that are asked then. Heartbeats tell it, too.
 _ASK_SECONDS, _ASK_INTERVAL, _ASK_WORKERS = 2.0, 1.0, 64
-#: Seconds that a worker must be paused, or above its spill threshold, until there is a warning. A
-#: worker whose results are spilled in time is above it for a few seconds only.
-PAUSED_SECONDS, SPILL_SECONDS = 6.0, 20.0
 #: Seconds in which a report of lacking memory belongs to the restart before it.
 _LATE_REPORT = 60.0
 #: Causes of restarts besides OUT_OF_MEMORY.
@@ -81,7 +80,6 @@ class UsageMonitor(SchedulerPlugin):
         warn: Callable[[str], None] | None = None,
         plan: Mapping[str, Any] | None = None,
     ) -> None:
-        self.spill = spill
         self.warn = warn
         self.plan = dict(plan or {})
         self._workers: dict[str, WorkerUsage] = {}
@@ -93,9 +91,7 @@ class UsageMonitor(SchedulerPlugin):
         #: Names of workers whose next start has a known cause, and times of unexplained restarts.
         self._expected: dict[str, str] = {}
         self._unexplained: dict[str, float] = {}
-        #: Times since when workers lack memory, and what warnings were about.
-        self._pressed: dict[str, float] = {}
-        self._warned: set[tuple[str, str]] = set()
+        self._pressure = PressureWarnings(spill, self._name_operation)
 
     async def start(self, scheduler: Scheduler) -> None:
         """Start to measure."""
@@ -138,10 +134,15 @@ class UsageMonitor(SchedulerPlugin):
         }
 
     def report(self) -> dict[str, Any]:
-        """Return all figures, the plan, and as ``ending`` why the cluster is about to end."""
+        """Return all figures, the plan, and as ``ending`` why the cluster is about to end.
+
+        ``fix`` is the change that the latest error for lack of memory proposes; empty without one.
+        """
+        explainer = self.scheduler.plugins.get(_EXPLAINER)
         budget = getattr(self.scheduler.plugins.get(_BUDGET), "meter", None)
         ending = BUDGET_USED if budget is not None and budget.noticed else ""
-        return {**self.usage(), "plan": self.plan, "ending": ending}
+        fix = getattr(explainer, "last_fix", "")
+        return {**self.usage(), "plan": self.plan, "ending": ending, "fix": fix}
 
     async def report_final(self) -> dict[str, Any]:
         """Return the same after all workers have told what they have taken."""
@@ -190,7 +191,8 @@ class UsageMonitor(SchedulerPlugin):
                 running.memory = max(running.memory, process)
             if worker.status.name == "paused":
                 figures.paused_seconds += passed
-            self._check_pressure(worker, process, spilled, now)
+            if text := self._pressure.check(worker, process, spilled, now):
+                self._issue(text)
         self._computations.measure(self.scheduler.workers.values())
         self._timeline.sample(self.scheduler.workers.values())
 
@@ -219,35 +221,6 @@ class UsageMonitor(SchedulerPlugin):
         """Return the largest memory of a process that belongs to the measured time."""
         return int(told.get("peak", 0))
 
-    def _check_pressure(self, worker: WorkerState, process: int, spilled: int, now: float) -> None:
-        """Warn if a worker has been paused or above its spill threshold for long."""
-        paused = worker.status.name == "paused"
-        limit = worker.memory_limit
-        if not limit or not (paused or (self.spill and process > self.spill * limit)):
-            self._pressed.pop(worker.address, None)
-            return
-        seconds = now - self._pressed.setdefault(worker.address, now)
-        if seconds < (PAUSED_SECONDS if paused else SPILL_SECONDS):
-            return
-        operation, held = find_cause(worker, process + spilled)
-        known = self._operation(operation).name if operation else ""
-        warning = known, "results" if held else "tasks"
-        if warning in self._warned:
-            return
-        self._warned.add(warning)
-        self._issue(
-            describe_pressure(
-                str(worker.name),
-                process,
-                limit,
-                paused=paused,
-                seconds=seconds,
-                operation=operation,
-                held=held,
-                nthreads=worker.nthreads,
-            )
-        )
-
     def _issue(self, text: str) -> None:
         if self.warn is not None:
             self.warn(text)
@@ -274,7 +247,7 @@ class UsageMonitor(SchedulerPlugin):
     def remove_worker(self, scheduler: Scheduler, worker: str, **kwargs: Any) -> None:
         """Forget since when a worker lacked memory, and what its process has told."""
         del scheduler, kwargs
-        self._pressed.pop(worker, None)
+        self._pressure.since.pop(worker, None)
         self._told.pop(worker, None)
         self._computations.disturb()
 
@@ -374,6 +347,10 @@ class UsageMonitor(SchedulerPlugin):
             name = name if len(self._tasks) < MAX_OPERATIONS else OTHER_OPERATIONS
             figures = self._tasks.setdefault(name, TaskUsage(name))
         return figures
+
+    def _name_operation(self, name: str) -> str:
+        """Return the name under which tasks with a prefix count."""
+        return self._operation(name).name
 
     def _figures_of(self, worker: WorkerState) -> WorkerUsage:
         figures = self._figures_named(str(worker.name))

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
 from unittest import mock
 
 import dask
@@ -21,32 +22,42 @@ from hyperplane.clusters.dask.recovery import RecoverySettings
 from hyperplane.guard.memory_advice import WorkerLayout
 from hyperplane.guard.oom_retry import OomRetry
 
+#: With a free port for the dashboard: of a port that another program uses, Dask warns, and in these
+#: tests a warning is an error, with which the start fails.
+SCHEDULER = {
+    "cls": Scheduler,
+    "options": {"dashboard": False, "dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"},
+}
+
+
+def create_cluster(kind: type[GuardedCluster] = GuardedCluster) -> GuardedCluster:
+    """Start a cluster without workers."""
+    return kind(
+        scheduler=SCHEDULER,
+        scheduler_config={},
+        cluster_config={},
+        guards=ClusterGuards(RecoverySettings(None, "raise"), WorkerLayout()),
+        release=lambda: None,
+    )
+
 
 class SlowToClose(GuardedCluster):
     """A cluster without workers whose closing the test delays."""
 
-    def __init__(self) -> None:
+    def __init__(self, **options: Any) -> None:
         self.closing, self.may_close = threading.Event(), threading.Event()
-        self.started = False
-        super().__init__(
-            scheduler={"cls": Scheduler, "options": {"dashboard": False, "host": "127.0.0.1"}},
-            scheduler_config={},
-            cluster_config={},
-            guards=ClusterGuards(RecoverySettings(None, "raise"), WorkerLayout()),
-            release=lambda: None,
-        )
-        self.started = True
+        super().__init__(**options)
 
     async def _close(self) -> None:
         self.closing.set()
-        while self.started and not self.may_close.is_set():  # a start that fails closes it, too
+        while not (self.starting or self.may_close.is_set()):  # a start that fails closes it, too
             await asyncio.sleep(0.01)
         await super()._close()
 
 
 @pytest.fixture
 def cluster() -> Iterator[SlowToClose]:
-    found = SlowToClose()
+    found = cast(SlowToClose, create_cluster(SlowToClose))
     yield found
     found.may_close.set()
     found.close()

@@ -218,3 +218,18 @@ def test_an_idle_cluster_closes_and_a_held_result_keeps_it(run: Run) -> None:
     # The one warning that says why it was not closed.
     assert "results are held" in err
     assert "Traceback" not in err
+
+
+def test_the_files_of_a_killed_owner_are_removed_without_another_program(
+    run: Run, place: Path
+) -> None:
+    program = run(
+        "kept = [client.submit(bytes, 10**6 + number) for number in range(5)]\n"
+        "client.gather(kept, direct=False)\n" + SAY_WORKERS + "time.sleep(600)"
+    )
+    workers = workers_of(program)
+    assert [file for file in place.rglob("*") if file.is_file()]
+    program.process.kill()
+    program.process.wait()  # a zombie counts as a process
+    wait_until(lambda: all(map(dead, workers)), SOON)
+    wait_until(lambda: list(place.rglob("*")) == [], SOON)

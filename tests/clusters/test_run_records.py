@@ -11,7 +11,7 @@ import pytest
 from subprograms import SOON, wait_until
 
 import hyperplane
-from hyperplane.guard import usage
+from hyperplane.guard import pressure_warnings, usage
 from hyperplane.guard.memory_report import TOPIC
 from hyperplane.history import RunRecord, list_runs
 
@@ -103,7 +103,7 @@ def test_a_lasting_lack_of_memory_is_warned_of(
 ) -> None:
     # The scheduler is in this process.
     monkeypatch.setattr(usage, "INTERVAL", 0.5)
-    monkeypatch.setattr(usage, "PAUSED_SECONDS", 1.5)
+    monkeypatch.setattr(pressure_warnings, "PAUSED_SECONDS", 1.5)
 
     def fill(seconds: float) -> int:
         import time

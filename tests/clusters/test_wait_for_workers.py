@@ -14,7 +14,7 @@ from distributed import Client, LocalCluster
 from distributed.client import _global_clients
 
 import hyperplane
-from hyperplane.clusters.dask import recovery, wait_for_workers
+from hyperplane.clusters.dask import recovery, start_errors, wait_for_workers
 from hyperplane.clusters.dask.kubernetes import start as kubernetes_start
 from hyperplane.clusters.dask.settings import restore_client_settings
 from hyperplane.errors import SchedulerUnreachable, StartFailed, StartTimeout
@@ -175,7 +175,7 @@ async def _never(*args: object, **options: object) -> Any:
 def test_the_wait_for_workers_ends_if_the_scheduler_stops(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wait_for_workers, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(start_errors, "ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(wait_for_workers, "_poll_workers", _never)
     with pytest.raises(StartFailed, match=r"does not answer this machine \(TimeoutError"):
         join(cluster, 2, timeout=0.5)
@@ -185,7 +185,7 @@ def test_the_wait_for_workers_ends_if_the_scheduler_stops(
 def test_the_comparison_of_versions_ends_if_the_scheduler_or_a_worker_stops(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wait_for_workers, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(start_errors, "ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(Client, "_get_versions", _never)
     said = f"{cluster.scheduler_address}, or a worker that it asks, did not answer within"
     with pytest.raises(StartFailed, match=said):

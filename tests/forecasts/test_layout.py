@@ -49,7 +49,7 @@ def test_without_a_plan_the_running_cluster_is_used():
     with (
         LocalCluster(
             n_workers=2, threads_per_worker=3, processes=False, memory_limit="1GB",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
         ) as cluster,
         Client(cluster),
     ):  # fmt: skip

@@ -64,6 +64,17 @@ def test_killed_workers_needed_more_than_they_had():
     )
 
 
+def test_the_summary_has_the_figure_of_the_error_of_a_failed_task():
+    fix = "initialize_cluster(..., ram_gb_per_proc=4)"
+    killed = run(peak=int(1.9 * GB), restarts=1, causes={"out of memory": 1})
+    assert summarize_run(killed, [], fix=fix) == (
+        "peak 1.9 of 2 GB per process, 1 restart for lack of memory: "
+        "initialize_cluster(..., ram_gb_per_proc=4), as the error of a task proposes"
+    )
+    paused = run(peak=int(1.7 * GB), paused_seconds=30.0)
+    assert summarize_run(paused, [], fix=fix).endswith("ram_gb_per_proc=2.9 would do")
+
+
 @pytest.mark.usefixtures("published_pools")
 @pytest.mark.parametrize(
     ("demand", "expected"),

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from hyperplane.guard import usage
+from hyperplane.guard.memory_advice import WorkerLayout
+from hyperplane.guard.memory_explainer import MemoryExplainer
 from hyperplane.guard.memory_report import TOPIC
 from hyperplane.guard.usage import MEMORY_TOPIC, UsageMonitor
 from hyperplane.history import PlanSummary, RunRecord, TaskUsage, WorkerUsage
@@ -104,7 +106,7 @@ def test_a_report_has_the_plan_and_figures_of_a_record(watch):
     plan = PlanSummary(engine="local", pool="16_16", nodes=2, nprocs=2, nthreads=3)
     report = watch(Worker(memory=GB), plan=plan.model_dump()).report()
     assert PlanSummary(**report.pop("plan")) == plan
-    assert report.pop("ending") == ""
+    assert report.pop("ending") == report.pop("fix") == ""
     RunRecord(name="a", cluster="a", started=0, ended=1, **report)
     assert watch().report()["plan"] == {}
 
@@ -214,8 +216,8 @@ def test_what_is_remembered_of_workers_without_memory_is_bounded(watch, clock, m
         measure(monitor, clock, times=5)
         del monitor.scheduler.workers[worker.address]
         monitor.remove_worker(monitor.scheduler, worker.address, stimulus_id="x")
-    assert len(warnings) == len(monitor._warned) == 3
-    assert monitor._pressed == {}
+    assert len(warnings) == len(monitor._pressure.issued) == 3
+    assert monitor._pressure.since == {}
 
 
 def restart(monitor, name="0"):
@@ -363,3 +365,12 @@ def test_a_pause_is_in_the_timeline_when_the_worker_reports_it(watch):
     (found,) = monitor.usage()["timeline"]["workers"]
     ((start, end),) = found["paused"]
     assert 0 <= start <= end
+
+
+def test_usage_has_the_change_that_the_latest_error_proposes(watch):
+    monitor = watch()
+    assert monitor.report()["fix"] == ""
+    explainer = MemoryExplainer(b"", WorkerLayout())
+    monitor.scheduler.plugins[explainer.name] = explainer
+    explainer.last_fix = "df = df.repartition(...)"
+    assert monitor.report()["fix"] == "df = df.repartition(...)"

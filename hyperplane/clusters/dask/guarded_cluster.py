@@ -13,7 +13,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import dask.config
@@ -23,13 +22,18 @@ from distributed.core import Status
 from distributed.deploy.cluster import Cluster
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from hyperplane.clusters.dask import log_filters
+from hyperplane.clusters.dask import failed_start, log_filters
 from hyperplane.clusters.dask.cluster_guards import ClusterGuards
-from hyperplane.clusters.dask.interruptible_start import InterruptibleStart
+from hyperplane.clusters.dask.interruptible_start import (
+    CLOSE_SECONDS,
+    InterruptibleStart,
+    StartLimitReached,
+)
 from hyperplane.clusters.dask.lazy_dashboard import LazyDashboard
 from hyperplane.clusters.dask.recovery import is_suspended
 from hyperplane.clusters.dask.run_usage import UsageCopy, finish_record
 from hyperplane.clusters.dask.settings import drop_overridden, in_force
+from hyperplane.clusters.dask.start_errors import StepTimeout
 from hyperplane.clusters.start_progress import report_start
 from hyperplane.core.dask_internals.clients import get_adaptive
 from hyperplane.core.dask_internals.message_batches import install_message_batches
@@ -171,12 +175,27 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         What watches the cluster.
     release : callable
         Releases what the cluster holds outside Dask; called once, however the cluster ends.
+    deadline : float, optional
+        Time limit of the start, by ``time.monotonic``.
     **kwargs
         Arguments of Dask's class.
+
+    Raises
+    ------
+    StepTimeout
+        If the start has not ended by the deadline.
     """
 
     #: Whether nannies run in this process.
     nannies_are_here = False
+    #: What the start does before the scheduler, for the error of its time limit.
+    before_scheduler = ""
+    #: What one worker of the specification is called, and what it has done when it has started.
+    start_of_worker = ("worker process", "connected")
+    #: Seconds in which the workers of an interrupted start are closed.
+    end_workers_seconds = 150.0
+    #: Whether the plugins of the scheduler have been added.
+    has_guards = False
 
     def __init__(
         self,
@@ -185,8 +204,10 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         cluster_config: Mapping[str, Any],
         guards: ClusterGuards,
         release: Callable[[], None],
+        deadline: float | None = None,
         **kwargs: Any,
     ) -> None:
+        self.deadline = deadline
         self._scheduler_config = scheduler_config
         self._cluster_config = cluster_config
         self._guards, self._recorder = guards, guards.recorder
@@ -206,12 +227,13 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
             super().__init__(**kwargs)  # calls _start()
         except BaseException as error:
             self.starting = False
-            if not isinstance(error, Exception):  # Dask itself closes after an Exception
-                with suppress(Exception):  # the caller needs the interrupt, not a later error
-                    self.sync(self._abort)
             if hasattr(self, "_loop_runner"):  # missing if __init__ failed before it
-                self._loop_runner.stop()
+                failed_start.end(self)
             self._cleanup()
+            if isinstance(error, StartLimitReached):
+                if self._first_error is None:
+                    raise StepTimeout(error.waited, error.place) from None
+                raise self._first_error from self._first_error.__cause__
             raise
         self.starting = False
         self._created = weakref.WeakSet(self._created)
@@ -222,23 +244,20 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         recorder = self._guards.recorder
         return None if recorder is None else recorder.plan
 
-    async def _abort(self) -> None:
-        """Close a cluster that is still starting; Dask's ``_close`` closes only a running one."""
-        # The starts of workers fail now, and nothing retrieves their exceptions.
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-        # Set if Ctrl-C cancelled the task before it began; Dask's _close would wait for that task.
-        self._correct_state_waiting = None
-        await self._end_workers()
-        if self.status == Status.starting and self.scheduler is not None:
-            with suppress(Exception):  # close the connection in any case
-                await self.scheduler.close()
-            if self.scheduler_comm is not None:
-                await self.scheduler_comm.close_rpc()
-        await self._close()
+    def describe_wait(self) -> str:
+        """Return what has not happened yet, for the error of the time limit."""
+        return failed_start.describe_wait(self)
 
-    async def _end_workers(self) -> None:
-        """Close the workers that were starting when Ctrl-C interrupted the start."""
+    async def end_workers(self) -> None:
+        """Close the workers that were starting when the start was interrupted."""
         await asyncio.gather(*(worker.close() for worker in self._created), return_exceptions=True)
+
+    def kill_workers(self) -> None:
+        """Kill worker processes of this machine, if the event loop cannot close them."""
+
+    def release(self) -> None:
+        """Release what the cluster holds outside Dask, if that has not been done."""
+        self._cleanup()
 
     async def _start(self) -> None:
         if self.starting:
@@ -255,6 +274,7 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
             self._copy = UsageCopy(self)
             self.periodic_callbacks["usage"] = self._copy.timer
             self._copy.timer.start()
+        self.has_guards = True
 
     async def _add_guards(self, scheduler: Scheduler) -> None:
         closing = _CloseOwnerPlugin(self)
@@ -326,7 +346,9 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
             reason = self.end_reason or "closed"
             await finish_record(recorder, self.scheduler_comm, reason, scheduler, self._copy)
         with log_filters.drop_closing_messages():
-            await super()._close()
+            closing = super()._close()
+            # Dask closes a cluster within the start that has failed.
+            await (asyncio.wait_for(closing, CLOSE_SECONDS) if self.starting else closing)
         self._cleanup()
 
     def remember_client(self, client: Client) -> None:

@@ -16,9 +16,12 @@ import dask.config
 from distributed import Client
 from distributed.security import Security
 
+from hyperplane.clusters.dask import failed_start
 from hyperplane.clusters.dask.cluster_records import finish_start, reserve_record
 from hyperplane.clusters.dask.guarded_cluster import GuardedCluster
+from hyperplane.clusters.dask.open_client import open_client
 from hyperplane.clusters.dask.settings import apply_client_settings, user_settings
+from hyperplane.clusters.dask.start_errors import StepTimeout, remaining, step_timeout
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.clusters.records import ClusterRecord
 from hyperplane.guard.same_user import same_user_security
@@ -89,13 +92,22 @@ def reserve_local_record(
 
 
 def connect_local_client(
-    cluster: GuardedCluster, record: ClusterRecord, plan: ClusterPlan
+    cluster: GuardedCluster, record: ClusterRecord, plan: ClusterPlan, began: float
 ) -> StartedCluster:
-    """Connect a client to a cluster whose workers run, and complete the start; close on errors."""
+    """Connect a client to a cluster whose workers run, and complete the start; close on errors.
+
+    ``began`` is when the start began, by ``time.monotonic``.
+    """
+    direct = record.direct_to_workers or None
     try:
         apply_client_settings(record.name, record.client)
-        client = Client(cluster, direct_to_workers=record.direct_to_workers or None)
+        client = open_client(
+            lambda: Client(cluster, direct_to_workers=direct), cluster, remaining(plan, began)
+        )
         return finish_start(cluster, client, record, plan)
-    except BaseException:
-        cluster.close()
+    except BaseException as error:
+        failed_start.abandon(cluster)
+        if isinstance(error, StepTimeout):
+            advice = "A preload of clients (distributed.client.preload) may block it"
+            raise step_timeout(plan, error, advice) from error
         raise

@@ -104,7 +104,7 @@ async def _ask_usage(
         if not isinstance(monitor, UsageMonitor):
             return None
         await monitor.ask_workers()
-        return monitor.usage()
+        return monitor.report()
     if connection is None:
         return None
     ask = connection.hyperplane_final_usage if final else connection.hyperplane_usage

@@ -8,6 +8,43 @@ from hyperplane.core.errors import StartTimeout
 from hyperplane.core.units import plural
 from hyperplane.spec.plan import ClusterPlan
 
+#: Least seconds that the scheduler may take for an answer, also after the time limit of the start.
+ANSWER_SECONDS = 30.0
+
+
+class StepTimeout(TimeoutError):
+    """A step of a start that runs in this process has not ended within the time limit.
+
+    Attributes
+    ----------
+    waited : str
+        What did not happen, such as "the scheduler did not start".
+    place : str
+        The call that did not return, as a clause; may be empty.
+    """
+
+    def __init__(self, waited: str, place: str = "") -> None:
+        super().__init__(f"{waited} in time")
+        self.waited, self.place = waited, place
+
+
+def remaining(plan: ClusterPlan, began: float) -> float:
+    """Return the seconds that a start has for an answer of its scheduler."""
+    return max(ANSWER_SECONDS, began + plan.request.timeout - time.monotonic())
+
+
+def step_timeout(
+    plan: ClusterPlan, error: StepTimeout, advice: str, log_tail: str = ""
+) -> StartTimeout:
+    """Return the error of a start that reached its time limit in a step of this process."""
+    place = f" When it ended, {error.place}." if error.place else ""
+    return StartTimeout(
+        plan.engine,
+        f"{error.waited} within {plan.request.timeout:g} s (timeout); everything was closed again."
+        f"{place} {advice}",
+        log_tail,
+    )
+
 
 def start_timeout(
     plan: ClusterPlan,

@@ -13,10 +13,11 @@ from distributed.deploy.cluster import Cluster
 
 from hyperplane.clusters import interrupts
 from hyperplane.clusters.dask import recovery, versions
+from hyperplane.clusters.dask.open_client import open_client
 from hyperplane.clusters.dask.recovery import RecoverySettings
 from hyperplane.clusters.dask.scheduler_silence import watch_scheduler
 from hyperplane.clusters.dask.settings import apply_client_settings
-from hyperplane.clusters.dask.start_errors import start_timeout
+from hyperplane.clusters.dask.start_errors import remaining, start_timeout
 from hyperplane.clusters.dask.worker_layout import layout_of
 from hyperplane.clusters.start_progress import report_start
 from hyperplane.core.errors import EngineError, StartFailed
@@ -28,8 +29,6 @@ from hyperplane.spec.settings import RemoteSettings
 
 #: Seconds between two calls of ``explain_wait``.
 POLL_INTERVAL = 2.0
-#: Least seconds that the scheduler may take for an answer, also after the time limit of the start.
-ANSWER_SECONDS = 30.0
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ def connect_client(
     apply_client_settings(plan.name, DaskOptions.of(plan.options).tuning.client)
     client = None
     try:
-        client = Client(cluster)
+        client = open_client(lambda: Client(cluster), cluster, remaining(plan, began))
         with interrupts.allow_interrupts():
             _wait_for_workers(client, plan, began, explain_wait)
             versions.check(client, plan.engine, settings, remaining(plan, began))
@@ -113,11 +112,6 @@ def _add_plugins(client: Client, cluster: Cluster, plan: ClusterPlan) -> None:
             plan.name,
             error,
         )
-
-
-def remaining(plan: ClusterPlan, began: float) -> float:
-    """Return the seconds that a start has for an answer of its scheduler."""
-    return max(ANSWER_SECONDS, began + plan.request.timeout - time.monotonic())
 
 
 def _wait_for_workers(

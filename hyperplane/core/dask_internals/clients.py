@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from distributed.client import _current_client as current_client
+from distributed.client import _del_global_client
 from distributed.client import _global_clients as global_clients
 
 __all__ = [
     "current_client",
+    "find_default_clients",
+    "forget_default_client",
     "forget_failed_connection",
     "get_adaptive",
     "get_versions",
@@ -29,6 +32,20 @@ def forget_failed_connection(client: Any) -> None:
     task = client._handle_report_task
     if task is not None and task.done() and not task.cancelled() and task.exception() is not None:
         client._handle_report_task = None
+
+
+def find_default_clients(cluster: Any) -> list[Any]:
+    """Return the clients of a cluster that are or were Dask's default client, newest first."""
+    return [each for each in reversed(list(global_clients.values())) if each.cluster is cluster]
+
+
+def forget_default_client(client: Any) -> None:
+    """Let a client that cannot close be Dask's default client no more, as its close would."""
+    _del_global_client(client)
+    if not global_clients and hasattr(client, "_set_config"):
+        with client._set_config:  # at its end it restores the settings from before the client
+            pass
+        del client._set_config
 
 
 def get_adaptive(cluster: Any) -> Any | None:

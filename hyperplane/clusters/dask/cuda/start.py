@@ -25,7 +25,13 @@ from hyperplane.clusters.dask.settings import (
     drop_overridden_variables,
     user_settings,
 )
-from hyperplane.clusters.dask.start_errors import describe_cause, is_start_timeout, start_timeout
+from hyperplane.clusters.dask.start_errors import (
+    StepTimeout,
+    describe_cause,
+    is_start_timeout,
+    start_timeout,
+    step_timeout,
+)
 from hyperplane.clusters.dask.worker_memory import select_variables
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.clusters.records import ClusterRecord
@@ -74,13 +80,13 @@ def start(plan: ClusterPlan, worker: WorkerSpec, visible: Sequence[str]) -> Star
     record = _reserve_record(plan, worker, settings)
     with log_tail() as tail:
         try:
-            cluster = _create_cluster(plan, worker, settings, visible, record.scratch)
+            cluster = _create_cluster(plan, worker, settings, visible, record.scratch, began)
         except BaseException as error:
             release_cluster(plan.name, record.scratch)
             if not isinstance(error, Exception):
                 raise
             raise _start_error(error, plan, began, processes, "\n".join(tail)) from error
-    return connect_local_client(cluster, record, plan)
+    return connect_local_client(cluster, record, plan, began)
 
 
 def _create_cluster(
@@ -89,13 +95,16 @@ def _create_cluster(
     settings: CudaSettings,
     visible: Sequence[str],
     scratch: str,
+    began: float,
 ) -> GuardedCudaCluster:
     from hyperplane.clusters.dask.cuda.cluster import CudaNanny, GuardedCudaCluster
 
     with user_settings():
         arguments = cluster_arguments(plan, worker, settings, visible, scratch)
     with dask.config.set({_UCX_SETTING: dask.config.get(_UCX_SETTING, default=None)}):
-        return GuardedCudaCluster(worker_class=CudaNanny, **arguments)
+        return GuardedCudaCluster(
+            worker_class=CudaNanny, deadline=began + plan.request.timeout, **arguments
+        )
 
 
 def _reserve_record(plan: ClusterPlan, worker: WorkerSpec, settings: CudaSettings) -> ClusterRecord:
@@ -176,8 +185,10 @@ def _dask_cuda_options(settings: CudaSettings) -> dict[str, Any]:
 def _start_error(
     error: Exception, plan: ClusterPlan, began: float, processes: int, tail: str
 ) -> EngineError:
+    advice = "Raise timeout: CUDA contexts and libraries take seconds to load"
+    if isinstance(error, StepTimeout):
+        return step_timeout(plan, error, advice, tail)
     if is_start_timeout(error, plan, began):
-        advice = "Raise timeout: CUDA contexts and libraries take seconds to load"
         return start_timeout(plan, None, advice, tail, processes)
     advice = (
         "nvidia-smi shows whether other processes hold GPU memory; a worker process runs the "

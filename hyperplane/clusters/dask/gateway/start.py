@@ -22,9 +22,11 @@ from hyperplane.clusters.dask.cluster_records import release_cluster, reserve_re
 from hyperplane.clusters.dask.gateway import options, plugins, server
 from hyperplane.clusters.dask.gateway.cluster import WatchedGatewayCluster
 from hyperplane.clusters.dask.guarded_cluster import TIME_TO_LIVE
+from hyperplane.clusters.dask.open_client import open_client
 from hyperplane.clusters.dask.remote_process import server_settings, worker_variables
 from hyperplane.clusters.dask.scheduler_silence import watch_scheduler
-from hyperplane.clusters.dask.wait_for_workers import connect_client, remaining
+from hyperplane.clusters.dask.start_errors import remaining
+from hyperplane.clusters.dask.wait_for_workers import connect_client
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.clusters.start_progress import report_start
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
@@ -183,7 +185,11 @@ class _PendingCluster:
     def send_plugins(self, cluster: WatchedGatewayCluster, began: float) -> None:
         """Register plugins for settings without an option, before any worker starts."""
         timeout_left = cluster.connect_timeout(self.remaining(began))
-        with Client(cluster, set_as_default=False, timeout=timeout_left) as client:
+        with open_client(
+            lambda: Client(cluster, set_as_default=False, timeout=timeout_left),
+            cluster,
+            remaining(self.plan, began),
+        ) as client:
             # First, because classes that are pickled by value need the same Python version.
             versions.check(client, ENGINE, self.settings, remaining(self.plan, began))
             watch_scheduler(client, cluster, self.plan.name, self.plan.stall_timeout)

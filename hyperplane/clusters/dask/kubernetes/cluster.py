@@ -34,6 +34,7 @@ from hyperplane.clusters.dask.kubernetes.resource import DaskClusterResource
 from hyperplane.clusters.dask.lease_renewal import create_renewal
 from hyperplane.clusters.dask.run_usage import UsageCopy, finish_record
 from hyperplane.clusters.dask.settings import restore_client_settings
+from hyperplane.clusters.dask.start_errors import ANSWER_SECONDS
 from hyperplane.core.errors import EngineError, StartTimeout
 from hyperplane.guard.run_recorder import RunRecorder
 from hyperplane.platforms.kubernetes.kubeconfig import uses_port_forward
@@ -168,9 +169,10 @@ class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[mi
         )
         while True:
             try:
-                await self._refresh_info()
+                remaining = max(ANSWER_SECONDS, self._deadline - time.monotonic())
+                await asyncio.wait_for(self._refresh_info(), remaining)
                 return
-            except OSError as error:
+            except OSError as error:  # also a TimeoutError
                 if time.monotonic() > self._deadline:
                     where = f"{host}:{ports[COMM_PORT]}"
                     raise StartTimeout(

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import importlib
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from types import MappingProxyType
 from typing import Any, Literal
 
 import dask.config
+import psutil
 from distributed import LocalCluster, Nanny
 from distributed.core import Status
 from distributed.node import ServerNode
@@ -33,6 +35,8 @@ from hyperplane.core.dask_internals.start_methods import keep_forkserver_modules
 
 #: Seconds to wait for a process whose start was cancelled: until it exists, and until it has ended.
 END_SECONDS = 20.0
+#: Seconds to wait for a process that a nanny or a thread may still create.
+CREATION_SECONDS = 5.0
 
 _forking = 0
 _forking_lock = threading.Lock()
@@ -171,25 +175,46 @@ class GuardedLocalCluster(GuardedCluster, LocalCluster):
     """
 
     nannies_are_here = True
+    end_workers_seconds = 60.0
 
     def __init__(self, *, import_meanwhile: Sequence[str], **kwargs: Any) -> None:
         self._import_meanwhile = import_meanwhile
         super().__init__(**kwargs)
-        self._importing.join()
+        self._importing.join(self._remaining())
 
-    async def _end_workers(self) -> None:
+    def kill_workers(self) -> None:
+        """Kill worker processes, also those that threads create within some seconds."""
+        for nanny in list(self._created):
+            nanny.close_gracefully("failed-start")  # it starts no process again
+        deadline = time.monotonic() + CREATION_SECONDS
+        while True:
+            processes = [getattr(nanny.process, "process", None) for nanny in list(self._created)]
+            for process in processes:
+                if process is not None and process.is_alive():
+                    with suppress(psutil.Error):
+                        psutil.Process(process.pid).kill()
+            pending = any(each is not None and each.pid is None for each in processes)
+            if not pending or time.monotonic() > deadline:
+                return
+            time.sleep(0.1)
+
+    async def end_workers(self) -> None:
         """Kill worker processes that are still starting instead of waiting for them."""
         nannies = list(self._created)
         starts = asyncio.gather(*(nanny.start() for nanny in nannies), return_exceptions=True)
+        seen = time.monotonic()
         # Repeatedly, because a process may appear after a check and then hang in its start.
-        while not starts.done():
+        while not starts.done() and time.monotonic() - seen < CREATION_SECONDS:
             for nanny in nannies:
                 process = getattr(nanny.process, "process", None)
-                if process is not None and process.is_alive():
+                if process is None:
+                    continue
+                seen = time.monotonic()
+                if process.is_alive():
                     with suppress(ValueError):  # it has ended meanwhile
                         await process.kill()
             await asyncio.wait([starts], timeout=0.1)
-        await super()._end_workers()
+        await super().end_workers()
 
     async def _start(self) -> None:
         await super()._start()

@@ -31,7 +31,13 @@ from hyperplane.clusters.dask.settings import (
     drop_overridden_variables,
     user_settings,
 )
-from hyperplane.clusters.dask.start_errors import describe_cause, is_start_timeout, start_timeout
+from hyperplane.clusters.dask.start_errors import (
+    StepTimeout,
+    describe_cause,
+    is_start_timeout,
+    start_timeout,
+    step_timeout,
+)
 from hyperplane.clusters.dask.worker_memory import select_variables
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.core.errors import EngineError, StartFailed
@@ -100,6 +106,7 @@ def start(plan: ClusterPlan, forked: bool) -> StartedCluster:
                 scheduler_config=scheduler_config,
                 cluster_config=cluster_config,
                 release=partial(release_local_cluster, plan.name, record.scratch, forked),
+                deadline=began + plan.request.timeout,
                 guards=ClusterGuards.of(plan, lends=True, shared_ram=machine.free_ram()),
                 import_meanwhile=settings.preload if forked else (),
                 worker_class=GuardedNanny,
@@ -109,7 +116,7 @@ def start(plan: ClusterPlan, forked: bool) -> StartedCluster:
             )
         except Exception as error:
             raise _start_error(error, plan, began, forked, "\n".join(tail)) from error
-        return connect_local_client(cluster, record, plan)
+        return connect_local_client(cluster, record, plan, began)
 
 
 def _worker_config(plan: ClusterPlan, settings: LocalSettings, scratch: str) -> dict[str, Any]:
@@ -128,8 +135,11 @@ def _worker_config(plan: ClusterPlan, settings: LocalSettings, scratch: str) -> 
 def _start_error(
     error: Exception, plan: ClusterPlan, began: float, forked: bool, tail: str
 ) -> EngineError:
+    advice = "Raise timeout or ask for fewer processes"
+    if isinstance(error, StepTimeout):
+        return step_timeout(plan, error, advice, tail)
     if is_start_timeout(error, plan, began):
-        return start_timeout(plan, None, "Raise timeout or ask for fewer processes", tail)
+        return start_timeout(plan, None, advice, tail)
     message = f"{describe_cause(error, plan)} (everything was closed again)"
     if "daemonic" in message:
         message += "; start the cluster in the main program, not in a process of a pool"

@@ -235,7 +235,12 @@ class _WatchedCluster(SLURMCluster):
 class GuardedSLURMCluster(GuardedCluster, _WatchedCluster):
     """SLURMCluster with idle timeout, busy-worker guard and complete cleanup."""
 
-    async def _end_workers(self) -> None:
+    start_of_worker = ("job", "submitted")
+    #: ``sbatch`` may wait for the controller, and a job without a number cannot be cancelled.
+    end_workers_seconds = 300.0
+
+    async def end_workers(self) -> None:
+        """Cancel the jobs, and wait until they have left the queue."""
         jobs = list(self._created)
-        await super()._end_workers()
+        await super().end_workers()
         await self._wait_until_gone({job.job_id for job in jobs if job.job_id is not None})

@@ -12,6 +12,7 @@ from typing import Any, cast
 from distributed.security import Security
 from distributed.utils import get_ip
 
+from hyperplane.clusters.dask import failed_start
 from hyperplane.clusters.dask.cluster_guards import ClusterGuards
 from hyperplane.clusters.dask.cluster_records import finish_start, release_cluster, reserve_record
 from hyperplane.clusters.dask.guarded_cluster import cluster_settings
@@ -21,7 +22,7 @@ from hyperplane.clusters.dask.settings import user_settings
 from hyperplane.clusters.dask.slurm import script as slurm_script
 from hyperplane.clusters.dask.slurm.cluster import GuardedSLURMCluster
 from hyperplane.clusters.dask.slurm.job_messages import StartupMonitor, explain_end
-from hyperplane.clusters.dask.start_errors import describe_cause
+from hyperplane.clusters.dask.start_errors import StepTimeout, describe_cause, step_timeout
 from hyperplane.clusters.dask.wait_for_workers import connect_client
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.clusters.records import ClusterRecord
@@ -75,7 +76,11 @@ def start(plan: ClusterPlan) -> StartedCluster:
         release()
         raise
     try:
-        cluster = GuardedSLURMCluster(release=release, **arguments)
+        deadline = began + plan.request.timeout
+        cluster = GuardedSLURMCluster(release=release, deadline=deadline, **arguments)
+    except StepTimeout as error:
+        advice = "Raise timeout, or check that sbatch and squeue answer"
+        raise step_timeout(plan, error, advice) from error
     except StartFailed as error:
         message = f"{error.message} (everything was closed again)"
         raise StartFailed("slurm", message, error.log_tail) from error
@@ -88,7 +93,7 @@ def start(plan: ClusterPlan) -> StartedCluster:
         record = replace(record, security=key_pair(security))
         return finish_start(cluster, client, record, plan)
     except BaseException:
-        cluster.close()
+        failed_start.abandon(cluster)
         raise
 
 

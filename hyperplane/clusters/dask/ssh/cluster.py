@@ -49,6 +49,9 @@ class GuardedSSHCluster(GuardedCluster):
         Arguments of GuardedCluster and SpecCluster.
     """
 
+    before_scheduler = "the hosts did not connect, or "
+    start_of_worker = ("node", "started")
+
     def __init__(
         self,
         *,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 import time
@@ -14,7 +13,7 @@ from typing import Any, cast
 from distributed import Scheduler
 from distributed.security import Security
 
-from hyperplane.clusters.dask import remote_process
+from hyperplane.clusters.dask import failed_start, remote_process
 from hyperplane.clusters.dask.budget_meter import new_budget_meter
 from hyperplane.clusters.dask.cluster_guards import ClusterGuards
 from hyperplane.clusters.dask.cluster_records import finish_start, release_cluster, reserve_record
@@ -34,6 +33,7 @@ from hyperplane.clusters.dask.settings import in_force, snapshot
 from hyperplane.clusters.dask.ssh.cluster import GuardedSSHCluster
 from hyperplane.clusters.dask.ssh.host_servers import interface_fault
 from hyperplane.clusters.dask.ssh.nodes import PROGRAM, HostServer, HostWorkers
+from hyperplane.clusters.dask.start_errors import StepTimeout, step_timeout
 from hyperplane.clusters.dask.wait_for_workers import connect_client
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.core.errors import EngineError, StartFailed, StartTimeout
@@ -44,6 +44,8 @@ from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import SshSettings
 
+#: Seconds after the time limit in which hosts that have reached it report their faults.
+_REPORT_SECONDS = 10.0
 #: Advice if worker processes that hosts have reported as started do not connect in time.
 _WAIT_ADVICE = (
     "The hosts have started them. Raise timeout to wait longer, or request fewer processes"
@@ -98,19 +100,20 @@ def start(plan: ClusterPlan) -> StartedCluster:
             cluster_config=cluster_settings(settings),
             guards=ClusterGuards.of(plan),
             release=partial(release_cluster, plan.name, record.scratch),
+            deadline=began + plan.request.timeout + _REPORT_SECONDS,
         )
     except BaseException as error:
         release_cluster(plan.name, record.scratch)
         if not isinstance(error, Exception):
             raise
-        raise _start_error(error, faults) from error
+        raise _start_error(error, faults, plan) from error
     try:
         client = connect_client(cluster, plan, settings, began, lambda: _WAIT_ADVICE)
         _warn_of_few_cores(cluster, plan)
         return finish_start(cluster, client, record, plan)
     except BaseException:
-        with suppress(OSError, asyncio.TimeoutError):
-            cluster.close()
+        with suppress(OSError):
+            failed_start.abandon(cluster)
         raise
 
 
@@ -236,14 +239,17 @@ def _process_config(plan: ClusterPlan, role: str, tls: dict[str, str]) -> dict[s
     }
 
 
-def _start_error(error: Exception, faults: Sequence[str]) -> EngineError:
+def _start_error(error: Exception, faults: Sequence[str], plan: ClusterPlan) -> EngineError:
     """Return an error with the reasons of all hosts."""
+    if isinstance(error, StepTimeout) and not faults:
+        return step_timeout(plan, error, "Raise timeout, or check that the hosts answer")
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, EngineError):
         cause = cause.__cause__ or cause.__context__
     if faults:
         tail = cause.log_tail if isinstance(cause, EngineError) else ""
-        kind = StartTimeout if isinstance(cause, StartTimeout) else StartFailed
+        late = isinstance(cause, StartTimeout) or isinstance(error, StepTimeout)
+        kind = StartTimeout if late else StartFailed
         lines = "\n  ".join(dict.fromkeys(faults))
         return kind("ssh", f"everything was closed again:\n  {lines}", tail)
     if isinstance(cause, EngineError):
