@@ -85,7 +85,9 @@ def plan_exchange(
     if size is not None and not exchange_memory.fits_in_memory(size):
         sides = sides[0].split_small(), sides[1].split_small()  # less memory for each task
     count = max(len(side.partitions) for side in sides)
-    into = exchange_memory.choose_row_partition_count(count, size)
+    # A receiver holds its rows of both sides and the joined rows, which have all of their columns.
+    held = None if size is None else 2 * size
+    into = exchange_memory.choose_row_partition_count(count, held)
     max_bytes = exchange_memory.choose_max_bytes(count, size)
     return sides, ExchangeJoin(tuple(keys), how, into, max_bytes)
 

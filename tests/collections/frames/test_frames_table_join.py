@@ -317,9 +317,11 @@ def test_keys_of_tables_with_other_types_are_cast_without_loss():
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    ("processes", "way"), [(1, "files"), (2, "files"), (1, "exchange"), (2, "exchange")]
+)
 @pytest.mark.usefixtures("forked_workers")
-def test_workers_exchange_both_sides_through_files(processes, tmp_path):
+def test_workers_exchange_both_sides(processes, way, tmp_path):
     """Files are in the folders of the workers, and are removed with the result."""
 
     def write_all_pieces():
@@ -347,7 +349,7 @@ def test_workers_exchange_both_sides_through_files(processes, tmp_path):
         ) as cluster,
         Client(cluster) as client,
     ):
-        choose_way(patch, "files", into=5)
+        choose_way(patch, way, into=5)
         client.run(write_all_pieces)
         joined = join(
             dd.from_pandas(left, npartitions=4), dd.from_pandas(right, npartitions=2), "k", "left"
