@@ -1,9 +1,12 @@
-"""Semi, as-of and skewed joins: hyperplane, plain Dask and Polars.
+"""Semi, as-of and skewed joins, and joins of large tables: hyperplane, plain Dask, Polars, DuckDB.
 
     python -m benchmarks.joins [--rows 3000000] [--rounds 2] [--jobs semi asof skewed]
+    python -m benchmarks.joins --jobs unique many --processes 1 --memory 1GB --rows 60000000
 
 Every run is a separate process, the engines alternate (A B C A B C), and the answers are compared.
-The clusters of hyperplane and Dask have two processes with one thread each.
+The clusters of hyperplane and Dask have two processes with one thread each; Polars and DuckDB have
+as many threads. ``--memory`` limits each worker, and DuckDB to this amount times ``--processes``;
+Polars has no such limit. Jobs of large tables are described in ``benchmarks.large_joins``.
 """
 
 from __future__ import annotations
@@ -17,15 +20,19 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.large_joins import JOBS as LARGE_JOBS
+from benchmarks.large_joins import write_large_tables
 from benchmarks.measure import measure
+from hyperplane.core.units import parse_bytes
 
 Answer = list[int]
-ENGINES = ("hyperplane", "dask", "polars")
+ENGINES = ("hyperplane", "dask", "polars", "duckdb")
 FILES = 8
 
 
@@ -158,53 +165,102 @@ JOBS: dict[str, dict[str, Callable[[Path], Answer]]] = {
     "semi": {"hyperplane": semi_hyperplane, "dask": semi_dask, "polars": semi_polars},
     "asof": {"hyperplane": asof_hyperplane, "dask": asof_dask, "polars": asof_polars},
     "skewed": {"hyperplane": skewed_hyperplane, "dask": skewed_dask, "polars": skewed_polars},
+    **LARGE_JOBS,
 }
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Worker processes with one thread each; their memory as text, empty for Dask's default."""
+
+    processes: int
+    memory: str
+
+
 @contextlib.contextmanager
-def _start(engine: str) -> Iterator[None]:
-    """Start a cluster of two processes, except for Polars, which has two threads."""
-    if engine == "polars":
+def _start(engine: str, limits: Limits) -> Iterator[None]:
+    """Start a cluster, except for Polars and DuckDB, which have as many threads."""
+    if engine == "duckdb":
+        import duckdb
+
+        duckdb.sql(f"set threads = {limits.processes}")
+        if limits.memory:
+            total = parse_bytes(limits.memory) * limits.processes
+            duckdb.sql(f"set memory_limit = '{total}B'")
+            duckdb.sql("set temp_directory = '/tmp/duckdb_benchmark'")
+    if engine in ("polars", "duckdb"):
         yield
         return
     from distributed import Client, LocalCluster
 
-    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    cluster = LocalCluster(
+        n_workers=limits.processes,
+        threads_per_worker=1,
+        memory_limit=limits.memory or "auto",
+        dashboard_address=None,
+    )
     with cluster, Client(cluster) as client:
         client.run(lambda: __import__("hyperplane.dataframe") and None)
         yield
 
 
-def run_job(job: str, engine: str, folder: Path) -> None:
-    """Run one job twice with one engine in this process; print figures of the second run."""
+def run_job(job: str, engine: str, folder: Path, limits: Limits) -> None:
+    """Run one job twice with one engine in this process; print figures of the second run.
+
+    With limited memory it runs once: what libraries need at first is small then.
+    """
     run = JOBS[job][engine]
-    with _start(engine):
-        run(folder)
+    with _start(engine, limits):
+        if not limits.memory:
+            run(folder)
         answer, measured = measure(lambda: run(folder))
     print(json.dumps({**measured, "answer": answer}))
 
 
-def _run_in_process(job: str, engine: str, folder: Path) -> dict[str, Any]:
+def _run_in_process(
+    job: str, engine: str, folder: Path, limits: Limits, timeout: float
+) -> dict[str, Any] | str:
+    """Return the figures of a run, or why there are none."""
     command = [sys.executable, "-m", "benchmarks.joins", "--one", job, engine, str(folder)]
-    environment = {**os.environ, "POLARS_MAX_THREADS": "2"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    command += ["--processes", str(limits.processes), "--memory", limits.memory]
+    environment = {**os.environ, "POLARS_MAX_THREADS": str(limits.processes)}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=environment, timeout=timeout
+        )
+    except subprocess.TimeoutExpired:
+        return f"unfinished after {timeout:.0f} s"
+    if done.returncode and limits.memory:
+        return (done.stderr.strip().splitlines() or ["failed"])[-1][:100]
     if done.returncode:
         sys.exit(f"{job} with {engine} failed:\n{done.stdout}\n{done.stderr}")
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures
 
 
-def compare(job: str, folder: Path, rounds: int) -> None:
+def compare(
+    job: str, engines: list[str], folder: Path, rounds: int, limits: Limits, timeout: float
+) -> None:
     """Run one job with all engines alternately; print the figures of all rounds."""
-    results: dict[str, list[dict[str, Any]]] = {engine: [] for engine in ENGINES}
+    results: dict[str, list[dict[str, Any]]] = {
+        engine: [] for engine in engines if engine in JOBS[job]
+    }
+    failures: dict[str, str] = {}
     load = os.getloadavg()[0]
     for _ in range(rounds):
-        for engine in ENGINES:
-            results[engine].append(_run_in_process(job, engine, folder))
+        for engine in [name for name in results if name not in failures]:
+            figures = _run_in_process(job, engine, folder, limits, timeout)
+            if isinstance(figures, str):
+                failures[engine] = figures
+            else:
+                results[engine].append(figures)
     answers = {json.dumps(figures["answer"]) for each in results.values() for figures in each}
     agreed = "answers agree" if len(answers) == 1 else f"ANSWERS DIFFER: {answers}"
     print(f"\n{job}: load {load:.1f} to {os.getloadavg()[0]:.1f}, {agreed}")
     for engine, each in results.items():
+        if engine in failures:
+            print(f"  {engine:12}{failures[engine]}")
+            continue
         shown = [
             f"{name} {' '.join(f'{figures[name]:.2f}' for figures in each)} "
             f"(median {statistics.median(figures[name] for figures in each):.2f})"
@@ -220,16 +276,25 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=3_000_000)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
+    parser.add_argument("--files", type=int, default=FILES, help="files of each large table")
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--memory", default="", help="memory of each worker, such as 1GB")
+    parser.add_argument("--timeout", type=float, default=600.0)
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    limits = Limits(arguments.processes, arguments.memory)
     if arguments.one:
         job, engine, folder = arguments.one
-        run_job(job, engine, Path(folder))
+        run_job(job, engine, Path(folder), limits)
         return
     with tempfile.TemporaryDirectory() as root:
-        write_tables(Path(root), arguments.rows)
+        if not set(arguments.jobs) <= set(LARGE_JOBS):
+            write_tables(Path(root), arguments.rows)
+        if set(arguments.jobs) & set(LARGE_JOBS):
+            write_large_tables(Path(root), arguments.rows, arguments.files)
         for job in arguments.jobs:
-            compare(job, Path(root), arguments.rounds)
+            compare(job, arguments.engines, Path(root), arguments.rounds, limits, arguments.timeout)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from hyperplane.collections.frames.join_arguments import (
     find_side_faults,
     open_sides,
 )
+from hyperplane.collections.frames.join_types import can_join_tables
 from hyperplane.collections.frames.joined_partition import HOWS, SELECTING, How, JoinedPartition
 from hyperplane.collections.frames.shuffle_join import make_nullable, shuffle_join
 from hyperplane.collections.frames.source_collection import Frame
@@ -44,14 +45,18 @@ def join(
 ) -> dd.DataFrame:
     """Join two tables, like ``left.merge(right, on=on, how=how)``.
 
-    A right side of up to 250 MB (250·10^6 bytes) in memory is read once by each worker process, and
-    no rows are shuffled. (Dask itself decides by the numbers of partitions and would often shuffle
-    both sides.) If the result is filtered and passed to other helpers of this module, they read
-    only the needed columns of both sides. Both sides are shuffled if the right side is larger, if
-    the types of keys differ, or if a side is not from :func:`read`; a right side of one partition
-    is not shuffled, but joined to each partition of the left side. A shuffle spreads the rows of a
-    frequent key of the left side over several tasks; if the right side of an inner join has more
-    partitions, those of the right side.
+    A right side of up to 250 MB (250·10^6 bytes) in memory is read once by each worker process if
+    both sides come from :func:`read`, and no rows are shuffled. If the result is filtered and
+    passed to other helpers of this module, they read only the needed columns of both sides.
+
+    Of other collections, a side that is known to be small is sent once to each worker process and
+    joined there to the partitions of the other side: the right side, of an inner join also the
+    left one. A right side of one partition always is. Otherwise rows of both sides with equal keys
+    are exchanged, through compressed files if both sides take more than a quarter of the cluster's
+    memory. The rows of a frequent key of either side are spread over several tasks. Objects,
+    categories and other types that Polars does not have are joined by pandas after a shuffle of
+    Dask, which spreads frequent keys of the left side, or of the side with more partitions of an
+    inner join.
 
     Parameters
     ----------
@@ -174,7 +179,9 @@ def _join_by_shuffle(
         [
             Fault(side, f"a column {PARTITION!r}", "other names, because Dask uses it", advice)
             for side, frame in (("left", left), ("right", right))
-            if PARTITION in frame.columns and right.npartitions > 1
+            if PARTITION in frame.columns
+            and right.npartitions > 1
+            and not can_join_tables(left._meta, right._meta, keys)
         ]
     )
     types = [(left[key].dtype, right[key].dtype) for key in keys]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,23 +26,20 @@ from hyperplane.collections.frames.join_arguments import (
     find_side_faults,
     open_sides,
 )
+from hyperplane.collections.frames.join_sides import JoinSide, SideColumns, open_side
 from hyperplane.collections.frames.kernels import asof
 from hyperplane.collections.frames.kernels.asof import AsofMatch, Direction, SortedSide
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
 from hyperplane.collections.frames.kernels.table_files import concat_pieces
 from hyperplane.collections.frames.shuffle_join import make_nullable
-from hyperplane.collections.frames.source_collection import (
-    Frame,
-    open_partition,
-    select_source,
-)
+from hyperplane.collections.frames.source_collection import Frame
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
 from hyperplane.collections.frames.typed_partitions import register_tables
 from hyperplane.core.argument_checks import find_flag_faults, is_one_of
 from hyperplane.core.errors import Fault, HyperplaneError, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import round_bytes
-from hyperplane.formats.pandas_frames.column_names import escape, escape_all, escape_columns
+from hyperplane.formats.pandas_frames.column_names import escape_all
 from hyperplane.formats.pandas_frames.typed_table import TypedTable
 
 #: Maximum bytes of a right side that all worker processes hold.
@@ -52,28 +48,6 @@ _LARGE_ADVICE = (
     "pass by=..., so that both sides are exchanged by these keys, or select fewer rows and columns "
     "of right"
 )
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """Columns of one side."""
-
-    #: Empty, with the types and the escaped names of the side.
-    like: pd.DataFrame
-    #: Escaped names in the result.
-    names: tuple[str, ...]
-    where: pl.Expr | None
-
-
-@dataclass(frozen=True)
-class _Side:
-    """Partitions and columns of one side."""
-
-    partitions: tuple[Any, ...]
-    token: str
-    columns: _Columns
-    #: Bytes in memory; None if unknown.
-    size: int | None
 
 
 @check_call
@@ -169,8 +143,8 @@ def join_asof(
             limit, tolerance_faults = parse_tolerance(tolerance, left._meta[on].dtype)
             faults += tolerance_faults
     sides = (
-        _open_side(left, suffixes[0], right, [on, *keys]),
-        _open_side(right, suffixes[1], left, [on, *keys]),
+        open_side(left, suffixes[0], right, [on, *keys]),
+        open_side(right, suffixes[1], left, [on, *keys]),
     )
     (on, *keys) = escape_all([on, *keys])
     match = AsofMatch(on, tuple(keys), direction, limit, allow_exact_matches)
@@ -190,20 +164,7 @@ def join_asof(
     return result
 
 
-def _open_side(df: dd.DataFrame, suffix: str, other: dd.DataFrame, keys: Sequence[str]) -> _Side:
-    """Return the rows of a side; its columns that the other side has too get a suffix."""
-    source = select_source(df, list(df.columns))
-    like = df._meta.iloc[:0].reset_index(drop=True)
-    names = [
-        escape(name + suffix if name not in keys and name in other.columns else name)
-        for name in like.columns
-    ]
-    size = exchange_memory.estimate_source_size(source, df)
-    columns = _Columns(escape_columns(like), tuple(names), source.where)
-    return _Side(source.partitions, source.token, columns, size)
-
-
-def _make_meta(left: _Columns, right: _Columns, keys: Sequence[str]) -> pd.DataFrame:
+def _make_meta(left: SideColumns, right: SideColumns, keys: Sequence[str]) -> pd.DataFrame:
     """Return the empty frame of the result, with escaped names."""
     columns = {name: left.like.iloc[:, position] for position, name in enumerate(left.names)}
     for position, name in enumerate(right.names):
@@ -213,7 +174,7 @@ def _make_meta(left: _Columns, right: _Columns, keys: Sequence[str]) -> pd.DataF
     return pd.DataFrame(columns)
 
 
-def _is_broadcast(right: _Side, keys: Sequence[str]) -> bool:
+def _is_broadcast(right: JoinSide, keys: Sequence[str]) -> bool:
     """Return whether all processes get the right side; a RequestError if it is too large."""
     if right.size is not None and right.size > MAX_SMALL_SIDE and not keys:
         given = f"{round_bytes(right.size)} in memory"
@@ -224,7 +185,7 @@ def _is_broadcast(right: _Side, keys: Sequence[str]) -> bool:
     return right.size <= MAX_SMALL_SIDE
 
 
-def _broadcast(sides: tuple[_Side, _Side], match: AsofMatch, token: str) -> list[list[Any]]:
+def _broadcast(sides: tuple[JoinSide, JoinSide], match: AsofMatch, token: str) -> list[list[Any]]:
     """Return the arguments of the tasks that join each partition to the whole right side."""
     left, right = sides
     tables = _open_partitions(right, match, f"{token}-right")
@@ -238,7 +199,7 @@ def _broadcast(sides: tuple[_Side, _Side], match: AsofMatch, token: str) -> list
     ]
 
 
-def _exchange(sides: tuple[_Side, _Side], match: AsofMatch, token: str) -> list[list[Any]]:
+def _exchange(sides: tuple[JoinSide, JoinSide], match: AsofMatch, token: str) -> list[list[Any]]:
     """Return the arguments of the tasks that join the rows of both sides with the same keys."""
     known = [side.size for side in sides if side.size is not None]
     size = sum(known) if len(known) == len(sides) else None
@@ -260,7 +221,7 @@ def _exchange(sides: tuple[_Side, _Side], match: AsofMatch, token: str) -> list[
     return [[*left, *right] for left, right in zip(*pieces, strict=True)]
 
 
-def _open_partitions(side: _Side, match: AsofMatch, token: str) -> list[Delayed]:
+def _open_partitions(side: JoinSide, match: AsofMatch, token: str) -> list[Delayed]:
     """Return one task for each partition of a side, which returns its rows."""
     arguments = [
         [partition, number, side.columns, match] for number, partition in enumerate(side.partitions)
@@ -269,16 +230,14 @@ def _open_partitions(side: _Side, match: AsofMatch, token: str) -> list[Delayed]
 
 
 @name_partition_in_errors
-def _open_rows(partition: Any, number: int, columns: _Columns, match: AsofMatch) -> pl.DataFrame:
+def _open_rows(partition: Any, number: int, columns: SideColumns, match: AsofMatch) -> pl.DataFrame:
     return _read_rows(partition, columns, match)
 
 
-def _read_rows(partition: Any, columns: _Columns, match: AsofMatch) -> pl.DataFrame:
+def _read_rows(partition: Any, columns: SideColumns, match: AsofMatch) -> pl.DataFrame:
     """Return the rows of a partition with the names of the result."""
-    like = columns.like
-    exact = [match.on] if like[match.on].dtype.kind in "mM" else []
-    rows = open_partition(partition, like, columns.where, exact=exact)
-    renamed = rows.rename(dict(zip(like.columns, columns.names, strict=True)))
+    exact = [match.on] if columns.like[match.on].dtype.kind in "mM" else []
+    renamed = columns.open_rows(partition, exact)
     schema = renamed.collect_schema()
     # The codes of categories differ between partitions and sides.
     coded = [key for key in match.by if isinstance(schema[key], (pl.Categorical, pl.Enum))]
@@ -302,7 +261,7 @@ def _join_partition(
     partition: Any,
     number: int,
     right: SortedSide,
-    columns: _Columns,
+    columns: SideColumns,
     match: AsofMatch,
     like: pd.DataFrame,
 ) -> TypedTable:

@@ -1,6 +1,7 @@
-"""Joins of collections of any size: a shuffle by a type-independent hash, then pandas.
+"""Joins of collections of any size: in Polars, or a shuffle by a type-independent hash and pandas.
 
-Dask's hash depends on the type of the keys in each partition: booleans with a missing value are
+pandas joins keys and returns columns of types that Polars does not have, such as objects. Dask's
+hash depends on the type of the keys in each partition: booleans with a missing value are
 objects, and known and unknown categories have different hashes. Rows with equal keys would be sent
 to different partitions and not be joined.
 """
@@ -19,8 +20,10 @@ import pandas as pd
 import pyarrow as pa
 
 from hyperplane.collections.frames.declared_cast import cast_to_declared
+from hyperplane.collections.frames.join_types import can_join_tables
 from hyperplane.collections.frames.joined_partition import SELECTING
 from hyperplane.collections.frames.shuffle_sides import JoinKeys, is_hashed, shuffle_sides
+from hyperplane.collections.frames.table_join import join_as_tables
 from hyperplane.collections.frames.task_errors import run_in_partition, run_task
 from hyperplane.core.column_cast import cast_column
 from hyperplane.core.errors import DataError
@@ -40,9 +43,11 @@ def shuffle_join(
 
     For a semi or anti join, ``right`` has the keys only.
     """
-    left, right = left.clear_divisions(), right.clear_divisions()
     widen = partial(make_columns_nullable, keys=list(keys)) if how == "left" else _keep_unchanged
     like = _make_meta(left._meta, widen(right._meta), list(keys), how, suffixes)
+    if can_join_tables(left._meta, right._meta, keys):
+        return join_as_tables(left, right, like, keys, how, suffixes)
+    left, right = left.clear_divisions(), right.clear_divisions()
     if right.npartitions > 1:
         types = [side._meta.dtypes for side in (left, right)]
         hashed = [key for key in keys if is_hashed(*(dtypes[key] for dtypes in types))]

@@ -23,6 +23,7 @@ from hyperplane.core.active_cluster import (
     has_one_process,
 )
 from hyperplane.core.dask_internals.tasks import List, Task, TaskRef
+from hyperplane.formats.partition_sizes import find_shard_bounds
 
 #: Maximum tables that one task combines.
 FAN_IN = 16
@@ -180,6 +181,31 @@ def exchange_files(
     return [[pieces_of_receiver, None] for pieces_of_receiver in pieces]
 
 
+def exchange_groups(
+    name: str, token: str, split_tables: Sequence[Delayed], into: int
+) -> list[list[Any]]:
+    """Return two arguments for each receiver of an exchange in memory, as gather_by_key does.
+
+    A task takes the pieces of several receivers: there are as many groups of receivers as
+    processes, and fewer tasks than pieces. In a single process there are none.
+    """
+    groups = min(into, count_processes())
+    if has_one_process():
+        return [[list(split_tables), number] for number in range(into)]
+    bounds = [find_shard_bounds(group, groups, into) for group in range(groups)]
+    taken = [
+        make_tasks(
+            f"{name}-group-{number}", token, _take_pieces, [[table, *each] for each in bounds]
+        )
+        for number, table in enumerate(split_tables)
+    ]
+    return [
+        [[tables[group] for tables in taken], receiver - first]
+        for group, (first, last) in enumerate(bounds)
+        for receiver in range(first, last)
+    ]
+
+
 def reduce_tree(
     name: str, token: str, combine: Callable[[list[Any]], Any], tables: Sequence[Delayed]
 ) -> list[Delayed]:
@@ -264,3 +290,7 @@ def _count_partitions_per_receiver() -> int:
 
 def _take_piece(pieces: list[Any], number: int) -> Any:
     return pieces[number]
+
+
+def _take_pieces(pieces: list[Any], first: int, last: int) -> list[Any]:
+    return pieces[first:last]

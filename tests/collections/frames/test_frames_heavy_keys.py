@@ -14,12 +14,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import combinations, scaled
 
-from hyperplane.collections.frames import heavy_keys
+from hyperplane.collections.frames import (
+    exchange_memory,
+    frequent_keys,
+    heavy_keys,
+    table_join,
+)
 from hyperplane.dataframe import join
 from hyperplane.errors import RequestError
 
 PARTS = 8
 KEYS = 4_000
+
+
+@pytest.fixture(params=["polars", "pandas"])
+def way(request, monkeypatch):
+    """Shuffle both sides, also small ones; with pandas as for types that Polars does not have."""
+    choose_way(monkeypatch, request.param)
+    return request.param
+
+
+def choose_way(patch, way):
+    patch.setattr(table_join, "MAX_SMALL_SIDE", -1)
+    patch.setattr(exchange_memory, "choose_row_partition_count", lambda count, size: count)
+    if way == "pandas":
+        use_pandas(patch)
+
+
+def use_pandas(patch):
+    for module in ("join", "shuffle_join"):
+        name = f"hyperplane.collections.frames.{module}.can_join_tables"
+        patch.setattr(name, lambda *args: False)
 
 
 def make_sides(share, rows=80_000, *, sort=False, copies=1):
@@ -64,7 +89,7 @@ def open_sides(left, right, parts=PARTS):
 @pytest.mark.parametrize(
     ("how", "method"), combinations(["inner", "left", "semi", "anti"], ["tasks", "disk"])
 )
-def test_rows_of_a_frequent_key_are_in_all_partitions(how, method):
+def test_rows_of_a_frequent_key_are_in_all_partitions(how, method, way):
     left, right = make_sides(0.6)
     if how == "anti":
         right = right[right.k != 17]
@@ -76,7 +101,7 @@ def test_rows_of_a_frequent_key_are_in_all_partitions(how, method):
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])
-def test_rows_of_a_frequent_key_with_many_matches_are_spread(how):
+def test_rows_of_a_frequent_key_with_many_matches_are_spread(how, way):
     left, right = make_sides(0.5, rows=20_000)
     right = pd.concat([right, pd.DataFrame({"k": 17, "w": -np.arange(1, 10)})], ignore_index=True)
     with dask.config.set(scheduler="sync"):
@@ -85,7 +110,7 @@ def test_rows_of_a_frequent_key_with_many_matches_are_spread(how):
     assert max(lengths) < 1.25 * sum(lengths) / PARTS
 
 
-def test_the_larger_side_of_an_inner_join_is_spread():
+def test_the_larger_side_of_an_inner_join_is_spread(way):
     left, right = make_sides(0.6)
     sides = open_sides(left, right)
     with dask.config.set(scheduler="sync"):
@@ -94,24 +119,27 @@ def test_the_larger_side_of_an_inner_join_is_spread():
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
-def test_sorted_keys_are_not_copied_to_all_partitions(share):
+def test_sorted_keys_are_not_copied_to_all_partitions(share, way):
     """Each partition has one of some frequent keys: rows are copied once for it, not for all."""
     left, right = make_sides(share, sort=True)
     left["k"] = left["k"] // 400 * 400  # ten keys, one after the other
     copied = []
-    copy_rows = heavy_keys.copy_rows
+    module = frequent_keys if way == "polars" else heavy_keys
+    copy_rows = module.copy_rows
+
+    def copy_and_count(first, *args):
+        result = copy_rows(first, *args)
+        copied.append(len(result[0]) if way == "polars" else len(result) - len(first))
+        return result
+
     with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="sync"):
-        patch.setattr(
-            heavy_keys,
-            "copy_rows",
-            lambda *args: copied.append(len(copy_rows(*args)) - len(args[0])) or copy_rows(*args),
-        )
+        patch.setattr(module, "copy_rows", copy_and_count)
         lengths = check_equal(join(*open_sides(left, right), "k", "left"), left, right, "left")
     assert sum(copied) <= 3 * PARTS
     assert max(lengths) <= 3 * len(left) / PARTS
 
 
-def test_without_frequent_keys_all_partitions_receive_rows():
+def test_without_frequent_keys_all_partitions_receive_rows(way):
     left, right = make_sides(0.0)
     with dask.config.set(scheduler="sync"):
         lengths = check_equal(join(*open_sides(left, right), "k", "left"), left, right, "left")
@@ -127,7 +155,8 @@ def test_more_receivers_than_senders_get_rows_of_a_frequent_key():
     assert counts.max() < 1.1 * counts.mean()
 
 
-def test_a_column_with_the_name_that_dask_uses_is_refused():
+def test_a_column_with_the_name_that_dask_uses_is_refused(monkeypatch):
+    use_pandas(monkeypatch)
     left, right = (side.rename(columns={"v": "_partitions"}) for side in make_sides(0.0, 100))
     with pytest.raises(RequestError, match=r"left = a column '_partitions'.*rename"):
         join(*open_sides(left, right, 2), "k")
@@ -145,13 +174,15 @@ def repeated(draw, side):
     return frame.assign(**{side: np.arange(rows)})
 
 
-@pytest.mark.parametrize("spread", [True, False])
+@pytest.mark.parametrize(
+    ("spread", "how_joined"), combinations([True, False], ["pandas", "polars"])
+)
 @settings(QUICK, max_examples=scaled(15, 150))
 @given(
     left=repeated("v"), right=repeated("w"), cuts=st.lists(st.integers(0, 25), max_size=4),
     how=st.sampled_from(["inner", "left", "semi", "anti"]), swap=st.booleans(),
 )  # fmt: skip
-def test_many_to_many_joins_equal_pandas(left, right, cuts, how, swap, spread):
+def test_many_to_many_joins_equal_pandas(left, right, cuts, how, swap, spread, how_joined):
     keys = ["k", "t"]
     left_cuts = [min(place, len(left)) for place in cuts]
     sides = [cut(left, left_cuts), cut(right, [len(right) // 3, len(right) // 2])]
@@ -159,9 +190,11 @@ def test_many_to_many_joins_equal_pandas(left, right, cuts, how, swap, spread):
     if swap:
         sides, frames = sides[::-1], frames[::-1]
     with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="sync"):
+        choose_way(patch, how_joined)
         if spread:  # the rows of each key
-            patch.setattr(heavy_keys, "_MIN_ROWS", 0)
-            patch.setattr(heavy_keys, "_MIN_SHARE", 0.0)
+            for module in (frequent_keys, heavy_keys):
+                patch.setattr(module, "_MIN_ROWS", 0)
+                patch.setattr(module, "_MIN_SHARE", 0.0)
         ours = join(*sides, keys, how).compute()
     if how in ("inner", "left"):
         want = frames[0].merge(frames[1], on=keys, how=how)

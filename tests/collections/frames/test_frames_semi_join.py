@@ -76,7 +76,8 @@ def test_rows_equal_isin(files, way, how, data, both):
     places = data.draw(st.lists(st.integers(0, len(left)), max_size=3), "places")
     with pytest.MonkeyPatch.context() as patch:
         if way == "files, shuffled":
-            patch.setattr("hyperplane.collections.frames.join.MAX_SMALL_SIDE", -1)
+            for module in ("join", "table_join"):
+                patch.setattr(f"hyperplane.collections.frames.{module}.MAX_SMALL_SIDE", -1)
         one, two = open_sides(files, left, right, way, places)
         joined = join(one, two, on, how)
     assert select_source(joined, list(joined.columns)).scanned == (way == "broadcast")

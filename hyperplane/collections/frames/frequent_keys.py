@@ -1,0 +1,138 @@
+"""Frequent keys of the two sides of an exchange, whose rows are spread over several receivers.
+
+All rows with one key in one task would make that task as long as the key is frequent. Once both
+sides are split by the hashes of their keys, the rows of a frequent key of one side are divided
+among several receivers, and the rows of the other side with the same hash are copied to all of
+these. Each of the divided rows is in one task only, so that the joined rows are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+#: Minimum rows of a key that is spread.
+_MIN_ROWS = 1_000
+#: How many times as many rows as the average of a receiver a frequent key has.
+_MIN_SHARE = 1.5
+#: The same for the rows of one partition: keys with fewer rows there are not counted.
+_MIN_SHARE_OF_PARTITION = 0.5
+#: Receivers of a key for each receiver that its rows would fill. With two, none of them has much
+#: more rows than others, which have the rows of other keys.
+_RECEIVERS_PER_SHARE = 2
+#: Rows whose hashes are counted, or this many per receiver if that is more: counting all hashes of
+#: a million distinct keys took longer than splitting the rows.
+_SAMPLED_ROWS, _SAMPLED_ROWS_PER_RECEIVER = 20_000, 32
+
+
+@dataclass(frozen=True, eq=False)
+class KeyCounts:
+    """Number of rows of a partition, and of its frequent keys, by hash; estimates."""
+
+    rows: int
+    counts: pl.DataFrame
+
+
+def count_keys(hashes: pl.Series, into: int) -> KeyCounts:
+    """Count the rows of keys that may be frequent, in a sample of the rows."""
+    rows = len(hashes)
+    sampled = max(_SAMPLED_ROWS, _SAMPLED_ROWS_PER_RECEIVER * into)
+    sample = (
+        hashes if rows <= 2 * sampled else hashes.sample(sampled, with_replacement=True, seed=0)
+    )
+    scale = rows / max(1, len(sample))
+    limit = min(_MIN_SHARE_OF_PARTITION, _MIN_SHARE) * len(sample) / into
+    counts = pl.DataFrame({"hash": sample}).lazy().group_by("hash").agg(pl.len().alias("rows"))
+    frequent = counts.filter(pl.col("rows") > limit)
+    return KeyCounts(rows, frequent.select("hash", pl.col("rows") * scale).collect())
+
+
+def choose_spread_keys(
+    left: Sequence[KeyCounts], right: Sequence[KeyCounts], into: int
+) -> pl.DataFrame:
+    """Return the hashes of frequent keys, the receivers of each, and the side that is spread.
+
+    If a key is frequent on both sides, the side with more rows of it is spread.
+    """
+    sides = pl.concat(
+        [
+            _find_frequent(left, into).with_columns(is_left=True),
+            _find_frequent(right, into).with_columns(is_left=False),
+        ]
+    )
+    return sides.sort("rows", descending=True).unique("hash", keep="first").drop("rows")
+
+
+def _find_frequent(partitions: Sequence[KeyCounts], into: int) -> pl.DataFrame:
+    """Return the hash, rows and number of receivers of the frequent keys of a side."""
+    schema = {"hash": pl.UInt64, "rows": pl.Float64}
+    counts = pl.concat([pl.DataFrame(schema=schema), *(each.counts for each in partitions)])
+    average = max(1.0, sum(each.rows for each in partitions) / into)
+    width = (pl.col("rows") / average).ceil() * _RECEIVERS_PER_SHARE
+    return (
+        counts.group_by("hash")
+        .agg(pl.col("rows").sum())
+        .filter(pl.col("rows") > max(_MIN_ROWS, _MIN_SHARE * average))
+        .with_columns(width.clip(1, into).cast(pl.Int64).alias("width"))
+    )
+
+
+def spread_rows(
+    hashes: pl.Series, spread: pl.DataFrame, into: int, number: int, keys: pl.DataFrame | None
+) -> pl.Series:
+    """Return the receiver of each row of frequent keys of one of several partitions.
+
+    Parameters
+    ----------
+    hashes : polars.Series
+        Hashes of their keys, all of which are in ``spread``.
+    spread : polars.DataFrame
+        Hashes and numbers of receivers.
+    into : int
+        Number of all receivers.
+    number : int
+        Number of the partition, so that few rows of many partitions have different receivers.
+    keys : polars.DataFrame, optional
+        Keys of the rows. Of each key one row goes where its hash sends it, so that a row of the
+        other side finds out there whether its key has any match.
+    """
+    rows = pl.DataFrame({"hash": hashes}).join(spread, on="hash", maintain_order="left")
+    row_of_key = pl.int_range(pl.len()).over("hash")
+    offset = (row_of_key + number) % pl.col("width")
+    home = (pl.col("hash") % into).cast(pl.Int64)
+    receivers = rows.select(((home + offset) % into).alias("receiver")).to_series()
+    if keys is None:
+        return receivers
+    result = receivers.to_numpy().copy()
+    named = pl.DataFrame([column.alias(f"key {n}") for n, column in enumerate(keys)])
+    first = named.with_row_index("row").unique(named.columns, keep="any").get_column("row")
+    kept = first.to_numpy()
+    result[kept] = (hashes % into).to_numpy()[kept]
+    return pl.Series(result, dtype=pl.Int64)
+
+
+def copy_rows(hashes: pl.Series, spread: pl.DataFrame, into: int) -> tuple[pl.Series, pl.Series]:
+    """Return the positions of rows whose key is spread on the other side, for each receiver."""
+    targets = spread.select("hash", pl.int_ranges(0, "width").alias("offset")).explode("offset")
+    rows = pl.DataFrame({"hash": hashes}).with_row_index("row").join(targets, on="hash")
+    receiver = ((pl.col("hash") % into).cast(pl.Int64) + pl.col("offset")) % into
+    copies = rows.select("row", receiver.alias("receiver"))
+    return copies.get_column("row"), copies.get_column("receiver")
+
+
+def find_copies(hashes: pl.Series, spread: pl.DataFrame, into: int, receiver: int) -> pl.Series:
+    """Return whether rows that a receiver got are copies, which have an original elsewhere.
+
+    ``spread`` has the hashes of the keys that are spread on the other side.
+    """
+    is_elsewhere = (hashes % into) != receiver
+    return is_elsewhere & hashes.is_in(spread.get_column("hash").implode())
+
+
+def find_homes(spread: pl.DataFrame, into: int) -> list[int]:
+    """Return the receivers to which the hashes of frequent keys send rows."""
+    homes: list[int] = np.unique((spread.get_column("hash") % into).to_numpy()).tolist()
+    return homes
