@@ -31,6 +31,7 @@ import hyperplane.spark
 import hyperplane.storage
 import hyperplane.utils
 from hyperplane import notebook_common, ray_common
+from hyperplane.asl.batch_jobs import BatchJobs
 from hyperplane.asl.checking import check_machine
 from hyperplane.asl.items import object_reader
 from hyperplane.asl.reading import read_machine
@@ -331,6 +332,7 @@ JOBS: dict[str, Call] = {
         (), ("sleep", "now", "on_event"),
     ),
     "object_reader": Call(object_reader, {"root": "."}),
+    "BatchJobs": Call(BatchJobs, {"folder": "."}),
 }  # fmt: skip
 
 
