@@ -207,6 +207,12 @@ CLUSTERS: dict[str, Call] = {
 
 FILES: dict[str, Call] = {
     "shard_files": Call(hyperplane.shard_files, {"urls": "x.csv", "n_machines": 2, "idx": 0}),
+    "plan_shards": Call(
+        hyperplane.plan_shards, {"urls": "x.csv", "n_machines": 2, "plan": "plan.parquet"}
+    ),
+    "planned_files": Call(
+        hyperplane.planned_files, {"plan": "plan.parquet", "n_machines": 2, "idx": 0}
+    ),
     "shard_rows": Call(hyperplane.shard_rows, {"url": "x.csv", "n_machines": 2, "idx": 0}),
     "save": Call(hyperplane.save, {"obj": {"a": 1}, "url": "y.json", "mode": "overwrite"}),
     "save of a table": Call(hyperplane.save, {"obj": TABLE, "url": "y.csv", "mode": "overwrite"}),

@@ -261,7 +261,7 @@ def _is_http_error(cause: BaseException | None, store: Store) -> TypeGuard[BaseE
     )
 
 
-def _is_system_folder(folder: str) -> bool:
+def is_system_folder(folder: str) -> bool:
     """Return whether a folder is the disk's root or the kernel's, also through ``..`` or links."""
     try:
         resolved = Path(folder).resolve()
@@ -278,12 +278,12 @@ def _list_files(url: Any, location: Location) -> _Entries:
     if (
         location.store.local
         and begin != location.path
-        and _is_system_folder(begin.rpartition("/")[0] or "/")
+        and is_system_folder(begin.rpartition("/")[0] or "/")
     ):
         return [_url_fault(url, allowed, "name the folder")]  # before the glob lists the whole disk
     matches = _match_url(url, location)
     folders = [match for match in matches if isinstance(match, Folder) and match.store.local]
-    if any(_is_system_folder(match.path) for match in folders):
+    if any(is_system_folder(match.path) for match in folders):
         return [_url_fault(url, allowed, "name the folder")]
     results: _Entries = []
     for match in matches:
