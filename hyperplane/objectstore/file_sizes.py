@@ -64,7 +64,16 @@ def _scan(folder: str, faults: list[Fault]) -> Iterator[tuple[str, int]]:
     """Yield the visible files of a folder and its subfolders; add dangling links to the faults."""
     pending = [folder]
     while pending:
-        with os.scandir(pending.pop()) as entries:
+        current = pending.pop()
+        try:
+            entries = os.scandir(current)
+        except FileNotFoundError:  # removed during the listing
+            continue
+        except OSError as error:
+            allowed = f"a folder that can be read ({error.strerror})"
+            faults.append(Fault("urls", current, allowed))
+            continue
+        with entries:
             for entry in entries:
                 if entry.name.startswith(("_", ".")):
                     continue

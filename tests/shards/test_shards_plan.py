@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -138,6 +139,22 @@ def test_local_folders_are_listed_as_by_find_files(tmp_path):
     assert faults_of(hyperplane.plan_shards, tmp_path / "empty", 2, plan) == ["urls"]
     assert faults_of(hyperplane.plan_shards, tmp_path / "none", 2, plan) == ["urls"]
     assert faults_of(hyperplane.plan_shards, "/proc", 2, plan) == ["urls"]
+    assert not plan.exists()
+
+
+def test_a_folder_that_cannot_be_read_is_a_fault(tmp_path, monkeypatch):
+    write(tmp_path / "in", [1])
+    (tmp_path / "in/closed").mkdir()
+    scandir = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    plan = tmp_path / "plan.parquet"
+    assert faults_of(hyperplane.plan_shards, tmp_path / "in", 1, plan) == ["urls"]
     assert not plan.exists()
 
 

@@ -131,6 +131,8 @@ class AwsBatchRunner(RemoteQueueMixin):
 
     def find_budget_faults(self, job: Job) -> list[Fault]:
         """Return the faults of a job that may cost more than the setting ``budget``."""
+        if self.settings.budget is None:
+            return []
         return find_budget_faults(job, self.settings, self._find_region())
 
     def _find_region(self) -> str | None:
