@@ -142,6 +142,35 @@ def test_local_folders_are_listed_as_by_find_files(tmp_path):
     assert not plan.exists()
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "*", "*.csv", "**", "**/*.csv", "*/*.csv", "deep/*", "d*/part-?.csv", "part-[01].csv", "_*",
+        "_hidden/*", "**/deep*", "*/inner/*", "*/*/*", "li*/*", "lin*", "deep/**", "none*",
+        "circle/*",
+    ],
+)  # fmt: skip
+def test_local_globs_are_listed_as_by_find_files(tmp_path, pattern):
+    root = tmp_path / "in"
+    write(root, [1, 2])
+    write(root / "deep", [3])
+    write(root / "deep/inner", [4, 5])
+    write(root / "deep/inner/_tmp", [6])
+    write(root / "_hidden", [7])
+    write(root / "_hidden/_more", [7])
+    (root / ".marker").touch()
+    write(tmp_path / "linked", [8])
+    write(tmp_path / "linked/below", [9])
+    (root / "link").symlink_to(tmp_path / "linked")
+    (root / "circle").symlink_to(root)
+    url = f"{root}/{pattern}"
+    if pattern == "none*":
+        assert faults_of(lambda: list(iterate_file_sizes(url))) == faults_of(find_files, url)
+        return
+    expected = sorted((file.address, file.size) for file in find_files(url))
+    assert sorted(iterate_file_sizes(url)) == expected
+
+
 def test_a_folder_that_cannot_be_read_is_a_fault(tmp_path, monkeypatch):
     write(tmp_path / "in", [1])
     (tmp_path / "in/closed").mkdir()
