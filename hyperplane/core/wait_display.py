@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hyperplane.core.progress import hide_other_progress
-from hyperplane.core.progress_output import PlainOutput, ProgressOutput, find_output
+from hyperplane.core.progress_output import PlainOutput, ProgressOutput, find_output, is_terminal
 from hyperplane.core.units import format_duration
 
 logger = logging.getLogger(__name__)
@@ -113,8 +113,11 @@ class WaitDisplay:
         )
 
     def start(self) -> None:
-        """Start the thread that writes."""
-        self._thread.start()
+        """Start the thread that writes; without one nothing is shown."""
+        try:
+            self._thread.start()
+        except RuntimeError as failure:  # a limit of threads, or the exit of the program
+            logger.debug("progress is not shown: %s", failure)
 
     def _draw_repeatedly(self) -> None:
         wait = self._delay
@@ -153,10 +156,11 @@ def show_wait(status: WaitStatus, delay: float | None) -> Iterator[WaitDisplay |
     status : WaitStatus
         What it waits for at first.
     delay : float or None
-        Seconds after which it is shown; None for never. Only the main thread shows anything.
+        Seconds after which it is shown; None for never. Only the main thread shows anything, and
+        only if standard error is open and can tell whether it is a terminal.
     """
     is_main = threading.current_thread() is threading.main_thread()
-    if delay is None or sys.stderr is None or not is_main:
+    if delay is None or not is_main or is_terminal(sys.stderr) is None:
         yield None
         return
     output = find_output()

@@ -73,6 +73,29 @@ def test_the_documented_lines_are_alone_on_standard_output(
 
 
 @pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_standard_error_that_cannot_be_used_does_not_stop_a_start(
+    is_closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Sink:
+        def write(self, text: str) -> int:
+            return len(text)
+
+        def flush(self) -> None:
+            pass
+
+    errors: Any = io.StringIO() if is_closed else Sink()
+    if is_closed:
+        errors.close()
+    monkeypatch.setattr(sys, "stderr", errors)
+    with dask.config.set({"hyperplane.progress.delay": 0}):
+        client, cluster = hyperplane.initialize_cluster(**SMALL)
+    with cluster, client:
+        assert client.submit(sum, [1, 2]).result() == 3
+
+
+@pytest.mark.cluster
 def test_missing_workers_and_the_reason_of_the_engine_are_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

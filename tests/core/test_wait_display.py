@@ -13,8 +13,13 @@ from typing import Any
 import pytest
 
 from hyperplane.core import progress_output, wait_display
-from hyperplane.core.progress import has_open_bar
-from hyperplane.core.progress_output import NotebookOutput, PlainOutput, TerminalOutput
+from hyperplane.core.progress import has_open_bar, show_progress
+from hyperplane.core.progress_output import (
+    NotebookOutput,
+    PlainOutput,
+    TerminalOutput,
+    find_output,
+)  # fmt: skip
 from hyperplane.core.wait_display import WaitDisplay, WaitStatus, show_wait
 
 STATUS = WaitStatus("job nightly #12", "steps done", 2, 5, "running: transform")
@@ -147,6 +152,39 @@ def test_nothing_is_shown_where_it_is_off_or_in_another_thread(
     monkeypatch.setattr(sys, "stderr", None)
     use(0.0)
     assert shown == [None, None, None]
+
+
+def closed_stream() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize(
+    "stream", [None, object(), closed_stream()], ids=["none", "bare", "closed"]
+)
+def test_a_standard_error_that_cannot_tell_what_it_is_shows_nothing(
+    stream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert find_output() is None
+    with show_wait(STATUS, 0.0) as display:
+        assert display is None
+    with show_progress("label", 3) as advance:
+        advance()
+
+
+def test_a_call_goes_on_if_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with show_wait(STATUS, 0.0) as display:
+            assert display is not None
+    assert stream.getvalue() == ""
 
 
 def test_an_output_that_fails_or_blocks_is_no_error_of_the_call(
