@@ -55,7 +55,7 @@ class WaitStatus:
     detail: str = ""
 
     def as_line(self, seconds: float, width: int) -> str:
-        """Return one line, cut to a width.
+        """Return one line, cut to a width; the bar is left out if the rest needs its place.
 
         Examples
         --------
@@ -67,7 +67,8 @@ class WaitStatus:
         if self.total:
             full = _BAR_WIDTH * min(self.done, self.total) // self.total
             bar = f"[{'#' * full}{'-' * (_BAR_WIDTH - full)}] "
-        return f"{bar}{self._describe(seconds)}"[:width]
+        text = self._describe(seconds)
+        return (bar + text if len(bar + text) <= width else text)[:width]
 
     def as_html(self, seconds: float) -> str:
         """Return the same with a bar for a notebook."""
@@ -102,10 +103,13 @@ class WaitDisplay:
         self.status = status
         #: What the line says that remains in a notebook and in logs; none if it is empty.
         self.outcome = "done"
+        #: The same after an error; by default that the call has failed or was interrupted.
+        self.error_outcome: str | None = None
         self._began = time.monotonic()
         self._ended = threading.Event()
         self._drawing = threading.Lock()
         self._is_shown = False
+        self._last_text = ""
         # ipykernel finds in it the cell to which an output belongs.
         context = contextvars.copy_context()
         self._thread = threading.Thread(
@@ -126,25 +130,35 @@ class WaitDisplay:
             with self._drawing:
                 if self._ended.is_set():
                     return
+                self._is_shown = True  # before, as a part may be visible when drawing fails
                 try:
                     self._output.show(self.status, time.monotonic() - self._began)
                 except Exception as failure:  # noqa: BLE001 - a terminal may have been closed
                     logger.debug("progress is no longer shown: %s", failure)
                     return
-                self._is_shown = True
+                if self._ended.is_set():  # the call may no longer wait for this output
+                    self._replace_last()
 
     def end(self, outcome: str) -> None:
         """Remove what was shown, or leave a line with the outcome, such as ``"done"``."""
+        took = format_duration(time.monotonic() - self._began)
+        self._last_text = f"{self.status.subject}: {outcome} after {took}" if outcome else ""
         self._ended.set()
-        if not self._is_shown or not self._drawing.acquire(timeout=_END_SECONDS):
+        if self._drawing.acquire(timeout=_END_SECONDS):
+            try:
+                self._replace_last()
+            finally:
+                self._drawing.release()
+
+    def _replace_last(self) -> None:
+        """Replace what is shown by the last text, once; the caller has the lock."""
+        if not self._is_shown:
             return
+        self._is_shown = False
         try:
-            took = format_duration(time.monotonic() - self._began)
-            self._output.end(f"{self.status.subject}: {outcome} after {took}" if outcome else "")
+            self._output.end(self._last_text)
         except Exception as failure:  # noqa: BLE001 - the call has its own result or error
             logger.debug("the end of a progress is not shown: %s", failure)
-        finally:
-            self._drawing.release()
 
 
 @contextmanager
@@ -174,6 +188,7 @@ def show_wait(status: WaitStatus, delay: float | None) -> Iterator[WaitDisplay |
             display.start()
             yield display
         except BaseException as error:
-            display.end("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
+            outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            display.end(outcome if display.error_outcome is None else display.error_outcome)
             raise
         display.end(display.outcome)
