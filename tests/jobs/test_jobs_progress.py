@@ -292,7 +292,7 @@ def test_a_timeout_of_wait_is_no_failure_of_the_job(monkeypatch):
     step = Step(name="rest", kind="command", argv=("sleep", "60"))
     job = submit(Pipeline.from_steps("waiting", [step]))
     with dask.config.set({"hyperplane.progress.delay": 0}), pytest.raises(TimeoutError):
-        job.wait(0.5)
+        job.wait(2)
     job.cancel()
     job.wait(progress=False)
     last = errors.getvalue().splitlines()[-1]
