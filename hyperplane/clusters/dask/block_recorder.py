@@ -266,7 +266,7 @@ def record(name: str, *, client: Client | None = None) -> BlockRecorder:
     Raises
     ------
     RequestError
-        If the name is none; at the begin of the block, if there is no running cluster.
+        If the name is none; at the start of the block, if there is no running cluster.
 
     Warns
     -----
