@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -122,9 +123,7 @@ def test_workers_die_with_their_owner_while_a_task_holds_the_gil(run: Run, place
     program.process.wait()
     wait_until(lambda: all(map(dead, workers)), SOON)
     wait_until(lambda: not program.family(), SOON)
-    # Its files are removed by the next reader of records.
-    [folder] = [path for path in place.iterdir() if path.name.startswith("hyperplane-")]
-    assert list(folder.rglob("*.json"))
+    # Its files are removed by its forkserver, or else by the next reader of records.
     look = "from hyperplane.clusters import records; print(records.read_all())"
     done = subprocess.run(
         [sys.executable, "-c", look],
@@ -232,4 +231,6 @@ def test_the_files_of_a_killed_owner_are_removed_without_another_program(
     program.process.kill()
     program.process.wait()  # a zombie counts as a process
     wait_until(lambda: all(map(dead, workers)), SOON)
-    wait_until(lambda: list(place.rglob("*")) == [], SOON)
+    with suppress(AssertionError):
+        wait_until(lambda: list(place.rglob("*")) == [], SOON)
+    assert list(place.rglob("*")) == [], program.family()

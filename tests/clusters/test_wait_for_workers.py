@@ -164,8 +164,9 @@ def test_a_scheduler_that_stops_while_it_gets_plugins_is_no_scheduler_without_pl
     monkeypatch.setattr(recovery, "register", _stop)
     with pytest.raises(SchedulerUnreachable):
         wait_for_workers._add_plugins(client, client, plan(1))
+    recorder: Any = SimpleNamespace(spill=False, plan_fields={})
     with pytest.raises(SchedulerUnreachable):
-        kubernetes_start._measure_usage(client, False)
+        kubernetes_start._measure_usage(client, recorder)
 
 
 async def _never(*args: object, **options: object) -> Any:

@@ -121,7 +121,9 @@ def test_lost_worker_restarts_from_the_last_checkpoint(tmp_path: Path) -> None:
     options: dict[str, Any] = {"batch_size": 16, "shuffle": False, "callbacks": callbacks}
     history = estimator.fit(data, epochs=3, **options, **columns)
     assert (tmp_path / "killed").exists()
-    assert (tmp_path / "epochs").read_text().split() == ["0", "1", "1", "2"]
+    # The worker is killed after it has reported an epoch, in the next one at the latest.
+    epochs = (tmp_path / "epochs").read_text().split()
+    assert epochs in (["0", "1", "1", "2"], ["0", "1", "2", "2"])
     keras.utils.set_random_seed(0)  # that of ranks
     losses = train_alone(create_wide_model({"lr": 0.01}), x, y, 3, 8)
     assert history["loss"] == pytest.approx(losses, rel=1e-5)
