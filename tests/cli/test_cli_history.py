@@ -215,11 +215,33 @@ def test_blocks_of_code_are_listed_and_shown_by_their_names(run: Run) -> None:
     answer = run("history", "list", "--name", "clean/join", "--json")
     # Two of one name in one second.
     assert [record["name"] for record in answer.json] == [
-        "20231114-221501-clean.join",
+        "20231114-221500.500000-clean.join",
         "20231114-221500-clean.join",
     ]
+    lines = run("history", "list", "--name", "clean/join").out.splitlines()
+    shorts = [line.split()[0] for line in lines if line.startswith("2023")]
+    assert shorts == ["20231114-221500.500000", "20231114-221500"]
+    shown = [run("history", "show", short, "--json").json["name"] for short in shorts]
+    assert shown == [record["name"] for record in answer.json]
     assert len(run("history", "list", "--name", "etl.py", "--json").json) == 2
     shown = run("history", "show", "clean/join")
     assert "of clean/join" in shown.text
     assert "cluster plain started" in shown.text  # of Dask itself: there is no engine
     assert "ended failed: ValueError" in shown.text
+
+
+def test_what_is_listed_identifies_runs_whose_files_have_the_same_time(
+    run: Run, records: list[RunRecord], tmp_path: Path
+) -> None:
+    # As written by earlier versions, or by two processes at once.
+    name = records[0].name[:15] + "-weather"
+    started = records[0].started + 0.25
+    update = {"name": name, "cluster": "weather", "workers": (), "started": started}
+    other = records[0].model_copy(update=update)
+    (tmp_path / "hyperplane" / "history" / f"{name}.json").write_text(other.to_json())
+    lines = run("history", "list").out.splitlines()
+    shorts = [line.split()[0] for line in lines if line.startswith("2023")]
+    second = records[0].name[:15]
+    assert shorts == [f"{second}.250000", f"{second}.000000", records[1].name[:15]]
+    shown = [run("history", "show", short, "--json").json["name"] for short in shorts]
+    assert shown == [name, records[0].name, records[1].name]
