@@ -196,7 +196,7 @@ def test_without_a_free_name_there_is_an_error_and_no_draft(folder, monkeypatch)
     assert len(list(folder.iterdir())) == 3
 
 
-def test_blocks_whose_files_are_named_alike_are_told_apart():
+def test_blocks_whose_files_are_named_alike_are_not_confused():
     nested, dotted = write_run(new_block("a/b")), write_run(new_block("a.b", 5))
     assert (read_run("a/b"), read_run("a.b")) == (nested, dotted)
     write_run(new_block("clean/join", 9))
