@@ -15,7 +15,7 @@ from hyperplane import config
 from hyperplane.cli.output import JsonOption, new_table, show, write_json, write_rows
 from hyperplane.core.errors import RequestError
 from hyperplane.core.units import format_bytes, format_number, plural
-from hyperplane.guard.run_summary import describe_size
+from hyperplane.guard.run_summary import advises_size, describe_plan, describe_size
 from hyperplane.guard.usage_texts import describe_memory
 from hyperplane.history import ComputationUsage, RunRecord, TaskUsage, list_runs, read_run
 from hyperplane.history.comparison import compare_records
@@ -197,13 +197,8 @@ def _rows(record: RunRecord) -> Iterator[tuple[str, str]]:
     yield "ended", record.exit_reason
     if record.job:
         yield "job", record.job
-    pool = f", pool {plan.pool}" if plan.pool else ""
-    nodes = plural(plan.nodes, "node")
-    if plan.max_nodes > plan.nodes:
-        nodes = f"{plan.nodes} to {plural(plan.max_nodes, 'node')}"
     if plan.nprocs:
-        layout = f"{plan.nprocs} x {plan.nthreads} threads x {format_bytes(plan.ram_per_proc)}"
-        yield "plan", f"{nodes}, each {layout}{pool}"
+        yield "plan", describe_plan(plan)
     elif plan.pool:
         yield "pool", plan.pool
     if record.cpu_seconds:
@@ -225,7 +220,7 @@ def _rows(record: RunRecord) -> Iterator[tuple[str, str]]:
             facts.append(f"{plural(worker.restarts, 'restart')} ({causes})")
         label = f"worker {worker.name}" if record.cluster else "memory"
         yield label, ", ".join(facts)
-    if record.peak is not None and record.tasks:
+    if advises_size(record):
         pools, currency = list(config.pools().values()), config.sizing_rules().currency
         yield "advice", describe_size(record, pools, currency)
 

@@ -60,12 +60,17 @@ class BlockMonitor(UsageMonitor):
         scheduler.handlers[self.handler] = self.finish
 
     async def finish(self) -> dict[str, Any]:
-        """Return the figures of the block, and end the measurement."""
+        """Return the figures of the block, and end the measurement.
+
+        ``plan`` is that of the cluster if this package has started it; else it is empty.
+        """
         try:
             await self.ask_workers()
             usage = self.usage()
         finally:
             self._end()
+        monitor = self.scheduler.plugins.get(UsageMonitor.name)
+        usage["plan"] = dict(getattr(monitor, "plan", {}))
         # An earlier task can look as if it still ran, until the next heartbeat of its worker.
         return {**usage, "tasks": [each for each in usage["tasks"] if each["count"]]}
 

@@ -43,9 +43,9 @@ class PlanSummary(_Part):
     pool : str
         Name of the pool; empty if there was none.
     nodes, max_nodes : int
-        Nodes at the start, and the most that the cluster could have.
+        Nodes at the start, and the most that the cluster could have; 0 if they are not known.
     nprocs, nthreads : int
-        Worker processes of a node and threads of each.
+        Worker processes of a node and threads of each; all processes if the nodes are not known.
     ram_per_proc : int
         Memory of a process, in bytes.
     tuning : str

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import dask.config
@@ -19,6 +21,7 @@ from hyperplane.history import (
 from hyperplane.history.run_record import new_run_name
 from hyperplane.history.store import write_run
 from hyperplane.jobs import Pipeline, Step, submit
+from hyperplane.reports import render_report
 
 GB = 10**9
 LONG_NAME = "dask-cluster-9f8b7a66-0000-4000-8000-000000000000"
@@ -245,3 +248,29 @@ def test_what_is_listed_identifies_runs_whose_files_have_the_same_time(
     assert shorts == [f"{second}.250000", f"{second}.000000", records[1].name[:15]]
     shown = [run("history", "show", short, "--json").json["name"] for short in shorts]
     assert shown == [name, records[0].name, records[1].name]
+
+
+def test_a_block_does_not_advise_less_memory_and_claims_no_nodes(run: Run) -> None:
+    worker = WorkerUsage("0", nthreads=1, limit=2 * GB, peak=GB // 2, demand=GB // 2)
+    record = RunRecord(
+        name=new_run_name("part", 1_800_000_000),
+        cluster="flights",
+        block="part",
+        started=1_800_000_000,
+        ended=1_800_000_060,
+        plan=PlanSummary(nprocs=1, nthreads=1, ram_per_proc=2 * GB),
+        workers=(worker,),
+        tasks=(TaskUsage("sum", count=1, seconds=1.0),),
+    )
+    write_run(record)
+    shown = run("history", "show", "part").text
+    assert "plan 1 process of unknown nodes, each 1 thread x 2 GB" in shown
+    assert "ram_gb_per_proc" not in shown
+    assert "ram_gb_per_proc" not in render_report(record)
+    whole = record.model_copy(update={"block": "", "started": 1_800_000_001})
+    assert re.search(r"ram_gb_per_proc=0\.\d+ would do", render_report(whole))
+    short = replace(worker, peak=2 * GB, demand=3 * GB, spilled=GB)
+    write_run(record.model_copy(update={"workers": (short,)}))
+    assert "advice ram_gb_per_proc=5 would do" in run("history", "show", "part").text
+    compared = run("history", "compare", "part", "part").text
+    assert "nodes unknown unknown" in compared

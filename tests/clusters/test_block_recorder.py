@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -295,10 +296,45 @@ def test_a_cluster_of_dask_is_recorded() -> None:
     assert run is not None
     assert {task.name for task in run.tasks} == {"plain", "there"}
     assert (run.plan.engine, run.plan.nprocs, run.plan.nthreads) == ("", 1, 1)
+    assert (run.plan.nodes, run.plan.max_nodes) == (0, 0)
     assert run.plan.ram_per_proc == 700 * MB
     assert run.cpu_seconds > 0
     assert max(worker.peak for worker in run.workers) > 100 * MB
     render_report(run)
+
+
+def test_workers_that_are_threads_are_recorded_without_errors_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("distributed"), "propagate", True)
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+        hyperplane.record("threads", client=client) as block,
+    ):
+        client.submit(fill, 5, key="thread").result()
+    assert block.run is not None
+    assert [task.name for task in block.run.tasks] == ["thread"]
+    assert (block.run.plan.nodes, block.run.plan.nprocs) == (0, 2)
+    assert "No handler" not in caplog.text
+
+
+def test_a_cluster_that_another_process_has_started_has_its_plan(client: Client) -> None:
+    with (
+        Client(
+            client.cluster.scheduler_address, security=client.security, set_as_default=False
+        ) as other,
+        hyperplane.record("joined", client=other) as block,
+    ):
+        pass
+    with hyperplane.record("own") as own:
+        pass
+    assert block.run is not None
+    assert own.run is not None
+    assert block.run.plan == own.run.plan
+    assert (block.run.plan.engine, block.run.plan.nodes) == ("local", 1)
 
 
 def test_without_a_cluster_the_block_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:

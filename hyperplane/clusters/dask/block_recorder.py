@@ -154,8 +154,6 @@ def _make_record(
 ) -> RunRecord:
     client = block.client
     cluster = getattr(client, "cluster", None)
-    plan: ClusterPlan | None = getattr(cluster, "cluster_plan", None)
-    workers = usage.get("workers", ())
     return RunRecord(
         **{
             **identify_program(),
@@ -164,9 +162,9 @@ def _make_record(
             "started": block.started,
             "ended": ended,
             "exit_reason": reason,
-            "plan": _summarize_workers(workers) if plan is None else summarize_plan(plan),
+            "plan": _find_plan(cluster, usage),
             "versions": loaded_versions(),
-            "workers": workers,
+            "workers": usage.get("workers", ()),
             "tasks": usage.get("tasks", ()),
             "computations": usage.get("computations", ()),
             "timeline": usage.get("timeline"),
@@ -187,14 +185,22 @@ def _describe_end(error: BaseException | None) -> str:
     return f"failed: {type(error).__name__}"
 
 
-def _summarize_workers(workers: Any) -> PlanSummary:
-    """Return the layout of a cluster whose plan is not known: that of its largest worker."""
-    threads = max((each["nthreads"] for each in workers), default=0)
-    limit = max((each["limit"] for each in workers), default=0)
+def _find_plan(cluster: Any, usage: Mapping[str, Any]) -> PlanSummary:
+    """Return the plan of a cluster; without one, the number and the size of its workers."""
+    plan: ClusterPlan | None = getattr(cluster, "cluster_plan", None)
+    if plan is not None:
+        return summarize_plan(plan)
+    if usage.get("plan"):  # another process has started it, perhaps of another version
+        known = {name: usage["plan"].get(name) for name in PlanSummary.model_fields}
+        return PlanSummary(**{name: each for name, each in known.items() if each is not None})
+    workers = usage.get("workers", ())
+    # Of nodes nothing is known: they are 0.
     return PlanSummary(
-        framework="dask", nodes=1 if workers else 0, max_nodes=1 if workers else 0,
-        nprocs=len(workers), nthreads=threads, ram_per_proc=limit,
-    )  # fmt: skip
+        framework="dask",
+        nprocs=len(workers),
+        nthreads=max((each["nthreads"] for each in workers), default=0),
+        ram_per_proc=max((each["limit"] for each in workers), default=0),
+    )
 
 
 def _find_function_faults(function: Any) -> list[Fault]:
