@@ -39,7 +39,7 @@ class BlockMonitor(UsageMonitor):
         #: Scheduler handler that ends the measurement and returns the figures.
         self.handler = f"hyperplane_end_block_{block}"
         self._client = client
-        #: Whether the block does not begin; this object may not be on its scheduler yet.
+        #: Whether the client has given up the measurement, perhaps before the scheduler has it.
         self.is_cancelled = False
         #: Largest memory of each process before the block, and when it began by the clock of its
         #: machine, by the addresses of the workers.
@@ -75,7 +75,7 @@ class BlockMonitor(UsageMonitor):
         return {**usage, "tasks": [each for each in usage["tasks"] if each["count"]]}
 
     def cancel(self) -> None:
-        """End the measurement of a block that does not begin, on a scheduler of this process."""
+        """End the measurement without its figures, on a scheduler of this process."""
         self.is_cancelled = True
         if hasattr(self, "_samples"):
             self._end()

@@ -223,13 +223,15 @@ def test_no_fault_of_a_record_replaces_the_result_or_the_error(
     assert not find_measurements(client)
 
 
+@pytest.mark.parametrize("is_late", [False, True])
 def test_an_interrupted_begin_leaves_no_measurement(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+    client: Client, monkeypatch: pytest.MonkeyPatch, is_late: bool
 ) -> None:
     sync = Client.sync
 
     def interrupt(self: Client, function: Any, *args: Any, **kwargs: Any) -> Any:
-        sync(self, function, *args, **kwargs)
+        if is_late:
+            sync(self, function, *args, **kwargs)
         raise KeyboardInterrupt
 
     block = hyperplane.record("interrupted")
@@ -237,12 +239,29 @@ def test_an_interrupted_begin_leaves_no_measurement(
         patch.setattr(Client, "sync", interrupt)
         with pytest.raises(KeyboardInterrupt):
             block.__enter__()
+    wait_for_no_measurement(client)
+    with block:
+        pass
+
+
+def test_an_interrupted_end_leaves_no_measurement(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*args: Any, **kwargs: Any) -> Any:
+        raise KeyboardInterrupt
+
+    block = hyperplane.record("interrupted")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), block:
+        patch.setattr(Client, "sync", interrupt)
+    assert block.run is None
+    wait_for_no_measurement(client)
+
+
+def wait_for_no_measurement(client: Client) -> None:
     end = time.monotonic() + 30
     while find_measurements(client) and time.monotonic() < end:
         time.sleep(0.05)
     assert not find_measurements(client)
-    with block:
-        pass
 
 
 def test_of_a_name_that_is_too_long_the_outer_ones_are_left_out(client: Client) -> None:

@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hyperplane.core.active_cluster import find_client_faults, get_active_client
@@ -228,7 +229,7 @@ def _begin(client: Client, name: str) -> BlockMonitor | None:
     from hyperplane.guard.block_usage import BlockMonitor
 
     monitor = BlockMonitor(uuid.uuid4().hex, client.id)
-    scheduler, loop = _find_scheduler(client), cast(Any, client.loop)
+    scheduler = _find_scheduler(client)
     try:
         _measure_processes(client)
         if scheduler is not None:
@@ -239,13 +240,19 @@ def _begin(client: Client, name: str) -> BlockMonitor | None:
             with pickled_by_value(*modules):
                 client.register_plugin(monitor)
     except Exception as error:  # noqa: BLE001 - the scheduler can raise any exception
-        loop.add_callback(monitor.cancel)
+        _cancel(client, monitor)
         _warn(f"the record of {name!r} will have no figures: {_describe(error)}")
         return None
     except BaseException:  # such as KeyboardInterrupt: what was called goes on in another thread
-        loop.add_callback(monitor.cancel)
+        _cancel(client, monitor)
         raise
     return monitor
+
+
+def _cancel(client: Any, monitor: BlockMonitor) -> None:
+    """End a measurement without its figures; on another machine it ends with the client."""
+    with suppress(Exception):  # a client that is closed has no event loop
+        client.loop.add_callback(monitor.cancel)
 
 
 def _find_scheduler(client: Client) -> Scheduler | None:
@@ -296,8 +303,12 @@ def _end(block: _OpenBlock, name: str) -> dict[str, Any]:
         )
         return dict(answer)
     except Exception as error:  # noqa: BLE001 - the scheduler may have ended
+        _cancel(client, monitor)
         _warn(f"the record of {name!r} has no figures: {_describe(error)}")
         return {}
+    except BaseException:
+        _cancel(client, monitor)
+        raise
 
 
 def _warn(text: str) -> None:
