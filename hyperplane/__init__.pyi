@@ -43,6 +43,9 @@ from .shards.current_shard import Shard as Shard
 from .shards.current_shard import shard as shard
 from .shards.files import shard_files as shard_files
 from .shards.output import output_path as output_path
+from .shards.plan import ShardPlan as ShardPlan
+from .shards.plan import plan_shards as plan_shards
+from .shards.plan import planned_files as planned_files
 from .shards.rows import shard_rows as shard_rows
 from .sized_cluster import quickstart as quickstart
 from .spec.memory import MemoryPolicy as MemoryPolicy

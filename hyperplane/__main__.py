@@ -1,6 +1,6 @@
 """The command line, for ``python -m hyperplane``."""
 
-from hyperplane.cli import app
+from hyperplane.cli import main
 
 if __name__ == "__main__":
-    app(prog_name="python -m hyperplane")
+    main()

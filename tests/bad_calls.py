@@ -31,6 +31,7 @@ import hyperplane.spark
 import hyperplane.storage
 import hyperplane.utils
 from hyperplane import notebook_common, ray_common
+from hyperplane.asl.batch_jobs import BatchJobs
 from hyperplane.asl.checking import check_machine
 from hyperplane.asl.items import object_reader
 from hyperplane.asl.reading import read_machine
@@ -207,6 +208,12 @@ CLUSTERS: dict[str, Call] = {
 
 FILES: dict[str, Call] = {
     "shard_files": Call(hyperplane.shard_files, {"urls": "x.csv", "n_machines": 2, "idx": 0}),
+    "plan_shards": Call(
+        hyperplane.plan_shards, {"urls": "x.csv", "n_machines": 2, "plan": "plan.parquet"}
+    ),
+    "planned_files": Call(
+        hyperplane.planned_files, {"plan": "plan.parquet", "n_machines": 2, "idx": 0}
+    ),
     "shard_rows": Call(hyperplane.shard_rows, {"url": "x.csv", "n_machines": 2, "idx": 0}),
     "save": Call(hyperplane.save, {"obj": {"a": 1}, "url": "y.json", "mode": "overwrite"}),
     "save of a table": Call(hyperplane.save, {"obj": TABLE, "url": "y.csv", "mode": "overwrite"}),
@@ -332,6 +339,7 @@ JOBS: dict[str, Call] = {
         (), ("sleep", "now", "on_event"),
     ),
     "object_reader": Call(object_reader, {"root": "."}),
+    "BatchJobs": Call(BatchJobs, {"folder": "."}),
 }  # fmt: skip
 
 

@@ -102,6 +102,7 @@ WITHOUT_ARGUMENTS = (
 #: Objects that the package creates and callers only read.
 CREATED_BY_PACKAGE = (
     "hyperplane.ClusterPlan", "hyperplane.Fault", "hyperplane.Forecast", "hyperplane.Shard",
+    "hyperplane.ShardPlan",
     "hyperplane.MeasuredAdvice", "hyperplane.SizingAdvice",
     "hyperplane.errors.UnknownKey",
     "hyperplane.errors.UnknownName",

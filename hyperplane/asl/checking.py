@@ -180,7 +180,7 @@ class _Checker:
         if not any(_is_terminal(state) for state in states.values()):
             allowed = 'one with "End": true, or of type Succeed or Fail'
             self.collector.add(inside, "no terminal state", allowed)
-        reached = _find_reachable(states, str(start))
+        reached = find_reachable(states, str(start))
         for name in states if has_start else ():  # without a start no state is reachable
             if name not in reached:
                 allowed = "a state that is reachable from StartAt"
@@ -200,7 +200,7 @@ def _is_terminal(state: Any) -> bool:
     )
 
 
-def _find_reachable(states: dict[str, Any], start: str) -> set[str]:
+def find_reachable(states: dict[str, Any], start: str) -> set[str]:
     """Return the names of the states that are reachable from ``start``."""
     reached, todo = {start}, [start]
     while todo:

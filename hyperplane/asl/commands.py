@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
@@ -76,17 +76,11 @@ def run_command(command: Command, payload: Any, limit: float | None, scope: Exec
     except (OSError, ValueError) as error:
         why = f"{command.argv[0]} cannot be started: {error}"
         raise StateError("States.TaskFailed", why) from None
-    try:
-        with scope.on_stop(lambda: _terminate(process)):
+    with end_on_stop(process, scope):
+        try:
             out, log = process.communicate(json.dumps(payload).encode(), limit)
-    except subprocess.TimeoutExpired:
-        _terminate(process)
-        process.communicate()
-        raise _timeout_error(limit) from None
-    except BaseException:
-        _terminate(process)
-        process.communicate()
-        raise
+        except subprocess.TimeoutExpired:
+            raise _timeout_error(limit) from None
     scope.check()
     if process.returncode:
         tail = log.decode(errors="replace").strip()[-_TAIL:]
@@ -97,6 +91,18 @@ def run_command(command: Command, payload: Any, limit: float | None, scope: Exec
     except ValueError as error:
         why = f"{command.argv[0]} wrote invalid JSON to stdout: {error}"
         raise StateError("States.TaskFailed", why) from None
+
+
+@contextlib.contextmanager
+def end_on_stop(process: subprocess.Popen[bytes], scope: ExecutionScope) -> Iterator[None]:
+    """End the process group when the scope is stopped, and after an error in the block."""
+    try:
+        with scope.on_stop(lambda: _terminate(process)):
+            yield
+    except BaseException:
+        _terminate(process)
+        process.communicate()
+        raise
 
 
 def _terminate(process: subprocess.Popen[bytes]) -> None:

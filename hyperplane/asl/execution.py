@@ -10,6 +10,7 @@ from contextvars import Context
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hyperplane.asl.batch_jobs import BatchJobs, run_batch_job
 from hyperplane.asl.commands import Command, run_command, run_function
 from hyperplane.asl.errors import TIMEOUT, ExecutionStopped, StateError
 from hyperplane.asl.events import Event, EventKind
@@ -118,6 +119,8 @@ class Execution:
             try:
                 if isinstance(task, Command):
                     return run_command(task, payload, shortest, scope)
+                if isinstance(task, BatchJobs):
+                    return run_batch_job(task, payload, shortest, scope)
                 # Copied because a function may change its input, which branches share.
                 copy = copy_json(payload)
                 return run_function(task, copy, shortest, scope, self.variables.copy())

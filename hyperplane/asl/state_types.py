@@ -69,9 +69,9 @@ def run_task(
     limit = read_seconds(state, "TimeoutSeconds", selected, context, least=1)
     resource = state["Resource"]
     if execution.tasks.is_lambda_invoke(resource):
-        result = _invoke_function(execution, payload, limit, frame)
+        result = _invoke_function(execution, payload, limit, frame, context["State"]["Name"])
     else:
-        task = execution.tasks.find(resource)
+        task = execution.tasks.find(resource, context["State"]["Name"], payload)
         if task is None:
             raise StateError(RUNTIME, f"there is no task for {resource}")
         result = execution.call_task(task, payload, limit, frame.scope)
@@ -79,11 +79,11 @@ def run_task(
 
 
 def _invoke_function(
-    execution: Execution, parameters: Any, limit: float | None, frame: ExecutionFrame
+    execution: Execution, parameters: Any, limit: float | None, frame: ExecutionFrame, state: str
 ) -> Any:
     """Call a function like ``lambda:invoke``, which wraps the result of the function."""
     name = parameters.get("FunctionName")
-    task = execution.tasks.find_function(name)
+    task = execution.tasks.find_function(name, state)
     if task is None:
         raise StateError(RUNTIME, f"there is no task for the function {name}")
     result = execution.call_task(task, parameters.get("Payload", {}), limit, frame.scope)

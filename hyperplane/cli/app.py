@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 import hyperplane
-from hyperplane.cli import cluster, history, job, model, storage
+from hyperplane.cli import asl, cluster, history, job, model, storage
 from hyperplane.cli.demo import demo
 from hyperplane.cli.doctor import doctor
 from hyperplane.cli.forecast import forecast
@@ -109,6 +109,7 @@ for command in (
     doctor,
 ):
     app.command(cls=OptionCommand if command in (train, predict, serve) else None)(command)
+app.add_typer(asl.app, name="asl")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(history.app, name="history")
 app.add_typer(job.app, name="job")

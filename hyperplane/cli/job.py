@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hyperplane.cli import (
+    asl_run,
     job_clean,
     job_inspect,
     job_rehearse,
     job_render,
     job_schedule,
     job_show,
-    job_state_machine,
 )
 from hyperplane.cli.job_options import (
     ActiveOption,
@@ -79,11 +79,17 @@ def run(
     task: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="RESOURCE=TASK",
-            help="For *.asl.json: the task of a resource, as module:function or as a program "
-            "with its arguments; may be repeated.",
+            metavar="NAME=TASK",
+            help="For *.asl.json: the task of a resource or of a name in it, as module:function "
+            "or as a program with its arguments; may be repeated. See hyperplane asl run.",
         ),
     ] = None,
+    lenient: Annotated[
+        bool,
+        typer.Option(
+            "--lenient", help="For *.asl.json: accept unreachable states and repeated names."
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a job, or a state machine *.asl.json, in the foreground.
@@ -95,15 +101,15 @@ def run(
         "--active-timeout": active_timeout, "--max-retries": max_retries,
         "--runner": None if runner == "local" else runner, "--runner-option": runner_option,
     }  # fmt: skip
-    machine_options = {"--input": machine_input, "--task": task}
-    is_machine = job_state_machine.is_machine(file)
+    machine_options = {"--input": machine_input, "--task": task, "--lenient": lenient or None}
+    is_machine = asl_run.is_machine(file)
     check(
         Fault(option, "", f"only for {'a pipeline' if is_machine else 'a state machine'}")
         for option, value in (pipeline_options if is_machine else machine_options).items()
         if value not in (None, "")
     )
     if is_machine:
-        job_state_machine.run_machine_file(file, machine_input, task or (), as_json=as_json)
+        asl_run.run_machine_file(file, machine_input, task or (), as_json=as_json, lenient=lenient)
         return
     options, faults = parse_settings(runner_option or (), "--runner-option")
     with stating_outcome("nothing was started"):

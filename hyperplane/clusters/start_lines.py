@@ -43,7 +43,7 @@ def print_start_lines(plan: ClusterPlan, closed: Sequence[str] = ()) -> None:
     replaced = f"closed {', '.join(closed)} first (replace=True)" if closed else ""
     for line in (replaced, plan.fit_note, *plan.alerts):
         if line:
-            print(f"{BRAND} {line}", file=sys.stderr, flush=True)
+            _print_note(line)
 
 
 def print_ready_lines(plan: ClusterPlan, dashboard: str, seconds: float) -> None:
@@ -62,10 +62,15 @@ def print_started(plan: ClusterPlan, began: float, started: StartedCluster) -> N
 
 def print_run_summary(summary: str) -> None:
     """Print the summary of a run whose cluster closes."""
-    # At the exit of a program its standard error may be closed.
-    with contextlib.suppress(OSError, ValueError):
-        print(f"{BRAND} {summary}", file=sys.stderr, flush=True)
+    _print_note(summary)
 
 
 def _print_line(line: str) -> None:
     print(line, flush=True)
+
+
+def _print_note(line: str) -> None:
+    """Print a line on standard error if that is open, which it may not be at the exit."""
+    if sys.stderr is not None:  # where print would write to standard output
+        with contextlib.suppress(OSError, ValueError):
+            print(f"{BRAND} {line}", file=sys.stderr, flush=True)

@@ -25,8 +25,7 @@ def show_start(plan: ClusterPlan, delay: float | None) -> Iterator[None]:
 
     ``delay`` is the setting ``hyperplane.progress.delay`` in seconds; None for no progress.
     """
-    place = f"with the engine {plan.engine}"
-    status = WaitStatus(f"start of the cluster {place}", "workers", 0, plan.dask_workers)
+    status = WaitStatus(f"start ({plan.engine})", "workers", 0, plan.dask_workers)
     with show_wait(status, delay) as display:
         if display is None:
             yield

@@ -125,5 +125,12 @@ def find_output() -> ProgressOutput | None:
         shell = get_ipython()
         if getattr(shell, "kernel", None) is not None:
             return NotebookOutput(shell)
-    stream = sys.stderr
-    return TerminalOutput(stream) if stream is not None and stream.isatty() else None
+    return TerminalOutput(sys.stderr) if is_terminal(sys.stderr) else None
+
+
+def is_terminal(stream: Any) -> bool | None:
+    """Return whether a stream is a terminal; None if it is closed, missing or cannot tell."""
+    try:
+        return bool(stream.isatty())
+    except Exception:  # noqa: BLE001 - None, a closed file, or any object of the program
+        return None

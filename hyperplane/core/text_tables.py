@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from hyperplane.core.html_output import make_output, make_rows
 
 Rows = Iterable[tuple[str, str]]
 
 
-#: Least characters of the second column; a narrower terminal breaks the lines itself.
-_LEAST_WIDTH = 30
-
-
 def as_text(rows: Rows) -> str:
-    """Format rows as two aligned columns of text.
-
-    On a terminal long texts are broken at its width and continue in their column, and a label that
-    repeats is written once.
+    """Format rows as two aligned columns of text, which does not depend on the terminal.
 
     Examples
     --------
@@ -30,26 +20,7 @@ def as_text(rows: Rows) -> str:
     """
     listed = list(rows)
     width = max((len(label) for label, _ in listed), default=0)
-    room = _find_terminal_width() - width - 2
-    if room >= _LEAST_WIDTH:
-        listed = list(_fold(listed, room))
     return "\n".join(f"{label:<{width}}  {text}" for label, text in listed)
-
-
-def _fold(rows: Rows, width: int) -> Iterator[tuple[str, str]]:
-    """Yield rows whose texts fit into a width, without labels that repeat."""
-    previous = None
-    for label, text in rows:
-        for line in text.splitlines() or [""]:
-            for part in textwrap.wrap(line, width, break_on_hyphens=False) or [""]:
-                yield ("" if label == previous else label), part
-                previous = label
-
-
-def _find_terminal_width() -> int:
-    """Return the width of the terminal that standard output is; 0 if it is none."""
-    is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    return shutil.get_terminal_size().columns if is_terminal else 0
 
 
 def format_columns(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

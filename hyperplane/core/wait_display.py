@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hyperplane.core.progress import hide_other_progress
-from hyperplane.core.progress_output import PlainOutput, ProgressOutput, find_output
+from hyperplane.core.progress_output import PlainOutput, ProgressOutput, find_output, is_terminal
 from hyperplane.core.units import format_duration
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class WaitStatus:
     detail: str = ""
 
     def as_line(self, seconds: float, width: int) -> str:
-        """Return one line, cut to a width.
+        """Return one line, cut to a width; the bar is left out if the rest needs its place.
 
         Examples
         --------
@@ -67,7 +67,8 @@ class WaitStatus:
         if self.total:
             full = _BAR_WIDTH * min(self.done, self.total) // self.total
             bar = f"[{'#' * full}{'-' * (_BAR_WIDTH - full)}] "
-        return f"{bar}{self._describe(seconds)}"[:width]
+        text = self._describe(seconds)
+        return (bar + text if len(bar + text) <= width else text)[:width]
 
     def as_html(self, seconds: float) -> str:
         """Return the same with a bar for a notebook."""
@@ -102,10 +103,13 @@ class WaitDisplay:
         self.status = status
         #: What the line says that remains in a notebook and in logs; none if it is empty.
         self.outcome = "done"
+        #: The same after an error; by default that the call has failed or was interrupted.
+        self.error_outcome: str | None = None
         self._began = time.monotonic()
         self._ended = threading.Event()
         self._drawing = threading.Lock()
         self._is_shown = False
+        self._last_text = ""
         # ipykernel finds in it the cell to which an output belongs.
         context = contextvars.copy_context()
         self._thread = threading.Thread(
@@ -113,8 +117,11 @@ class WaitDisplay:
         )
 
     def start(self) -> None:
-        """Start the thread that writes."""
-        self._thread.start()
+        """Start the thread that writes; without one nothing is shown."""
+        try:
+            self._thread.start()
+        except RuntimeError as failure:  # a limit of threads, or the exit of the program
+            logger.debug("progress is not shown: %s", failure)
 
     def _draw_repeatedly(self) -> None:
         wait = self._delay
@@ -123,25 +130,35 @@ class WaitDisplay:
             with self._drawing:
                 if self._ended.is_set():
                     return
+                self._is_shown = True  # before, as a part may be visible when drawing fails
                 try:
                     self._output.show(self.status, time.monotonic() - self._began)
                 except Exception as failure:  # noqa: BLE001 - a terminal may have been closed
                     logger.debug("progress is no longer shown: %s", failure)
                     return
-                self._is_shown = True
+                if self._ended.is_set():  # the call may no longer wait for this output
+                    self._replace_last()
 
     def end(self, outcome: str) -> None:
         """Remove what was shown, or leave a line with the outcome, such as ``"done"``."""
+        took = format_duration(time.monotonic() - self._began)
+        self._last_text = f"{self.status.subject}: {outcome} after {took}" if outcome else ""
         self._ended.set()
-        if not self._is_shown or not self._drawing.acquire(timeout=_END_SECONDS):
+        if self._drawing.acquire(timeout=_END_SECONDS):
+            try:
+                self._replace_last()
+            finally:
+                self._drawing.release()
+
+    def _replace_last(self) -> None:
+        """Replace what is shown by the last text, once; the caller has the lock."""
+        if not self._is_shown:
             return
+        self._is_shown = False
         try:
-            took = format_duration(time.monotonic() - self._began)
-            self._output.end(f"{self.status.subject}: {outcome} after {took}" if outcome else "")
+            self._output.end(self._last_text)
         except Exception as failure:  # noqa: BLE001 - the call has its own result or error
             logger.debug("the end of a progress is not shown: %s", failure)
-        finally:
-            self._drawing.release()
 
 
 @contextmanager
@@ -153,10 +170,11 @@ def show_wait(status: WaitStatus, delay: float | None) -> Iterator[WaitDisplay |
     status : WaitStatus
         What it waits for at first.
     delay : float or None
-        Seconds after which it is shown; None for never. Only the main thread shows anything.
+        Seconds after which it is shown; None for never. Only the main thread shows anything, and
+        only if standard error is open and can tell whether it is a terminal.
     """
     is_main = threading.current_thread() is threading.main_thread()
-    if delay is None or sys.stderr is None or not is_main:
+    if delay is None or not is_main or is_terminal(sys.stderr) is None:
         yield None
         return
     output = find_output()
@@ -170,6 +188,7 @@ def show_wait(status: WaitStatus, delay: float | None) -> Iterator[WaitDisplay |
             display.start()
             yield display
         except BaseException as error:
-            display.end("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
+            outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            display.end(outcome if display.error_outcome is None else display.error_outcome)
             raise
         display.end(display.outcome)

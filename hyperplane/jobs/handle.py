@@ -86,7 +86,7 @@ class JobHandle:
             Seconds, or text such as ``"10 min"``; the job continues after a timeout.
         progress : bool
             Whether to show what the job does while this call waits, in a notebook or on standard
-            error; ``hyperplane.progress.delay`` is when that begins.
+            error; it appears after ``hyperplane.progress.delay``.
 
         Returns
         -------
@@ -119,6 +119,9 @@ class JobHandle:
         shown = 0.0
         while not (job := self.job).processed:
             now = time.monotonic()
+            if display is not None:
+                # Of a timeout or Ctrl-C, which are not about the job.
+                display.error_outcome = f"still {job.status}"
             if limit is not None and now > began + limit:
                 raise TimeoutError(f"job {self.id} is {job.status} after {limit:g} s; it continues")
             if now - checked > 5:

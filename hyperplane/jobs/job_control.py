@@ -27,7 +27,7 @@ from hyperplane.jobs.execution.job_folder import (
 from hyperplane.jobs.execution.step_environment import find_secrets
 from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.notebook_steps import notebook_checks
-from hyperplane.jobs.runners.registry import has_shared_files, resolve_options
+from hyperplane.jobs.runners.registry import find_budget_faults, has_shared_files, resolve_options
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, OPEN, PENDING, PROCESSED, Job
 from hyperplane.jobs.store.jobs_home import jobs_folder, open_store, this_machine
 from hyperplane.jobs.submission.option_checks import (
@@ -145,7 +145,7 @@ def new_job(
     check(faults)
     assert parsed is not None  # noqa: S101 - else there are faults
     job_id = str(uuid.uuid4())
-    return Job(
+    job = Job(
         id=job_id,
         run_id=str(uuid.uuid4()),
         name=name or _generate_name(job_id),
@@ -163,6 +163,9 @@ def new_job(
         folder=str(jobs_folder() / "jobs" / job_id),
         schedule=schedule,
     )
+    if check_machine:
+        check(find_budget_faults(job, resolve_options(runner, runner_options or {})))
+    return job
 
 
 def unread_parameter_warnings(job: Job, source: str | None = None) -> list[str]:

@@ -6,18 +6,20 @@ from collections import Counter
 from collections.abc import Sequence
 
 from hyperplane.core.wait_display import WaitStatus
-from hyperplane.jobs.job_progress import StepProgress
+from hyperplane.jobs.job_progress import WAITING, StepProgress
 from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Job
 
 #: Most running steps that are named.
 _MOST_NAMED = 2
+#: Statuses after a number, where they differ from those of one step.
+_WORDS = {WAITING: "waiting"}
 
 
 def describe_wait(job: Job, states: Sequence[StepProgress]) -> WaitStatus:
     """Return what a job that has not ended waits for."""
     counts = Counter(state.status for state in states)
     running = [state for state in states if state.status == IN_PROGRESS]
-    others = [f"{count} {status}" for status, count in counts.items()
+    others = [f"{count} {_WORDS.get(status, status)}" for status, count in counts.items()
               if status not in (DONE, IN_PROGRESS)]  # fmt: skip
     named = [f"{state.name} ({state.detail})" if state.detail else state.name
              for state in running[:_MOST_NAMED]]  # fmt: skip

@@ -13,7 +13,7 @@ It differs from joblib's own backend in these points, each of which has a test:
 - Tasks wait at the scheduler until a worker is free. Dask would assign those of small calls at once
   to the workers that have their arguments, from which other workers only steal small arguments.
 - A cluster that grows during a call runs more batches at the same time. joblib submits as many as
-  the threads at the begin of the call need.
+  the threads at the start of the call need.
 """
 
 from __future__ import annotations

@@ -50,12 +50,12 @@ class ResolvedLinks(LocalFileSystem):  # type: ignore[misc]  # fsspec has no typ
             target: dict[str, Any] = self.info(link["name"])
         except OSError:
             return {**link, "type": BROKEN}
-        if target["type"] == "directory" and self.recursive and _is_circular(link["name"]):
+        if target["type"] == "directory" and self.recursive and is_circular(link["name"]):
             return {**target, "type": LOOP}
         return target
 
 
-def _is_circular(link: str) -> bool:
+def is_circular(link: str) -> bool:
     """Return whether a link leads to one of the folders that contain it."""
     target = os.path.realpath(link)
     folders = {os.path.realpath(folder) for folder in PurePath(link).parents}

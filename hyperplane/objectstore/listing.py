@@ -261,7 +261,7 @@ def _is_http_error(cause: BaseException | None, store: Store) -> TypeGuard[BaseE
     )
 
 
-def _is_system_folder(folder: str) -> bool:
+def is_system_folder(folder: str) -> bool:
     """Return whether a folder is the disk's root or the kernel's, also through ``..`` or links."""
     try:
         resolved = Path(folder).resolve()
@@ -278,12 +278,12 @@ def _list_files(url: Any, location: Location) -> _Entries:
     if (
         location.store.local
         and begin != location.path
-        and _is_system_folder(begin.rpartition("/")[0] or "/")
+        and is_system_folder(begin.rpartition("/")[0] or "/")
     ):
         return [_url_fault(url, allowed, "name the folder")]  # before the glob lists the whole disk
     matches = _match_url(url, location)
     folders = [match for match in matches if isinstance(match, Folder) and match.store.local]
-    if any(_is_system_folder(match.path) for match in folders):
+    if any(is_system_folder(match.path) for match in folders):
         return [_url_fault(url, allowed, "name the folder")]
     results: _Entries = []
     for match in matches:
@@ -296,7 +296,7 @@ def _list_files(url: Any, location: Location) -> _Entries:
             visible = [
                 entry
                 for entry in inside
-                if not _is_hidden(_relative_path(entry["name"], match.path))
+                if not is_hidden(_relative_path(entry["name"], match.path))
             ]
             parsed = [parsed for entry in visible for parsed in _parse_entry(match.store, entry)]
             results += [inner for inner in parsed if not isinstance(inner, Folder)]
@@ -314,9 +314,9 @@ def _glob(system: Any, path: str) -> list[Any]:
     """Return the entries that a glob matches, hidden ones only if the glob names them."""
     entries = list(system.glob(path, detail=True).values())
     fixed = re.split(r"[*?\[]", path, maxsplit=1)[0].rpartition("/")[0]
-    if _is_hidden(_relative_path(path, fixed)):
+    if is_hidden(_relative_path(path, fixed)):
         return entries
-    return [entry for entry in entries if not _is_hidden(_relative_path(entry["name"], fixed))]
+    return [entry for entry in entries if not is_hidden(_relative_path(entry["name"], fixed))]
 
 
 def _relative_path(path: str, folder: str) -> str:
@@ -325,7 +325,7 @@ def _relative_path(path: str, folder: str) -> str:
     return path.removeprefix(root) if path.startswith(root) else path.rpartition("/")[2]
 
 
-def _is_hidden(path: str) -> bool:
+def is_hidden(path: str) -> bool:
     """Return whether any part of a path begins with ``_`` or ``.``, as markers of writers do."""
     return any(part.startswith(("_", ".")) for part in path.split("/"))
 

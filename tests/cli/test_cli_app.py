@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import traceback
+from pathlib import Path
 
 import dask.config
 import pytest
@@ -89,7 +91,7 @@ def test_the_package_runs_as_a_program() -> None:
     command = [sys.executable, "-m", "hyperplane", "pools", "--jsn"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
-    assert done.stderr.lstrip().startswith("Usage: python -m hyperplane pools")
+    assert done.stderr.lstrip().startswith("Usage: hyperplane pools")
 
 
 def test_all_faults_of_the_configuration_are_reported_with_exit_code_2(run: Run) -> None:
@@ -172,6 +174,23 @@ def test_a_shell_gets_a_script_and_the_names_of_commands_and_options() -> None:
     assert complete("hyperplane h", 1) == ["history"]
     assert "watch" in complete("hyperplane jobs w", 2)
     assert "--dry-run" in complete("hyperplane job submit --dr", 3)
+
+
+@pytest.mark.process
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_the_installed_script_completes_hyperplane_also_from_the_module(tmp_path: Path) -> None:
+    # The last command must not replace the shell, which typer finds among the parents.
+    install = f'"{sys.executable}" -m hyperplane --install-completion; exit $?'
+    done = subprocess.run(
+        ["bash", "-c", install],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    scripts = [file.read_text() for file in tmp_path.rglob("*hyperplane*") if file.is_file()]
+    assert len(scripts) == 1
+    assert scripts[0].splitlines()[-1] == "complete -o default -F _hyperplane_completion hyperplane"
 
 
 def test_a_fault_of_the_configuration_has_no_error_of_another_library() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Any
 
 import pytest
@@ -64,3 +66,14 @@ def test_other_engines_print_one_line_about_the_start(engine, arguments, line, c
 @pytest.mark.parametrize("engine", ["local", "ssh", "slurm"])
 def test_of_a_scheduler_in_this_process_the_documented_four(engine, capsys):
     assert _lines(capsys, engine, scheduler_deploy_mode="local") == [*SELECTING, *READY]
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_notes_are_left_out_if_standard_error_is_closed(is_closed, capsys, monkeypatch):
+    stream = io.StringIO() if is_closed else None
+    if stream is not None:
+        stream.close()
+    monkeypatch.setattr(sys, "stderr", stream)
+    plan = hyperplane.plan_cluster(**SMALL, name="mine", engine="local")
+    start_lines.print_start_lines(plan, ["previous"])
+    assert capsys.readouterr().out.splitlines()[:-1] == SELECTING

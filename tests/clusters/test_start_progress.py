@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import time
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import dask
 import pytest
 from distributed import LocalCluster
-from published_lines import LOGS, SELECTING
+from published_lines import BRAND, LOGS, NOW, SELECTING
 
 import hyperplane
 from hyperplane.clusters import start_progress
@@ -49,11 +50,41 @@ def test_a_report_is_shown_until_the_start_ends(monkeypatch: pytest.MonkeyPatch)
         while "Resources" not in errors.getvalue() and time.monotonic() < end:
             time.sleep(0.01)
     line = next(line for line in errors.getvalue().splitlines() if "Resources" in line)
-    assert "] start of the cluster with the engine local: 1 of 2 workers, " in line
+    assert "] start (local): 1 of 2 workers, " in line
     assert line.endswith("; squeue reports: 1 pending (Resources)")
     assert "after" not in errors.getvalue()
     assert start_progress._displays == {}
     report_start(plan.name, 2, "after the end")
+
+
+def test_a_reason_is_visible_on_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+        def fileno(self) -> int:
+            return 2
+
+    errors = Terminal()
+    monkeypatch.setattr(sys, "stderr", errors)
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((80, 24)))
+    plan = hyperplane.plan_cluster(**SMALL)
+    with show_start(plan, 0.0):
+        end = time.monotonic() + 30
+        while "[------------] start (local): 0 of 2" not in errors.getvalue():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        report_start(plan.name, 1, "squeue reports: 15 pending (Resources)")
+        while "(Resources)" not in errors.getvalue():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+    lines = errors.getvalue().split("\r\x1b[2K")
+    assert max(map(len, lines)) < 80
+    assert any(
+        line.startswith("start (local): 1 of 2 workers, ")
+        and line.endswith("15 pending (Resources)")
+        for line in lines
+    )
 
 
 @pytest.mark.cluster
@@ -63,13 +94,40 @@ def test_the_documented_lines_are_alone_on_standard_output(
     errors = replace_errors(monkeypatch)
     with dask.config.set({"hyperplane.progress.delay": 0}):
         client, cluster = hyperplane.initialize_cluster(**SMALL)
+    url = cluster.dashboard_link.replace("/status", f"/{cluster.name}/status")
     client.close()
     cluster.close()
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == SELECTING
-    assert lines[-1] == LOGS
-    assert not [line for line in lines if "start of the cluster" in line]
-    assert "of 2 workers" in errors.getvalue()
+    place = "in this process and 2 worker processes on this machine"
+    assert capsys.readouterr().out.splitlines() == [
+        *SELECTING,
+        f"{BRAND} starting the scheduler {place}",
+        f"{NOW} {url}",
+        LOGS,
+    ]
+    assert "start (local): 0 of 2 workers" in errors.getvalue()
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_standard_error_that_cannot_be_used_does_not_stop_a_start(
+    is_closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Sink:
+        def write(self, text: str) -> int:
+            return len(text)
+
+        def flush(self) -> None:
+            pass
+
+    errors: Any = io.StringIO() if is_closed else Sink()
+    if is_closed:
+        errors.close()
+    monkeypatch.setattr(sys, "stderr", errors)
+    with dask.config.set({"hyperplane.progress.delay": 0}):
+        client, cluster = hyperplane.initialize_cluster(**SMALL)
+    with cluster, client:
+        assert client.submit(sum, [1, 2]).result() == 3
 
 
 @pytest.mark.cluster

@@ -1,5 +1,9 @@
 """Labeled rows for terminals and notebooks."""
 
+import io
+import sys
+
+import pytest
 from html_pages import read_page
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,21 +19,24 @@ def test_the_second_column_is_aligned():
     assert text == "data    100 GB\nmemory  800 GB\n        more"
 
 
-def test_on_a_terminal_texts_continue_in_their_column(monkeypatch):
-    rows = [("memory", "8 x 100 GB"), ("why", "one two " * 8), ("why", "a\nb"), ("", "")]
-    plain = as_text(rows)
-    assert plain.splitlines()[1] == f"why     {'one two ' * 8}"
-    monkeypatch.setattr("hyperplane.core.text_tables._find_terminal_width", lambda: 40)
-    assert as_text(rows).splitlines() == [
-        "memory  8 x 100 GB",
-        "why     one two one two one two one two",
-        "        one two one two one two one two",
-        "        a",
-        "        b",
-        "        ",
-    ]
-    monkeypatch.setattr("hyperplane.core.text_tables._find_terminal_width", lambda: 20)
-    assert as_text(rows) == plain
+class Terminal(io.StringIO):
+    """Standard output that is a terminal."""
+
+    def isatty(self):
+        """Return that it is."""
+        return True
+
+
+@pytest.mark.parametrize("output", ["terminal", "closed", "none", "bare"])
+def test_text_does_not_depend_on_standard_output(output, monkeypatch):
+    rows = [("memory", "8 x 100 GB"), ("why", "one two " * 20), ("why", "a\nb"), ("", "")]
+    expected = f"memory  8 x 100 GB\nwhy     {'one two ' * 20}\nwhy     a\nb\n        "
+    stream = {"terminal": Terminal(), "closed": Terminal(), "none": None, "bare": object()}[output]
+    if output == "closed":
+        stream.close()
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert as_text(rows) == expected
 
 
 def test_without_rows_the_text_is_empty():

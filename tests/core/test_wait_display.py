@@ -13,8 +13,12 @@ from typing import Any
 import pytest
 
 from hyperplane.core import progress_output, wait_display
-from hyperplane.core.progress import has_open_bar
-from hyperplane.core.progress_output import NotebookOutput, PlainOutput, TerminalOutput
+from hyperplane.core.progress import has_open_bar, show_progress
+from hyperplane.core.progress_output import (
+    NotebookOutput,
+    PlainOutput,
+    find_output,
+)  # fmt: skip
 from hyperplane.core.wait_display import WaitDisplay, WaitStatus, show_wait
 
 STATUS = WaitStatus("job nightly #12", "steps done", 2, 5, "running: transform")
@@ -51,6 +55,7 @@ def test_a_line_has_the_count_the_time_and_what_happens_now() -> None:
         line == "[####--------] job nightly #12: 2 of 5 steps done, 1 min 15 s; running: transform"
     )
     assert all(len(STATUS.as_line(75.0, width)) <= width for width in range(100))
+    assert STATUS.as_line(75.0, 79) == line.partition("] ")[2]  # in place of the bar
     assert WaitStatus("start").as_line(3.0, 80) == "start: 3.0 s"
     assert WaitStatus("start", "workers", 9, 5).as_line(3.0, 80).startswith("[############] ")
 
@@ -149,30 +154,118 @@ def test_nothing_is_shown_where_it_is_off_or_in_another_thread(
     assert shown == [None, None, None]
 
 
-def test_an_output_that_fails_or_blocks_is_no_error_of_the_call(
+def closed_stream() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize(
+    "stream", [None, object(), closed_stream()], ids=["none", "bare", "closed"]
+)
+def test_a_standard_error_that_cannot_tell_what_it_is_shows_nothing(
+    stream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert find_output() is None
+    with show_wait(STATUS, 0.0) as display:
+        assert display is None
+    with show_progress("label", 3) as advance:
+        advance()
+
+
+def test_a_call_goes_on_if_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with show_wait(STATUS, 0.0) as display:
+            assert display is not None
+    assert stream.getvalue() == ""
+
+
+class Slow:
+    """Output whose drawing takes until it is released, and may then fail."""
+
+    keeps_end = False
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.called, self.released = threading.Event(), threading.Event()
+        self.lines: list[str] = []
+
+    def show(self, figures: Any, seconds: float) -> None:
+        """Draw, slowly."""
+        self.called.set()
+        assert self.released.wait(30)
+        if self.error is not None:
+            raise self.error
+        self.lines.append("drawn")
+
+    def end(self, text: str) -> None:
+        """Replace what is drawn."""
+        self.lines.append(f"end: {text.partition(' after')[0]}")
+        if self.error is not None:
+            raise self.error
+
+
+def test_the_end_during_the_first_drawing_clears_the_line() -> None:
+    output = Slow()
+    display = WaitDisplay(output, 0.0, STATUS)
+    display.start()
+    assert output.called.wait(30)
+    threading.Timer(0.05, output.released.set).start()
+    display.end("done")
+    display._thread.join(30)
+    assert output.lines == ["drawn", "end: job nightly #12: done"]
+
+
+def test_an_output_that_blocks_does_not_stop_the_call_and_is_cleared_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(wait_display, "_END_SECONDS", 0.05)
-    released, called = threading.Event(), threading.Event()
-
-    class Blocked(TerminalOutput):
-        def show(self, figures: Any, seconds: float) -> None:
-            called.set()
-            released.wait(30)
-            raise OSError(5, "Input/output error")
-
-        def end(self, text: str) -> None:
-            raise OSError(5, "Input/output error")
-
-    display = WaitDisplay(Blocked(io.StringIO()), 0.0, STATUS)
+    output = Slow()
+    display = WaitDisplay(output, 0.0, STATUS)
     display.start()
-    assert called.wait(30)
-    display.end("done")
-    display._is_shown = True
-    display.end("done")
-    released.set()
+    assert output.called.wait(30)
+    display.end("done")  # does not wait for it
+    assert output.lines == []
+    output.released.set()
     display._thread.join(30)
+    assert not display._thread.is_alive()
     display.end("done")
+    assert output.lines == ["drawn", "end: job nightly #12: done"]
+
+
+def test_an_output_that_fails_is_no_error_of_the_call() -> None:
+    output = Slow(OSError(5, "Input/output error"))
+    display = WaitDisplay(output, 0.0, STATUS)
+    display.start()
+    output.released.set()
+    display._thread.join(30)
+    assert not display._thread.is_alive()
+    display.end("done")
+    assert output.lines == ["end: job nightly #12: done"]
+
+
+def test_an_error_may_have_another_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+
+    def wait() -> None:
+        with show_wait(STATUS, 0.0) as display:
+            assert display is not None
+            display.error_outcome = "still in progress"
+            wait_for(stream.getvalue)
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        wait()
+    assert "job nightly #12: still in progress after" in stream.getvalue().splitlines()[-1]
+    assert "failed" not in stream.getvalue()
 
 
 def test_a_notebook_has_one_output_that_is_updated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -239,18 +240,18 @@ def test_a_wait_shows_steps_by_state_and_the_running_ones(job):
         states = step_progress(job, attempts, 110.0)
         return describe_wait(job, states).as_line(35.0, 200).partition("job ")[2]
 
-    assert line(job(PENDING), []) == "trio: 0 of 3 steps done, 35 s; pending; 3 waits"
+    assert line(job(PENDING), []) == "trio: 0 of 3 steps done, 35 s; pending; 3 waiting"
     attempts = [
         attempt("one", DONE),
         *(attempt("many", DONE, chunk) for chunk in range(3)),
         attempt("many", IN_PROGRESS, 3),
     ]
     assert line(job(), attempts) == (
-        "trio: 1 of 3 steps done, 35 s; running: many (3 of 10 done, 1 in progress); 1 waits"
+        "trio: 1 of 3 steps done, 35 s; running: many (3 of 10 done, 1 in progress); 1 waiting"
     )
     attempts = [attempt("one", FAILED), attempt("book", IN_PROGRESS, number=2)]
     assert line(job(), attempts) == (
-        "trio: 0 of 3 steps done, 35 s; running: book (attempt 2); 1 failed, 1 waits"
+        "trio: 0 of 3 steps done, 35 s; running: book (attempt 2); 1 failed, 1 waiting"
     )
 
 
@@ -276,3 +277,24 @@ def test_wait_shows_the_job_on_standard_error_unless_it_is_turned_off(monkeypatc
     assert any("0 of 1 steps done" in line and "running: rest" in line for line in lines)
     assert ": done after" in lines[-1]
     assert "steps done" not in outputs[False].getvalue()
+
+
+@pytest.mark.slow
+def test_a_timeout_of_wait_is_no_failure_of_the_job(monkeypatch):
+    import dask
+
+    from hyperplane.core import wait_display
+    from hyperplane.jobs import submit
+
+    monkeypatch.setattr(wait_display, "INTERVAL", 0.05)
+    errors = io.StringIO()
+    monkeypatch.setattr("sys.stderr", errors)
+    step = Step(name="rest", kind="command", argv=("sleep", "60"))
+    job = submit(Pipeline.from_steps("waiting", [step]))
+    with dask.config.set({"hyperplane.progress.delay": 0}), pytest.raises(TimeoutError):
+        job.wait(2)
+    job.cancel()
+    job.wait(progress=False)
+    last = errors.getvalue().splitlines()[-1]
+    assert re.search(r": still (pending|in progress) after ", last)
+    assert "failed" not in errors.getvalue()

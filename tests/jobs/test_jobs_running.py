@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import dask.config
 import psutil
@@ -220,6 +221,40 @@ def test_chunks_have_their_numbers_and_only_those_that_failed_run_again(tmp_path
     assert job.resume().wait(LIMIT) == DONE
     lines = [(tmp_path / str(chunk)).read_text().splitlines() for chunk in range(3)]
     assert lines == [["0 a 0/3"], ["1 b 1/3"] * 2, ["2 c 2/3"]]
+
+
+@pytest.mark.slow
+def test_a_plan_is_kept_when_half_of_its_chunks_are_lost(tmp_path):
+    files = tmp_path / "in"
+    files.mkdir()
+    for number in range(40):
+        (files / f"part-{number}.csv").write_bytes(b"x" * (number + 1))
+    plan = tmp_path / "plan.parquet"
+    code = f"import hyperplane; hyperplane.plan_shards({str(files)!r}, 8, {str(plan)!r})"
+    convert = tmp_path / "convert.py"
+    convert.write_text(
+        "import os, pathlib, signal, hyperplane\n"
+        f"folder = pathlib.Path({str(tmp_path)!r})\n"
+        "idx = hyperplane.shard().idx\n"
+        f"with (folder / f'out-{{idx}}').open('a') as out:\n"
+        f"    print(*hyperplane.planned_files({str(plan)!r}), file=out)\n"
+        "if idx % 2 and not (folder / 'again').exists():\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    job = run_job(
+        Step(name="plan", kind="command", argv=(sys.executable, "-c", code)),
+        Step(name="convert", kind="python", path=str(convert), chunks=8),
+        max_retries=0,
+    )
+    assert job.status == FAILED
+    (files / "new.csv").touch()  # not in the plan
+    (tmp_path / "again").touch()
+    assert job.resume().wait(LIMIT) == DONE
+    lines = [(tmp_path / f"out-{idx}").read_text().splitlines() for idx in range(8)]
+    assert [len(each) for each in lines] == [1, 2] * 4
+    assert all(len(set(each)) == 1 for each in lines)
+    done = [path for each in lines for path in each[0].split()]
+    assert sorted(done) == sorted(map(str, files.glob("part-*.csv")))
 
 
 def test_max_parallel_limits_the_concurrent_chunks(tmp_path):

@@ -346,7 +346,7 @@ def record(name: str, *, client: Client | None = None) -> BlockRecorder:
     Raises
     ------
     RequestError
-        If the name is none; at the begin of the block, if there is no running cluster, or if
+        If the name is none; at the start of the block, if there is no running cluster, or if
         another block of the same recorder is open.
 
     Warns

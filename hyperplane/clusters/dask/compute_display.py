@@ -71,7 +71,7 @@ class ComputeDisplay:
     def end(self, depth: int, error: BaseException | None) -> None:
         """Note that a call has ended, with its error if it has failed.
 
-        ``depth`` is the depth before the call: a second Ctrl-C may have interrupted its begin.
+        ``depth`` is the depth before the call: a second Ctrl-C may have interrupted ``begin``.
         """
         self.depth = depth
         shown, seconds = self._shown, time.monotonic() - self._began
@@ -102,7 +102,10 @@ class ComputeDisplay:
                 target=_write_news, args=(weakref.ref(self), self._news), daemon=True,
                 name="hyperplane-progress",
             )  # fmt: skip
-            self._writer.start()
+            try:
+                self._writer.start()
+            except RuntimeError as failure:  # a limit of threads, or the exit of the program
+                self._turn_off(failure)
         self._news.set()
 
     def draw(self) -> None:

@@ -200,8 +200,9 @@ def _choose_receivers(
     is_own = hashes.is_in(own.get_column("hash").implode())
     divided = rows.filter(is_own)
     # A left join finds out at the home of a key whether it has a match.
-    keys = divided.select(join.keys) if join.how == "left" and not is_left else None
-    receivers = frequent_keys.spread_rows(hashes.filter(is_own), own, join.into, number, keys)
+    keys = join.keys if join.how == "left" and not is_left else None
+    divided_hashes = hashes.filter(is_own)
+    receivers = frequent_keys.spread_rows(divided, divided_hashes, own, join.into, number, keys)
     copied = rows.filter(~is_own)
     positions, more = frequent_keys.copy_rows(hashes.filter(~is_own), others, join.into)
     return concat_tables([divided, copied[positions]]), pl.concat([receivers, more])

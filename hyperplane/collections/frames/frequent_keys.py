@@ -4,6 +4,10 @@ All rows with one key in one task would make that task as long as the key is fre
 sides are split by the hashes of their keys, the rows of a frequent key of one side are divided
 among several receivers, and the rows of the other side with the same hash are copied to all of
 these. Each of the divided rows is in one task only, so that the joined rows are the same.
+
+A task may run again, when a worker was lost, with the rows of its partition in another order. All
+that is chosen here therefore depends on the values of rows, not on their positions: otherwise the
+pieces of the second run would not fit those of the first that other workers have.
 """
 
 from __future__ import annotations
@@ -40,14 +44,15 @@ def count_keys(hashes: pl.Series, into: int) -> KeyCounts:
     """Count the rows of keys that may be frequent, in a sample of the rows."""
     rows = len(hashes)
     sampled = max(_SAMPLED_ROWS, _SAMPLED_ROWS_PER_RECEIVER * into)
-    sample = (
-        hashes if rows <= 2 * sampled else hashes.sample(sampled, with_replacement=True, seed=0)
-    )
+    sample = hashes
+    if rows > 2 * sampled:
+        sample = hashes.sort().sample(sampled, with_replacement=True, seed=0)
     scale = rows / max(1, len(sample))
     limit = min(_MIN_SHARE_OF_PARTITION, _MIN_SHARE) * len(sample) / into
     counts = pl.DataFrame({"hash": sample}).lazy().group_by("hash").agg(pl.len().alias("rows"))
     frequent = counts.filter(pl.col("rows") > limit)
-    return KeyCounts(rows, frequent.select("hash", pl.col("rows") * scale).collect())
+    estimate = (pl.col("rows") * scale).round().cast(pl.Int64)  # sums of it have no order
+    return KeyCounts(rows, frequent.select("hash", estimate).collect())
 
 
 def choose_spread_keys(
@@ -63,12 +68,13 @@ def choose_spread_keys(
             _find_frequent(right, into).with_columns(is_left=False),
         ]
     )
-    return sides.sort("rows", descending=True).unique("hash", keep="first").drop("rows")
+    most = sides.sort("rows", "is_left", "hash", descending=True)
+    return most.unique("hash", keep="first", maintain_order=True).drop("rows")
 
 
 def _find_frequent(partitions: Sequence[KeyCounts], into: int) -> pl.DataFrame:
     """Return the hash, rows and number of receivers of the frequent keys of a side."""
-    schema = {"hash": pl.UInt64, "rows": pl.Float64}
+    schema = {"hash": pl.UInt64, "rows": pl.Int64}
     counts = pl.concat([pl.DataFrame(schema=schema), *(each.counts for each in partitions)])
     average = max(1.0, sum(each.rows for each in partitions) / into)
     width = (pl.col("rows") / average).ceil() * _RECEIVERS_PER_SHARE
@@ -81,12 +87,19 @@ def _find_frequent(partitions: Sequence[KeyCounts], into: int) -> pl.DataFrame:
 
 
 def spread_rows(
-    hashes: pl.Series, spread: pl.DataFrame, into: int, number: int, keys: pl.DataFrame | None
+    rows: pl.DataFrame,
+    hashes: pl.Series,
+    spread: pl.DataFrame,
+    into: int,
+    number: int,
+    keys: Sequence[str] | None,
 ) -> pl.Series:
     """Return the receiver of each row of frequent keys of one of several partitions.
 
     Parameters
     ----------
+    rows : polars.DataFrame
+        The rows.
     hashes : polars.Series
         Hashes of their keys, all of which are in ``spread``.
     spread : polars.DataFrame
@@ -95,21 +108,24 @@ def spread_rows(
         Number of all receivers.
     number : int
         Number of the partition, so that few rows of many partitions have different receivers.
-    keys : polars.DataFrame, optional
-        Keys of the rows. Of each key one row goes where its hash sends it, so that a row of the
+    keys : sequence of str, optional
+        Columns of the keys. Of each key one row goes where its hash sends it, so that a row of the
         other side finds out there whether its key has any match.
     """
-    rows = pl.DataFrame({"hash": hashes}).join(spread, on="hash", maintain_order="left")
-    row_of_key = pl.int_range(pl.len()).over("hash")
+    values = rows.hash_rows(seed=0)  # equal rows may change places
+    table = pl.DataFrame({"hash": hashes, "values": values})
+    table = table.join(spread, on="hash", maintain_order="left")
+    row_of_key = pl.col("values").rank("ordinal").over("hash").cast(pl.Int64)
     offset = (row_of_key + number) % pl.col("width")
     home = (pl.col("hash") % into).cast(pl.Int64)
-    receivers = rows.select(((home + offset) % into).alias("receiver")).to_series()
+    receivers = table.select(((home + offset) % into).alias("receiver")).to_series()
     if keys is None:
         return receivers
     result = receivers.to_numpy().copy()
-    named = pl.DataFrame([column.alias(f"key {n}") for n, column in enumerate(keys)])
-    first = named.with_row_index("row").unique(named.columns, keep="any").get_column("row")
-    kept = first.to_numpy()
+    named = pl.DataFrame([rows.get_column(key).alias(f"key {n}") for n, key in enumerate(keys)])
+    sorted_rows = named.with_columns(values.alias("values")).with_row_index("row").sort("values")
+    first = sorted_rows.unique(named.columns, keep="first", maintain_order=True)
+    kept = first.get_column("row").to_numpy()
     result[kept] = (hashes % into).to_numpy()[kept]
     return pl.Series(result, dtype=pl.Int64)
 

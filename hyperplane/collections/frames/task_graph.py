@@ -187,7 +187,9 @@ def exchange_groups(
     """Return two arguments for each receiver of an exchange in memory, as gather_by_key does.
 
     A task takes the pieces of several receivers: there are as many groups of receivers as
-    processes, and fewer tasks than pieces. In a single process there are none.
+    processes, and fewer tasks than pieces. In a single process there are none. The number of groups
+    is part of the names: a scheduler that still has tasks of an earlier graph, made with another
+    number of processes, must not take them for those of this one.
     """
     groups = min(into, count_processes())
     if has_one_process():
@@ -195,7 +197,10 @@ def exchange_groups(
     bounds = [find_shard_bounds(group, groups, into) for group in range(groups)]
     taken = [
         make_tasks(
-            f"{name}-group-{number}", token, _take_pieces, [[table, *each] for each in bounds]
+            f"{name}-group-{number}-of-{groups}",
+            token,
+            _take_pieces,
+            [[table, *each] for each in bounds],
         )
         for number, table in enumerate(split_tables)
     ]

@@ -50,6 +50,7 @@ _TASK = {
     "more_memory": "Factor by which memory grows with each retry after running out of it.",
     "split": "Factor by which the parameter 'pieces' grows after each lack of memory.",
     "gang": "Number of processes, which start together and end together.",
+    "step_functions": "Task of AWS Step Functions that replaces the program in an export.",
     "package_path": "Folder of the training program's package, relative to the root.",
     "job_dir": "Folder or URL for the training program's --job-dir.",
     "worker_count": "Workers besides the primary.",
@@ -116,6 +117,15 @@ def _task_schema() -> dict[str, Any]:
         "command": {**task["properties"]["command"], "minItems": 1},
         "resources": resources,
         "cluster": {"type": "object", "propertyNames": arguments},
+        "step_functions": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["resource"],
+            "properties": {
+                "resource": {"type": "string", "pattern": r"^arn:aws[a-z-]*:[a-z0-9-]+:\S+$"},
+                "parameters": {"type": "object"},
+            },
+        },
     }.items():
         task["properties"][key] = {"description": _TASK[key], **form}
     with_chunks = {"anyOf": [{"required": ["chunks"]}, {"required": ["foreach"]}]}

@@ -105,6 +105,9 @@ class Step(ValidatedRecord):
     split : int, optional
         Factor by which the parameter ``pieces`` grows with each retry after a chunk ran out of
         memory; the chunk processes its share in that many pieces.
+    step_functions : mapping, optional
+        ``resource``, an ARN, and its ``parameters``: the task of AWS Step Functions that replaces
+        the program in an exported machine, such as a Glue job.
     argv : tuple of str
         Program and arguments of a command, run without a shell.
     gang : int, optional
@@ -153,6 +156,7 @@ class Step(ValidatedRecord):
     output: field_types.Url | None = None
     more_memory: field_types.Factor | None = None
     split: field_types.Pieces | None = None
+    step_functions: dict[str, JsonValue] | None = None
     argv: tuple[field_types.Text, ...] = ()
     gang: field_types.Ranks | None = None
     module_name: field_types.Module | None = None

@@ -8,6 +8,7 @@ from typing import Any
 
 from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.message_formatting import format_value
+from hyperplane.jobs.definition.service_tasks import find_service_task_faults
 from hyperplane.jobs.definition.validated_record import to_key_fault
 from hyperplane.spec.request import ClusterArguments, read_request
 
@@ -47,6 +48,7 @@ def step_faults(values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
         *_memory_faults(values, given_fields, faulty),
         *_secret_faults(values),
         *_cluster_faults(values.get("cluster") or {}),
+        *_service_task_faults(values),
     ]
 
 
@@ -146,6 +148,12 @@ def _secret_faults(values: Mapping[str, Any]) -> Iterator[Fault]:
     for name in values.get("env", ()):
         if name in secrets:
             yield Fault(f"env.{name}", "", "is also listed under secrets; keep one of the two")
+
+
+def _service_task_faults(values: Mapping[str, Any]) -> Iterator[Fault]:
+    task = values.get("step_functions")
+    if task is not None:
+        yield from find_service_task_faults(task, "step_functions")
 
 
 def _cluster_faults(arguments: Mapping[str, Any]) -> Iterator[Fault]:

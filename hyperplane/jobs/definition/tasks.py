@@ -61,6 +61,7 @@ _SAME_NAMES = (
     "more_memory",
     "split",
     "gang",
+    "step_functions",
     *TRAIN_FIELDS,
 )
 #: Keys of a task, with the field of a step that each sets.

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hyperplane import config
+from hyperplane.asl.checking import check_machine
 from hyperplane.core.errors import Fault, UnknownPool, check
 from hyperplane.core.units import parse_seconds
 from hyperplane.jobs.definition.dependencies import order_in_waves
@@ -30,6 +31,14 @@ BATCH = "arn:aws:states:::batch:submitJob.sync"
 _MAX_NAME_LENGTH, _MIN_ARRAY_SIZE, _MAX_ARRAY_SIZE = 80, 2, 10_000
 #: Maximum of MaxDelaySeconds in AWS Step Functions.
 _MAX_DELAY_SECONDS = 31_622_399
+#: Sets the variables of a chunk, whose number only the container knows, and runs its arguments.
+_CHUNK_PROGRAM = (
+    "".join(
+        f'export {name}="$AWS_BATCH_JOB_ARRAY_INDEX"; '
+        for name in ("HYPERPLANE_SHARD_INDEX", *parameter_variables({"chunk_id": ""}))
+    )
+    + 'exec "$@"'
+)
 _PROGRAMS = {"python": "python", "javascript": "node", "bash": "bash"}
 
 
@@ -43,7 +52,9 @@ def to_asl(
 
     The input of an execution names their queue and definition: ``{"job_queue": ...,
     "job_definition": ...}``. The container needs the pipeline's files in its working directory.
-    Chunks become an array job, whose index :func:`hyperplane.shard` reads.
+    Chunks become an array job. The programs see the variables of the chunk as in a job, such as
+    ``CHUNK_ID``; for that the image needs ``sh``. A step with ``step_functions`` is that task, for
+    example a Glue job, and its program is not used.
 
     The language has no dependencies between single states, only branches that end together.
     Therefore steps are grouped into waves, and a step starts when all steps of the previous wave
@@ -108,12 +119,34 @@ def to_asl(
         }  # fmt: skip
     for (_, state), after in itertools.zip_longest(states.items(), list(states)[1:]):
         state.update({"Next": after} if after else {"End": True})
-    return {"Comment": name, "StartAt": next(iter(states)), "States": states}
+    machine = {"Comment": name, "StartAt": next(iter(states)), "States": states}
+    check(check_machine(machine))  # parameters of step_functions may have invalid paths
+    return machine
 
 
 def _task(step: Step, environment: Mapping[str, str]) -> dict[str, Any]:
+    state: dict[str, Any] = {"Type": "Task"}
+    if step.step_functions is not None:
+        state["Resource"] = step.step_functions["resource"]
+        if "parameters" in step.step_functions:
+            state["Parameters"] = step.step_functions["parameters"]
+    else:
+        state |= {"Resource": BATCH, "Parameters": _batch_parameters(step, environment)}
+    state["ResultPath"] = None
+    if retriers := _build_retriers(step):
+        state["Retry"] = retriers
+    if step.timeout is not None:
+        state["TimeoutSeconds"] = max(1, round(step.timeout))
+    return state
+
+
+def _batch_parameters(step: Step, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parameters of the Batch job that runs the program of a step."""
     variables = {**environment, **step.env, **cluster_variable(step, 0)}
     command = [*step.argv] if step.kind == "command" else [_PROGRAMS[step.kind], step.path]
+    if step.chunks:
+        command = ["sh", "-c", _CHUNK_PROGRAM, "sh", *command]
+        variables["HYPERPLANE_SHARD_COUNT"] = str(step.chunks)
     request = resource_request(step)
     amounts = {
         "VCPU": None if request.cores is None else f"{request.cores:g}",
@@ -126,24 +159,13 @@ def _task(step: Step, environment: Mapping[str, str]) -> dict[str, Any]:
         container["Environment"] = [{"Name": k, "Value": v} for k, v in variables.items()]
     if requested:
         container["ResourceRequirements"] = requested
-    chunks = step.chunks or 0
-    state: dict[str, Any] = {
-        "Type": "Task",
-        "Resource": BATCH,
-        "Parameters": {
-            "JobName": _batch_name(step.name),
-            "JobQueue.$": "$$.Execution.Input.job_queue",
-            "JobDefinition.$": "$$.Execution.Input.job_definition",
-            "ContainerOverrides": container,
-            **({"ArrayProperties": {"Size": chunks}} if chunks else {}),
-        },
-        "ResultPath": None,
+    return {
+        "JobName": _batch_name(step.name),
+        "JobQueue.$": "$$.Execution.Input.job_queue",
+        "JobDefinition.$": "$$.Execution.Input.job_definition",
+        "ContainerOverrides": container,
+        **({"ArrayProperties": {"Size": step.chunks}} if step.chunks else {}),
     }
-    if retriers := _build_retriers(step):
-        state["Retry"] = retriers
-    if step.timeout is not None:
-        state["TimeoutSeconds"] = max(1, round(step.timeout))
-    return state
 
 
 def _build_retriers(step: Step) -> list[dict[str, Any]]:
@@ -178,6 +200,12 @@ def _batch_faults(steps: Sequence[Step], requirements: str | None) -> list[Fault
         faults.append(Fault("requirements", requirements, allowed))
     for number, step in enumerate(steps):
         where = f"steps[{number}]"
+        if step.step_functions is not None:
+            for field in ("chunks", "foreach"):
+                if getattr(step, field) is not None:
+                    allowed = "no value in a step with step_functions, which is one task"
+                    faults.append(Fault(f"{where}.{field}", "given", allowed))
+            continue
         if step.kind == "notebook":
             advice = "make it a python step, or a command that runs papermill"
             faults.append(Fault(f"{where}.kind", "notebook", "a program", advice))

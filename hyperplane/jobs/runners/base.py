@@ -196,6 +196,15 @@ class PricedRunner(Protocol):
         ...
 
 
+@runtime_checkable
+class BudgetRunner(Protocol):
+    """A runner that compares the cost of a job with a budget; others need no such method."""
+
+    def find_budget_faults(self, job: Job) -> list[Fault]:
+        """Return the faults of a job that may cost more than the budget of the options."""
+        ...
+
+
 class SharedFilesystemMixin:
     """Base class of runners whose steps access the files of this machine."""
 

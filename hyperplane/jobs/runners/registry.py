@@ -66,6 +66,18 @@ def describe_cost(job: Job, options: Mapping[str, Any]) -> list[str]:
     return runner.describe_cost(with_sizes(job))
 
 
+def find_budget_faults(job: Job, options: Mapping[str, Any]) -> list[Fault]:
+    """Return the faults of a job that may cost more than the budget in the runner's options.
+
+    ``options`` are those that :func:`resolve_options` returns. Nothing is submitted.
+    """
+    from hyperplane.jobs.pipeline_sizes import with_sizes
+    from hyperplane.jobs.runners.base import BudgetRunner
+
+    runner = create_runner(job.runner, os.environ, options)
+    return runner.find_budget_faults(with_sizes(job)) if isinstance(runner, BudgetRunner) else []
+
+
 def has_shared_files(name: str) -> bool:
     """Whether the steps of a runner can access the files and kernels of this machine."""
     from hyperplane.jobs.runners.base import SharedFilesystemMixin

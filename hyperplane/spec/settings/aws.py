@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
+from hyperplane.spec.budget import read_budget
 from hyperplane.spec.settings.kubernetes import IMAGE_PATTERN, Variable
 
 #: Log group of Batch.
@@ -28,6 +29,14 @@ Role = Annotated[str, StringConstraints(pattern=_ROLE)]
 SecretSource = Annotated[str, StringConstraints(pattern=_SOURCE)]
 Tag = Annotated[str, StringConstraints(pattern=f"^{_PART}{{1,128}}={_PART}{{0,256}}$")]
 LogGroup = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/#-]{1,512}$")]
+
+
+def _normalize_budget(value: Any) -> Any:
+    """Return a budget as text, such as ``"5 USD"``, so that settings can be stored as JSON."""
+    return None if value is None else str(read_budget(value))
+
+
+BudgetText = Annotated[str, BeforeValidator(_normalize_budget)]
 
 
 class AwsBatchSettings(BaseModel):
@@ -53,6 +62,7 @@ class AwsBatchSettings(BaseModel):
     environ: tuple[Variable, ...] = ()
     tags: tuple[Tag, ...] = ()
     log_group: LogGroup = DEFAULT_LOG_GROUP
+    budget: BudgetText | None = None
 
 
 class RunnersSection(BaseModel):

@@ -25,6 +25,7 @@ from hyperplane.collections.frames import (
     frequent_keys,
     shuffle_join,
     table_join,
+    task_graph,
 )
 from hyperplane.collections.frames.join_types import can_join_tables
 from hyperplane.collections.frames.kernels import joins, polars_kernel, table_files
@@ -377,3 +378,43 @@ def test_results_are_saved_without_pandas(tmp_path, monkeypatch):
         rows = read(tmp_path / "joined").compute()
     want = left.merge(right, on="k", how="left")
     assert Counter(pandas_results.rows_of(rows)) == Counter(pandas_results.rows_of(want))
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+@pytest.mark.parametrize("is_left", [True, False])
+def test_pieces_of_a_partition_do_not_depend_on_the_order_of_its_rows(how, is_left):
+    """A task that runs again, after a worker was lost, may get its rows in another order."""
+    rng = np.random.default_rng(5)
+    keys = np.where(rng.random(90_000) < 0.6, 7, rng.integers(0, 99, 90_000))
+    values = {"v": rng.integers(0, 50, 90_000), "t": rng.random(90_000).round(2)}
+    rows = pl.DataFrame({"k": keys, **values})
+    join = exchange_join.ExchangeJoin(("k",), how, 8, None)
+
+    def split(rows):
+        hashes = join.hash_keys(rows)
+        counts = frequent_keys.count_keys(hashes, join.into)
+        sides = ([counts], []) if is_left else ([], [counts])
+        spread = frequent_keys.choose_spread_keys(*sides, join.into)
+        pieces = join.split_rows(rows, (hashes % join.into).cast(pl.UInt32), in_files=False)
+        return spread, exchange_join._spread_rows([*pieces, counts], spread, join, 0, is_left)
+
+    spread, pieces = split(rows)
+    assert spread.get_column("width").max() > 4
+    for seed in range(3):
+        other, again = split(rows.sample(fraction=1, shuffle=True, seed=seed))
+        assert other.sort("hash").equals(spread.sort("hash"))
+        for one, two in zip(pieces, again, strict=True):
+            assert one.sort(one.columns).equals(two.sort(two.columns))
+    most = max(piece.height for piece in pieces)
+    assert most < 2 * rows.height / join.into
+
+
+def test_groups_of_another_number_of_processes_have_other_keys(monkeypatch):
+    made = []
+    for processes in (2, 3):
+        monkeypatch.setattr(task_graph, "count_processes", lambda processes=processes: processes)
+        monkeypatch.setattr(task_graph, "has_one_process", lambda: False)
+        tables = task_graph.make_tasks("split", "t", len, [[[1, 2, 3]]])
+        found = task_graph.exchange_groups("join", "t", tables, 12)
+        made.append({task.key for pieces, _ in found for task in pieces})
+    assert made[0] & made[1] == set()

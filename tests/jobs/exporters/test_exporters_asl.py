@@ -182,3 +182,39 @@ def test_long_names_remain_distinct(tmp_path, monkeypatch):
     machine = Pipeline.from_steps("p", steps).to_asl()
     assert check_machine(machine) == []
     assert len(machine["States"]) == 3
+
+
+def test_a_step_with_a_service_is_that_task(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    resource = "arn:aws:states:::elasticmapreduce:addStep.sync"
+    parameters = {"ClusterId.$": "$.cluster", "Step": {"Name": "count"}}
+    task = {"resource": resource, "parameters": parameters}
+    step = bash("one", "true", step_functions=task, gang=2, retries=1, timeout=60)
+    machine = Pipeline.from_steps("p", [step]).to_asl()
+    state = machine["States"]["one"]
+    assert (state["Resource"], state["Parameters"]) == (resource, parameters)
+    assert (state["Retry"][0]["MaxAttempts"], state["TimeoutSeconds"]) == (1, 60)
+    bad = {**task, "parameters": {**parameters, "x.$": "$["}}
+    pipeline = Pipeline.from_steps("p", [bash("one", "true", step_functions=bad)])
+    with pytest.raises(RequestError, match=r"States.one.Parameters.x"):
+        pipeline.to_asl()
+    chunked = Pipeline.from_steps("p", [step.model_copy(update={"chunks": 3})])
+    with pytest.raises(RequestError, match=r"steps\[0\].chunks"):
+        chunked.to_asl()
+
+
+@pytest.mark.parametrize(
+    ("task", "where"),
+    [
+        ({}, "resource"),
+        ({"resource": "glue"}, "resource"),
+        ({"resource": "arn:aws:states:::sqs:sendMessage.waitForTaskToken"}, "resource"),
+        ({"resource": "arn:aws:states:::glue:startJobRun"}, "parameters.JobName"),
+        ({"resource": "arn:aws:lambda:x:1:function:f", "parameters": 3}, "parameters"),
+        ({"resource": "arn:aws:lambda:x:1:function:f", "retry": 3}, "retry"),
+    ],
+)  # fmt: skip
+def test_faults_of_a_service_are_those_of_the_step(task, where):
+    with pytest.raises(RequestError) as refused:
+        bash("one", "true", step_functions=task)
+    assert [fault.where for fault in refused.value.faults] == [f"step_functions.{where}"]

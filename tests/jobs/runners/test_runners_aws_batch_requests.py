@@ -20,6 +20,7 @@ from botocore.validate import ParamValidator
 from runner_cases import command, make_job, typical
 
 import hyperplane
+from hyperplane import config
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step, calls
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
@@ -50,7 +51,7 @@ from hyperplane.jobs.runners.aws_batch.step_checks import (
     find_step_faults,
 )
 from hyperplane.platforms.aws.service_check import ComputeEnvironment
-from hyperplane.platforms.aws.task_sizes import TaskSize
+from hyperplane.platforms.aws.task_sizes import TaskSize, fargate_price
 from hyperplane.spec.settings import AwsBatchSettings
 
 ROLE = "arn:aws:iam::123456789012:role/steps"
@@ -491,3 +492,59 @@ def test_boto3_is_imported_on_first_use() -> None:
         [sys.executable, "-c", code], cwd=package, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "False False"
+
+
+def budget_faults(job: Any, budget: Any, **options: Any) -> list[str]:
+    runner = AwsBatchRunner({}, settings(region="us-east-1", budget=budget, **options).model_dump())
+    return list(map(str, runner.find_budget_faults(job)))
+
+
+def test_a_job_that_may_exceed_its_budget_is_refused() -> None:
+    pool = Resources(pool="16_16")
+    job = make_job(
+        command("a", "true", resources=pool, chunks=10, timeout=3570, retries=1),
+        command("b", "true", resources=pool, timeout=1770, retries=0),
+        active_timeout=-1.0,
+    )
+    with dask.config.set({"hyperplane.pools.pool_16_16.price_per_hour": 0.5}):
+        # 10 containers, twice an hour, and one for half an hour.
+        assert budget_faults(job, "10.25 usd") == []
+        [fault] = budget_faults(job, "10.2 USD")
+        assert fault.startswith(
+            "hyperplane.runners.aws_batch.budget = 10.2 USD: expected at least "
+        )
+        assert (
+            "10.25 USD, the most that the job may take: step 'a': 10 containers, 20 hours" in fault
+        )
+        assert "(price_per_hour of the pool, for one node)" in fault
+        [fault] = budget_faults(job, "5 EUR")[:1]
+        assert "expected an amount in USD" in fault
+    cores = config.get_pool("16_16").allocatable_cores
+    assert budget_faults(job, 20.5 * cores) == []
+    assert len(budget_faults(job, f"{20.4 * cores} core-hours")) == 1
+    assert budget_faults(job, None) == []
+
+
+def test_a_cost_without_a_bound_or_a_price_is_refused_with_a_budget() -> None:
+    steps = command("a", "true"), command("b", "true", timeout=60)
+    job = make_job(*steps, active_timeout=-1.0)
+    faults = budget_faults(job, "5 USD")
+    assert len(faults) == 3
+    assert "step 'a': timeout is not set; expected a time limit" in faults[0]
+    assert "step 'a': cost = unknown" in faults[1]
+    assert "step 'b': cost = unknown" in faults[2]
+    # The time limit of the job is one of its steps, too.
+    limited = replace(job, active_timeout=3570.0)
+    assert budget_faults(limited, "1.1 core-hours") == []
+    assert len(budget_faults(limited, "1 core-hours")) == 1
+
+
+def test_more_memory_counts_with_the_largest_container() -> None:
+    resources = Resources(cores=1, ram_gb=4)
+    step = command("a", "true", resources=resources, timeout=3570, retries=1, more_memory=2)
+    largest = TaskSize(1, 8192)
+    most = 2 * float(fargate_price("us-east-1", largest) or 0)
+    roles = dict.fromkeys(("job_role", "execution_role"), "arn:aws:iam::123456789012:role/r")
+    job = make_job(step, active_timeout=-1.0)
+    assert budget_faults(job, f"{most + 0.001:.4f} USD", platform="fargate", **roles) == []
+    assert budget_faults(job, f"{most - 0.001:.4f} USD", platform="fargate", **roles) != []

@@ -429,6 +429,9 @@ def test_a_dry_run_checks_the_service_and_shows_the_cost(
     result = dry_run()
     assert result.exit_code == 0, result.output
     assert "cost  step 'a': 1 vCPU, 2048 MiB in a container; cost unknown" in result.output
+    result = dry_run(budget="1 core-hours")
+    assert result.exit_code == 2
+    assert "the most that the job may take" in " ".join(result.output.split())
     result = dry_run(queue="no-such-queue")
     assert result.exit_code == 2
     assert "expected a job queue of AWS Batch" in " ".join(result.output.split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import NamedTuple
 
 from hyperplane import config
 from hyperplane.core.errors import UnknownPool
@@ -17,6 +18,17 @@ from hyperplane.platforms.aws.task_sizes import (
 from hyperplane.spec.settings import AwsBatchSettings
 
 
+class Price(NamedTuple):
+    """Price of a container for an hour.
+
+    ``amount`` is None if it is unknown; ``source`` is then the reason.
+    """
+
+    amount: float | None
+    currency: str
+    source: str
+
+
 def estimate_cost(step: Step, settings: AwsBatchSettings, region: str | None) -> str:
     """Return what a step costs while it runs, or that it is unknown, as a line of text."""
     size = task_size(step, 1.0, settings)
@@ -24,28 +36,28 @@ def estimate_cost(step: Step, settings: AwsBatchSettings, region: str | None) ->
     if size is None:
         return f"{where}: no container is large enough"
     shown = f"{size.cores:g} vCPU, {size.memory} MiB" + f", {size.gpus} GPUs" * bool(size.gpus)
-    price, source = _price(step, size, settings, region)
-    if not price:
-        return f"{where}: {shown} in a container; cost unknown: {source}"
+    price = find_price(step, size, settings, region)
+    if price.amount is None:
+        return f"{where}: {shown} in a container; cost unknown: {price.source}"
     chunks = step.chunk_count or 1
     count = min(chunks, step.max_parallel or chunks, MAX_ARRAY)
-    text = f"{where}: {shown} in a container, {price} for an hour"
-    return f"{text}, {count} at once ({source})" if count > 1 else f"{text} ({source})"
+    digits = ".4f" if settings.platform == "fargate" else "g"
+    text = f"{where}: {shown} in a container, {price.amount:{digits}} {price.currency} for an hour"
+    return f"{text}, {count} at once ({price.source})" if count > 1 else f"{text} ({price.source})"
 
 
-def _price(
-    step: Step, size: TaskSize, settings: AwsBatchSettings, region: str | None
-) -> tuple[str, str]:
-    """Return the price of a container for an hour and its source; the reason if it is unknown."""
+def find_price(step: Step, size: TaskSize, settings: AwsBatchSettings, region: str | None) -> Price:
+    """Return the price of a container of a step, or why it is unknown."""
     if settings.platform == "fargate":
         price = fargate_price(region, size)
         if price is None:
-            return "", f"no price of Fargate in {region or 'an unknown region'}"
-        return f"{price:.4f} USD", f"price of {PRICE_DATE}, {PRICE_SOURCE}"
+            return Price(None, "", f"no price of Fargate in {region or 'an unknown region'}")
+        return Price(price, "USD", f"price of {PRICE_DATE}, {PRICE_SOURCE}")
     pool_price = None
     with suppress(UnknownPool):
         pool_price = config.get_pool(step.resources.pool or "").price_per_hour
     if pool_price is None:
-        return "", "no price of the instances of EC2; set price_per_hour of the step's pool"
+        why = "no price of the instances of EC2; set price_per_hour of the step's pool"
+        return Price(None, "", why)
     currency = config.sizing_rules().currency
-    return f"{pool_price:g} {currency}", "price_per_hour of the pool, for one node"
+    return Price(pool_price, currency, "price_per_hour of the pool, for one node")

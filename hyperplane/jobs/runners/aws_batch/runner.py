@@ -26,6 +26,7 @@ from hyperplane.jobs.runners.aws_batch.attempt_submitter import AttemptRequest, 
 from hyperplane.jobs.runners.aws_batch.batch_client import BatchClient
 from hyperplane.jobs.runners.aws_batch.batch_job_id import forget_job_id
 from hyperplane.jobs.runners.aws_batch.batch_process import BatchProcess
+from hyperplane.jobs.runners.aws_batch.budget import find_budget_faults
 from hyperplane.jobs.runners.aws_batch.cost import estimate_cost
 from hyperplane.jobs.runners.aws_batch.requests import MAX_ARRAY
 from hyperplane.jobs.runners.aws_batch.staged_code import TaskFile
@@ -125,11 +126,21 @@ class AwsBatchRunner(RemoteQueueMixin):
 
     def describe_cost(self, job: Job) -> list[str]:
         """Return the cost of each step for an hour, before anything is submitted."""
+        region = self._find_region()
+        return [estimate_cost(step, self.settings, region) for step in job.pipeline.steps]
+
+    def find_budget_faults(self, job: Job) -> list[Fault]:
+        """Return the faults of a job that may cost more than the setting ``budget``."""
+        if self.settings.budget is None:
+            return []
+        return find_budget_faults(job, self.settings, self._find_region())
+
+    def _find_region(self) -> str | None:
         region = self.settings.region
         if region is None and is_installed("boto3"):
             with suppress(AwsError):
                 region = self._session().region()
-        return [estimate_cost(step, self.settings, region) for step in job.pipeline.steps]
+        return region
 
     async def close(self) -> None:
         """End the threads of the requests."""

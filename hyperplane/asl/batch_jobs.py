@@ -1,0 +1,207 @@
+"""AWS Batch as a task: the commands of its jobs run as programs of this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, TypeGuard
+
+from hyperplane.asl.commands import end_on_stop
+from hyperplane.asl.errors import TIMEOUT, StateError
+from hyperplane.asl.execution_scope import ExecutionScope, run_concurrently
+from hyperplane.core.errors import Fault, check
+from hyperplane.core.public_calls import check_call
+
+#: Resources that submit a job; with ``.sync`` the state waits for its end.
+BATCH_RESOURCES = (
+    "arn:aws:states:::batch:submitJob.sync",
+    "arn:aws:states:::batch:submitJob",
+)
+#: Maximum children of an array job in AWS Batch.
+_MAX_ARRAY = 10_000
+#: Maximum length of the end of a log that the cause of a failure quotes.
+_TAIL = 2000
+
+
+@check_call
+@dataclass(frozen=True)
+class BatchJobs:
+    """AWS Batch as a task that runs the command of each job here, as a program.
+
+    The program gets the variables of the job, ``AWS_BATCH_JOB_ID`` and others that Batch sets, and
+    a ``PATH`` with this Python; no other variables of this process. Children of an array job run
+    at once, as many as the machine has processors. The image, the queue and the requested cores
+    and memory are not used.
+
+    Parameters
+    ----------
+    folder : str
+        Working folder of the programs, with the files of the pipeline.
+    logs : str, optional
+        Folder for what they print, in files such as ``clean.log`` and ``years-3.log``. Without it
+        only the end of the log of a failed program is kept, in the cause of the failure.
+
+    Raises
+    ------
+    RequestError
+        If ``folder`` is not an existing folder, or ``logs`` is not the path of a folder.
+
+    Examples
+    --------
+    >>> BatchJobs(".").folder
+    '.'
+    """
+
+    folder: str
+    logs: str | None = None
+
+    def __post_init__(self) -> None:
+        faults = []
+        if not _is_path(self.folder) or not Path(self.folder).is_dir():
+            faults.append(
+                Fault("folder", ascii(self.folder)[:80], "the path of an existing folder")
+            )
+        if self.logs is not None and (not _is_path(self.logs) or Path(self.logs).is_file()):
+            faults.append(Fault("logs", ascii(self.logs)[:80], "the path of a folder"))
+        check(faults)
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and "\0" not in value
+
+
+def run_batch_job(
+    jobs: BatchJobs, parameters: Any, limit: float | None, scope: ExecutionScope
+) -> dict[str, Any]:
+    """Run the job of the parameters of ``batch:submitJob``; return it as Batch describes it.
+
+    Raises a StateError if a program fails, after all children of an array have ended, or at the
+    time limit.
+    """
+    job = _read_job(parameters)
+    deadline = None if limit is None else time.monotonic() + limit
+    job_id = str(uuid.uuid4())
+    indices: list[int | None] = [*range(job.size)] if job.size else [None]
+    children: list[Callable[[ExecutionScope], str]] = [
+        partial(_run_child, jobs, job, job_id, index, deadline, limit) for index in indices
+    ]
+    failures = [cause for cause in run_concurrently(scope, children, os.cpu_count() or 1) if cause]
+    if failures:
+        of = f"{len(failures)} of {job.size} children failed; " if job.size else ""
+        raise StateError("States.TaskFailed", f"job {job.name!r}: {of}{failures[0]}")
+    return {"JobId": job_id, "JobName": job.name, "Status": "SUCCEEDED"}
+
+
+@dataclass(frozen=True)
+class _Job:
+    name: str
+    queue: str
+    command: tuple[str, ...]
+    variables: Mapping[str, str]
+    size: int
+
+
+def _read_job(parameters: Any) -> _Job:
+    """Read the parameters that decide what runs; raise a StateError for those that cannot."""
+    overrides = _mapping(parameters, "the parameters").get("ContainerOverrides", {})
+    overrides = _mapping(overrides, "ContainerOverrides")
+    command = overrides.get("Command")
+    if not _is_text_list(command) or not command[0]:
+        raise StateError(
+            "States.TaskFailed",
+            "the job has no ContainerOverrides.Command, so that its program is only known to its "
+            "job definition; map a task to the name of the job or of the state",
+        )
+    pairs = overrides.get("Environment", [])
+    try:
+        variables = {str(pair["Name"]): str(pair["Value"]) for pair in pairs}
+    except (TypeError, KeyError):
+        why = "Environment is not a list of objects with Name and Value"
+        raise StateError("States.TaskFailed", why) from None
+    array = _mapping(parameters.get("ArrayProperties", {}), "ArrayProperties")
+    size = array.get("Size", 0)
+    if type(size) is not int or not (size == 0 or 2 <= size <= _MAX_ARRAY):
+        why = f"ArrayProperties.Size is {size!r}, not 2 to {_MAX_ARRAY}"
+        raise StateError("States.TaskFailed", why)
+    name, queue = (str(parameters.get(key, "")) for key in ("JobName", "JobQueue"))
+    return _Job(name or "job", queue, tuple(command), variables, size)
+
+
+def _mapping(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise StateError("States.TaskFailed", f"{name} of the job must be an object")
+    return value
+
+
+def _is_text_list(value: Any) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
+
+
+def _run_child(
+    jobs: BatchJobs,
+    job: _Job,
+    job_id: str,
+    index: int | None,
+    deadline: float | None,
+    limit: float | None,
+    scope: ExecutionScope,
+) -> str:
+    """Run one program; return the cause of its failure, empty if it succeeded."""
+    label = job.name if index is None else f"{job.name}-{index}"
+    variables = {
+        # The interpreter's folder first, so that ``python`` is this one with its packages.
+        "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))),
+        "HOME": str(Path(jobs.folder).absolute()),
+        "AWS_BATCH_JOB_ID": job_id if index is None else f"{job_id}:{index}",
+        "AWS_BATCH_JQ_NAME": job.queue,
+        "AWS_BATCH_JOB_ATTEMPT": "1",
+    }
+    if index is not None:
+        variables["AWS_BATCH_JOB_ARRAY_INDEX"] = str(index)
+        variables["AWS_BATCH_JOB_ARRAY_SIZE"] = str(job.size)
+    with _open_log(jobs, label) as log:
+        begin = log.seek(0, os.SEEK_END)  # a retry adds to the log of the attempt before
+        try:
+            process = subprocess.Popen(  # noqa: S603 - the machine names the program
+                job.command,
+                cwd=jobs.folder,
+                env={**variables, **job.variables},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            return f"{job.command[0]} cannot be started: {error}"
+        with end_on_stop(process, scope):
+            try:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                process.wait(left)
+            except subprocess.TimeoutExpired:
+                why = f"the task exceeded its time limit of {limit or 0:g} s"
+                raise StateError(TIMEOUT, why) from None
+        scope.check()
+        if not process.returncode:
+            return ""
+        log.seek(max(begin, log.seek(0, os.SEEK_END) - _TAIL))
+        tail = log.read().decode(errors="replace").strip()
+    cause = f"{label} ended with exit status {process.returncode}"
+    return f"{cause}: {tail}" if tail else cause
+
+
+def _open_log(jobs: BatchJobs, label: str) -> IO[bytes]:
+    """Open the log of a program, or a temporary file if logs are not kept."""
+    if jobs.logs is None:
+        return tempfile.TemporaryFile()
+    Path(jobs.logs).mkdir(parents=True, exist_ok=True)
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", label).lstrip(".")
+    return Path(jobs.logs, f"{name or 'job'}.log").open("ab+")

@@ -1,0 +1,124 @@
+"""Jobs of AWS Batch as programs of this machine."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hyperplane.asl.batch_jobs import BATCH_RESOURCES, BatchJobs
+from hyperplane.asl.errors import MachineFailed
+from hyperplane.asl.reading import read_machine
+from hyperplane.asl.running import run_machine
+from hyperplane.errors import RequestError
+
+pytestmark = pytest.mark.process
+
+
+def run(folder: Path, command: list[str] | None, *, state=None, logs=None, **parameters):
+    overrides = {} if command is None else {"Command": command}
+    task = {
+        "Type": "Task", "Resource": BATCH_RESOURCES[0], "End": True, **(state or {}),
+        "Parameters": {
+            "JobName": "one", "JobQueue": "fast", "JobDefinition": "d",
+            "ContainerOverrides": {**overrides, **parameters.pop("overrides", {})}, **parameters,
+        },
+    }  # fmt: skip
+    machine = read_machine({"StartAt": "A", "States": {"A": task}})
+    jobs = BatchJobs(str(folder), None if logs is None else str(logs))
+    return run_machine(machine, {}, dict.fromkeys(BATCH_RESOURCES, jobs))
+
+
+def test_a_program_has_the_variables_of_batch_and_no_others(tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "secret")
+    variables = [{"Name": "YEAR", "Value": "2013"}]
+    result = run(tmp_path, ["sh", "-c", "env > seen"], overrides={"Environment": variables})
+    assert (result["JobName"], result["Status"]) == ("one", "SUCCEEDED")
+    seen = dict(line.split("=", 1) for line in (tmp_path / "seen").read_text().splitlines())
+    assert seen["YEAR"] == "2013"
+    assert seen["AWS_BATCH_JOB_ID"] == result["JobId"]
+    assert seen["AWS_BATCH_JQ_NAME"] == "fast"
+    assert "MY_TOKEN" not in seen
+    assert "AWS_BATCH_JOB_ARRAY_INDEX" not in seen
+
+
+def test_all_children_of_an_array_run_also_if_one_fails(tmp_path):
+    script = (
+        'touch "done-$AWS_BATCH_JOB_ARRAY_INDEX"; echo no rows; exit "$AWS_BATCH_JOB_ARRAY_INDEX"'
+    )
+    with pytest.raises(MachineFailed) as failed:
+        run(tmp_path, ["sh", "-c", script], logs=tmp_path / "logs", ArrayProperties={"Size": 3})
+    assert failed.value.error == "States.TaskFailed"
+    assert "2 of 3 children failed; one-1 ended with exit status 1: no rows" in failed.value.cause
+    assert len(list(tmp_path.glob("done-*"))) == 3
+    assert (tmp_path / "logs/one-2.log").read_text() == "no rows\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "parameters", "cause"),
+    [
+        (None, {}, "only known to its job definition"),
+        (["no-such-program"], {}, "no-such-program cannot be started"),
+        (["true"], {"ArrayProperties": {"Size": 1}}, "Size is 1"),
+        (["true"], {"ArrayProperties": 3}, "ArrayProperties of the job must be an object"),
+        (["true"], {"overrides": {"Environment": [3]}}, "Environment is not a list"),
+    ],
+)
+def test_a_job_that_cannot_run_here_says_why(tmp_path, command, parameters, cause):
+    with pytest.raises(MachineFailed, match=cause):
+        run(tmp_path, command, **parameters)
+
+
+def test_a_retry_appends_to_the_log(tmp_path):
+    retry = {"Retry": [{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 1, "MaxAttempts": 1}]}
+    script = "echo again; test -e once || { touch once; exit 3; }"
+    run(tmp_path, ["sh", "-c", script], logs=tmp_path / "logs", state=retry)
+    assert (tmp_path / "logs/one.log").read_text() == "again\nagain\n"
+
+
+def test_a_timeout_and_a_cancellation_end_the_programs(tmp_path):
+    script = ["sh", "-c", "echo $$ > pid; sleep 600"]
+    with pytest.raises(MachineFailed) as failed:
+        run(tmp_path, script, state={"TimeoutSeconds": 1})
+    assert failed.value.error == "States.Timeout"
+    _wait_for_end(int((tmp_path / "pid").read_text()))
+    cancel = threading.Event()
+    task = {
+        "Type": "Task", "Resource": BATCH_RESOURCES[0], "End": True,
+        "Parameters": {"ContainerOverrides": {"Command": ["sh", "-c", "echo $$ > p2; sleep 600"]}},
+    }  # fmt: skip
+    machine = read_machine({"StartAt": "A", "States": {"A": task}})
+    tasks = {BATCH_RESOURCES[0]: BatchJobs(str(tmp_path))}
+
+    def stop() -> None:
+        while not (tmp_path / "p2").exists() or not (tmp_path / "p2").read_text().strip():
+            time.sleep(0.05)
+        cancel.set()
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    with pytest.raises(MachineFailed) as failed:
+        run_machine(machine, {}, tasks, cancel=cancel)
+    thread.join()
+    assert failed.value.error == "Cancelled"
+    _wait_for_end(int((tmp_path / "p2").read_text()))
+
+
+def _wait_for_end(pid: int) -> None:
+    for _ in range(600):
+        if not psutil.pid_exists(pid):
+            return
+        time.sleep(0.05)
+    os.kill(pid, 9)
+    pytest.fail("the program was not ended")
+
+
+def test_arguments_of_batch_jobs_are_checked(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RequestError) as refused:
+        BatchJobs(str(tmp_path / "none"), str(tmp_path / "file"))
+    assert [fault.where for fault in refused.value.faults] == ["folder", "logs"]
