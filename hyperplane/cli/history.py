@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -14,11 +15,11 @@ from hyperplane import config
 from hyperplane.cli.output import JsonOption, new_table, show, write_json, write_rows
 from hyperplane.core.errors import RequestError
 from hyperplane.core.units import format_bytes, format_number, plural
-from hyperplane.guard.run_summary import describe_size
+from hyperplane.guard.run_summary import advises_size, describe_plan, describe_size
 from hyperplane.guard.usage_texts import describe_memory
 from hyperplane.history import ComputationUsage, RunRecord, TaskUsage, list_runs, read_run
 from hyperplane.history.comparison import compare_records
-from hyperplane.history.run_record import TIME_LENGTH
+from hyperplane.history.run_record import name_start, split_run_name
 from hyperplane.history.selection import RunSelection
 from hyperplane.history.store import LATEST, iterate_runs
 from hyperplane.jobs.step_runs import read_step_runs
@@ -69,11 +70,8 @@ def list_records(
 ) -> None:
     """Show runs of this user's clusters, of blocks of code and of steps of jobs, newest first."""
     selection = RunSelection.parse(name, text, since, until, limit)
-    found = [
-        record
-        for record in [*iterate_runs(_report_damaged), *read_step_runs()]
-        if selection.contains(record)
-    ]
+    known = [*iterate_runs(_report_damaged), *read_step_runs()]
+    found = [record for record in known if selection.contains(record)]
     if limit is None and not as_json:
         limit = _LISTED
     records = sorted(found, key=lambda record: record.started, reverse=True)[:limit]
@@ -85,7 +83,7 @@ def list_records(
             "no such run is recorded" if is_filtered else "no run is recorded on this machine"
         )
     else:
-        show(_table(records))
+        show(_table(records, known))
         if len(found) > len(records):
             more = plural(len(found) - len(records), "run")
             typer.echo(f"\nand {more} more; --limit {len(found)} shows all")
@@ -106,18 +104,35 @@ def read_named(name: str) -> RunRecord:
     except RequestError:
         wanted = RunSelection.parse(name, None, None, None, None)
         for record in of_steps:
-            if wanted.contains(record) or name == record.name[:TIME_LENGTH]:
+            if wanted.contains(record) or name in (
+                split_run_name(record.name)[0],
+                name_start(record),
+            ):
                 return record
         raise
 
 
-def _table(records: list[RunRecord]) -> Table:
+def _short_names(records: list[RunRecord], known: list[RunRecord]) -> list[str]:
+    """Return what identifies each record among others: its time, or all of its name."""
+    seconds = Counter(split_run_name(record.name)[0] for record in known)
+    starts = Counter(map(name_start, known))
+    return [_short_name(record, seconds, starts) for record in records]
+
+
+def _short_name(record: RunRecord, seconds: Counter[str], starts: Counter[str]) -> str:
+    time, start = split_run_name(record.name)[0], name_start(record)
+    if not time or seconds[time] == 1:
+        return time or record.name
+    return start if starts[start] == 1 else record.name
+
+
+def _table(records: list[RunRecord], known: list[RunRecord]) -> Table:
     table = new_table(["run", "of", "ended"], ["time", "peak", "paused", "on disk", "restarts"])
     table.columns[0].no_wrap = True  # it is an argument of hyperplane history show
-    for record in records:
+    for name, record in zip(_short_names(records, known), records, strict=True):
         peak = record.peak
         table.add_row(
-            record.name[:TIME_LENGTH],
+            name,
             record.label,
             record.exit_reason,
             _duration(record.seconds),
@@ -159,7 +174,8 @@ def compare(
     if as_json:
         write_json(found.to_dict())
         return
-    table = new_table(["", found.first.name[:TIME_LENGTH], found.second.name[:TIME_LENGTH]], [""])
+    both = [found.first, found.second]
+    table = new_table(["", *_short_names(both, both)], [""])
     for value in found.values:
         if value.name != "run":
             table.add_row(value.name, *value.texts())
@@ -181,13 +197,8 @@ def _rows(record: RunRecord) -> Iterator[tuple[str, str]]:
     yield "ended", record.exit_reason
     if record.job:
         yield "job", record.job
-    pool = f", pool {plan.pool}" if plan.pool else ""
-    nodes = plural(plan.nodes, "node")
-    if plan.max_nodes > plan.nodes:
-        nodes = f"{plan.nodes} to {plural(plan.max_nodes, 'node')}"
     if plan.nprocs:
-        layout = f"{plan.nprocs} x {plan.nthreads} threads x {format_bytes(plan.ram_per_proc)}"
-        yield "plan", f"{nodes}, each {layout}{pool}"
+        yield "plan", describe_plan(plan)
     elif plan.pool:
         yield "pool", plan.pool
     if record.cpu_seconds:
@@ -209,7 +220,7 @@ def _rows(record: RunRecord) -> Iterator[tuple[str, str]]:
             facts.append(f"{plural(worker.restarts, 'restart')} ({causes})")
         label = f"worker {worker.name}" if record.cluster else "memory"
         yield label, ", ".join(facts)
-    if record.peak is not None and record.tasks:
+    if advises_size(record):
         pools, currency = list(config.pools().values()), config.sizing_rules().currency
         yield "advice", describe_size(record, pools, currency)
 

@@ -39,6 +39,8 @@ class BlockMonitor(UsageMonitor):
         #: Scheduler handler that ends the measurement and returns the figures.
         self.handler = f"hyperplane_end_block_{block}"
         self._client = client
+        #: Whether the client has given up the measurement, perhaps before the scheduler has it.
+        self.is_cancelled = False
         #: Largest memory of each process before the block, and when it began by the clock of its
         #: machine, by the addresses of the workers.
         self._peaks: dict[str, int] = {}
@@ -51,18 +53,32 @@ class BlockMonitor(UsageMonitor):
         self._told = {each.address: process_metrics(each) for each in scheduler.workers.values()}
         self._peaks = {name: int(told.get("peak", 0)) for name, told in self._told.items()}
         self._began = {name: told.get("time", 0.0) for name, told in self._told.items()}
-        await super().start(scheduler)
+        if not self.is_cancelled:
+            await super().start(scheduler)
 
     def _add_handlers(self, scheduler: Scheduler) -> None:
         scheduler.handlers[self.handler] = self.finish
 
     async def finish(self) -> dict[str, Any]:
-        """Return the figures of the block, and end the measurement."""
-        await self.ask_workers()
-        usage = self.usage()
-        self._end()
+        """Return the figures of the block, and end the measurement.
+
+        ``plan`` is that of the cluster if this package has started it; else it is empty.
+        """
+        try:
+            await self.ask_workers()
+            usage = self.usage()
+        finally:
+            self._end()
+        monitor = self.scheduler.plugins.get(UsageMonitor.name)
+        usage["plan"] = dict(getattr(monitor, "plan", {}))
         # An earlier task can look as if it still ran, until the next heartbeat of its worker.
         return {**usage, "tasks": [each for each in usage["tasks"] if each["count"]]}
+
+    def cancel(self) -> None:
+        """End the measurement without its figures, on a scheduler of this process."""
+        self.is_cancelled = True
+        if hasattr(self, "_samples"):
+            self._end()
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         """End the measurement if its client has left."""

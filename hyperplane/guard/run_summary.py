@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hyperplane.core.errors import DoesNotFit
-from hyperplane.core.units import format_number, gb_to_bytes, plural
+from hyperplane.core.units import format_bytes, format_number, gb_to_bytes, plural
 from hyperplane.guard.usage_texts import describe_memory, propose_ram, round_gb
 from hyperplane.history.figures import OUT_OF_MEMORY
-from hyperplane.history.run_record import RunRecord
+from hyperplane.history.run_record import PlanSummary, RunRecord
 from hyperplane.sizing import fit
 from hyperplane.spec.pool import PoolSpec
 
@@ -49,6 +49,41 @@ def summarize_run(
     if killed and fix:
         return f"{', '.join(facts)}: {fix}, as the error of a task proposes"
     return f"{', '.join(facts)}: {describe_size(record, pools, currency)}"
+
+
+def describe_plan(plan: PlanSummary) -> str:
+    """Return nodes, layout and pool; only processes and threads if the nodes are not known.
+
+    Examples
+    --------
+    >>> describe_plan(PlanSummary(nodes=2, nprocs=4, nthreads=1, ram_per_proc=2 * 10**9))
+    '2 nodes, each 4 x 1 threads x 2 GB'
+    >>> describe_plan(PlanSummary(nprocs=4, nthreads=1, ram_per_proc=2 * 10**9))
+    '4 processes of unknown nodes, each 1 thread x 2 GB'
+    """
+    pool = f", pool {plan.pool}" if plan.pool else ""
+    if not plan.nodes:
+        memory = f" x {format_bytes(plan.ram_per_proc)}" if plan.ram_per_proc else ""
+        processes = plural(plan.nprocs, "process")
+        return f"{processes} of unknown nodes, each {plural(plan.nthreads, 'thread')}{memory}{pool}"
+    nodes = plural(plan.nodes, "node")
+    if plan.max_nodes > plan.nodes:
+        nodes = f"{plan.nodes} to {plural(plan.max_nodes, 'node')}"
+    layout = f"{plan.nprocs} x {plan.nthreads} threads x {format_bytes(plan.ram_per_proc)}"
+    return f"{nodes}, each {layout}{pool}"
+
+
+def advises_size(record: RunRecord) -> bool:
+    """Return whether a record tells what size would do.
+
+    That of a block does only if its workers need more: the rest of the program may need it.
+    """
+    peak = record.peak
+    if peak is None or not record.tasks:
+        return False
+    demand = max(worker.demand for worker in record.workers)
+    is_short = record.killed or gb_to_bytes(propose_ram(demand)) > peak.limit
+    return not record.block or bool(is_short)
 
 
 def describe_size(record: RunRecord, pools: Sequence[PoolSpec], currency: str = "") -> str:

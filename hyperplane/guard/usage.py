@@ -156,7 +156,13 @@ class UsageMonitor(SchedulerPlugin):
 
     async def _ask_all(self) -> None:
         self._asked = time.monotonic()
-        workers = list(self.scheduler.workers.values())
+        # Others, such as threads of one process, have no such handler and would log an error.
+        has_plugin = ProcessUsage.name in self.scheduler.worker_plugins
+        workers = [
+            worker
+            for worker in self.scheduler.workers.values()
+            if has_plugin or ProcessUsage.metric in worker.metrics
+        ]
         # Not Scheduler.broadcast, which logs an error for each worker that has just ended.
         asked = [self._ask(worker) for worker in workers]
         with suppress(TimeoutError):  # the figures of the last heartbeats remain

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from itertools import chain
@@ -42,9 +43,9 @@ class PlanSummary(_Part):
     pool : str
         Name of the pool; empty if there was none.
     nodes, max_nodes : int
-        Nodes at the start, and the most that the cluster could have.
+        Nodes at the start, and the most that the cluster could have; 0 if they are not known.
     nprocs, nthreads : int
-        Worker processes of a node and threads of each.
+        Worker processes of a node and threads of each; all processes if the nodes are not known.
     ram_per_proc : int
         Memory of a process, in bytes.
     tuning : str
@@ -282,8 +283,8 @@ def _select_known(document: Any, model: type[Any]) -> Any:
     }
 
 
-#: Length of the time in the name of a record.
-TIME_LENGTH = len("20261127-160314")
+#: The time in the name of a record, with microseconds if another run began in that second.
+_NAME = re.compile(r"(\d{8}-\d{6}(?:\.\d{6})?)-(.*)", re.DOTALL)
 
 
 def to_file_name(block: str) -> str:
@@ -297,13 +298,42 @@ def to_file_name(block: str) -> str:
     return block.replace("/", ".")
 
 
-def new_run_name(subject: str, started: float) -> str:
+def new_run_name(subject: str, started: float, microsecond: int | None = None) -> str:
     """Return the name of the record of a cluster or a block; names are in the order of the starts.
 
     Examples
     --------
     >>> new_run_name("flights", 1_700_000_000.25)
     '20231114-221320-flights'
+    >>> new_run_name("flights", 1_700_000_000.25, 250_000)
+    '20231114-221320.250000-flights'
     """
     time = dt.datetime.fromtimestamp(started, dt.UTC)
-    return f"{time:%Y%m%d-%H%M%S}-{subject}"
+    fraction = "" if microsecond is None else f".{microsecond:06d}"
+    return f"{time:%Y%m%d-%H%M%S}{fraction}-{subject}"
+
+
+def split_run_name(name: str) -> tuple[str, str]:
+    """Return the time and the subject in the name of a record; no time if it has none.
+
+    Examples
+    --------
+    >>> split_run_name("20231114-221320-flights")
+    ('20231114-221320', 'flights')
+    """
+    found = _NAME.fullmatch(name)
+    return (found[1], found[2]) if found else ("", name)
+
+
+def name_start(record: RunRecord) -> str:
+    """Return the time in the name of a record, always with the microseconds of the start.
+
+    Examples
+    --------
+    >>> started = 1_700_000_000.25
+    >>> name = new_run_name("flights", started)
+    >>> name_start(RunRecord(name=name, cluster="flights", started=started, ended=started))
+    '20231114-221320.250000'
+    """
+    second = split_run_name(record.name)[0].partition(".")[0]
+    return f"{second}.{int(record.started % 1 * 1e6):06d}" if second else ""

@@ -15,13 +15,19 @@ from hyperplane import config
 from hyperplane.core.errors import Fault, ReadError, check
 from hyperplane.core.folder_entries import find_in
 from hyperplane.core.public_calls import check_call, warn_caller
-from hyperplane.history.run_record import TIME_LENGTH, RunRecord, new_run_name, to_file_name
+from hyperplane.history.run_record import (
+    RunRecord,
+    name_start,
+    new_run_name,
+    split_run_name,
+    to_file_name,
+)
 from hyperplane.history.selection import RunSelection
 
 #: Seconds after which the draft of a record counts as abandoned; it is written in milliseconds.
 _ABANDONED = 3600.0
-#: Most clusters or blocks of one name that start in one second.
-_MOST_OF_ONE_NAME = 100
+#: Most names that are tried for a record; those after the first differ in the microsecond.
+_MOST_NAMES = 100
 #: Variable of the steps of jobs with the folder for the records of their clusters.
 RECORDS_FOLDER = "HYPERPLANE_JOB_RECORDS"
 #: Name of the newest run.
@@ -39,14 +45,13 @@ def history_folder() -> Path:
 def write_run(record: RunRecord) -> RunRecord:
     """Write a record, and remove the oldest; return it as written.
 
-    A record of the same run is replaced. One of another run has the same name only if both
-    clusters or blocks have one name and started in the same second: this one then gets a later
-    time.
+    A record of the same run is replaced. If the folder has one of another run that started in the
+    same second, the time in the name of this one has microseconds.
 
     Raises
     ------
     OSError
-        If it cannot be written.
+        If it cannot be written, or if no name is free.
     ConfigError
         If the number of records that are kept is invalid.
     """
@@ -61,12 +66,7 @@ def write_run(record: RunRecord) -> RunRecord:
         raise PermissionError(f"{folder} belongs to another user")
     if status.st_mode & 0o077:
         folder.chmod(0o700)
-    for later in range(_MOST_OF_ONE_NAME):
-        if later:
-            name = new_run_name(record.subject, record.started + later)
-            record = record.model_copy(update={"name": name})
-        if _write_new(folder, record):
-            break
+    record = _write_unique(folder, record)
     _remove_oldest(folder, keep)
     return record
 
@@ -82,7 +82,26 @@ def copy_run(record: RunRecord) -> None:
     folder = os.environ.get(RECORDS_FOLDER)
     if folder:
         Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write_new(Path(folder), record)
+        _write_unique(Path(folder), record)
+
+
+def _write_unique(folder: Path, record: RunRecord) -> RunRecord:
+    """Write a record under its name, or under one that no other run has; return it as written."""
+    stems = {file.stem for file in find_in(folder, "*.json")}
+    is_alone = _find_second(record.name) not in map(_find_second, stems)
+    if (is_alone or record.name in stems) and _write_new(folder, record):
+        return record
+    first = int(record.started % 1 * 1e6)
+    for count in range(_MOST_NAMES):
+        name = new_run_name(record.subject, record.started, (first + count) % 10**6)
+        record = record.model_copy(update={"name": name})
+        if _write_new(folder, record):
+            return record
+    raise FileExistsError(f"{folder} has {_MOST_NAMES} records of other runs named like {name}")
+
+
+def _find_second(name: str) -> str:
+    return split_run_name(name)[0].partition(".")[0]
 
 
 def _write_new(folder: Path, record: RunRecord) -> bool:
@@ -100,6 +119,8 @@ def _write_new(folder: Path, record: RunRecord) -> bool:
                 return False
             draft.replace(target)
         except OSError:  # a file system without such links
+            if target.exists() and _is_of_another_run(target, record):
+                return False
             draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
@@ -210,8 +231,9 @@ def read_run(name: str) -> RunRecord:
     Parameters
     ----------
     name : str
-        Name of the record, the time that it begins with, or the name of a cluster or of a block for
-        its newest record; ``"latest"`` for the newest one of all.
+        Name of the record, the time that it begins with (also with the microseconds of the start),
+        or the name of a cluster or of a block for its newest record; ``"latest"`` for the newest
+        one of all.
 
     Returns
     -------
@@ -233,22 +255,59 @@ def read_run(name: str) -> RunRecord:
     text: object = name  # callers may pass another type
     if not isinstance(text, str) or not _NAME.fullmatch(text):
         check([Fault("name", repr(name)[:80], "the name of a record, a cluster or a block")])
-    wanted = to_file_name(name)
     files = {file.stem: file for file in _files(history_folder())}
-    parts = {each: (each[:TIME_LENGTH], each[TIME_LENGTH + 1 :]) for each in files}
-    found = files.get(wanted)
-    found = found or next((files[each] for each in files if wanted in parts[each]), None)
-    if found is None and name == LATEST:
-        found = next(iter(files.values()), None)
-    if found is None:
-        names = [*files, *dict.fromkeys(part for both in parts.values() for part in both)]
-        near = difflib.get_close_matches(name, names, n=2)
-        advice = f"did you mean {' or '.join(near)}?" if near else ""
-        allowed = "the name of a record, a cluster or a block; hyperplane history list shows them"
-        check([Fault("name", repr(name), allowed, advice)])
-        raise AssertionError  # check raises
+    found = files.get(name)
+    found = found or next((files[each] for each in files if split_run_name(each)[0] == name), None)
+    if found is not None:
+        return _read(found)
+    for record in _iterate_second(name, files):
+        if name_start(record) == name:
+            return record
+    named = [files[each] for each in files if split_run_name(each)[1] == to_file_name(name)]
+    for file in named:
+        record = _read(file)
+        # The files of the blocks a/b and a.b are named alike.
+        if name == (record.block or record.cluster):
+            return record
+    if name == LATEST and files:
+        return _read(next(iter(files.values())))
+    near = [_name_subject(file) for file in named] or _find_near(name, files)
+    advice = f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else ""
+    allowed = "the name of a record, a cluster or a block; hyperplane history list shows them"
+    check([Fault("name", repr(name), allowed, advice)])
+    raise AssertionError  # check raises
+
+
+def _read(file: Path) -> RunRecord:
     try:
-        return RunRecord.from_json(found.read_bytes())
+        return RunRecord.from_json(file.read_bytes())
     except (OSError, ValueError) as error:
         reason = f"{error}; delete the file" if isinstance(error, ValueError) else str(error)
-        raise ReadError(str(found), reason) from error
+        raise ReadError(str(file), reason) from error
+
+
+def _iterate_second(name: str, files: dict[str, Path]) -> Iterator[RunRecord]:
+    """Yield the records of the second of a time with microseconds."""
+    second, dot, _ = name.partition(".")
+    for each, file in files.items():
+        if dot and _find_second(each) == second:
+            yield _read(file)
+
+
+def _find_near(name: str, files: dict[str, Path]) -> list[str]:
+    """Return at most two names of records, times, clusters or blocks that are like a name."""
+    subjects: dict[str, Path] = {}
+    for each, file in files.items():
+        subjects.setdefault(split_run_name(each)[1], file)
+    times = (split_run_name(each)[0] for each in files)
+    near = difflib.get_close_matches(name, [*files, *dict.fromkeys(times), *subjects], n=2)
+    return [_name_subject(subjects[each]) if each in subjects else each for each in near]
+
+
+def _name_subject(file: Path) -> str:
+    """Return the name of the block or the cluster of a record; of its file if it is damaged."""
+    try:
+        record = RunRecord.from_json(file.read_bytes())
+    except (OSError, ValueError):
+        return file.stem
+    return record.block or record.cluster

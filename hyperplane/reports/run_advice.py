@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hyperplane import config
 from hyperplane.core.units import round_bytes
-from hyperplane.guard.run_summary import describe_size
+from hyperplane.guard.run_summary import advises_size, describe_size
 from hyperplane.history.figures import TaskUsage
 from hyperplane.history.run_record import RunRecord
 
@@ -23,8 +23,9 @@ def advise(record: RunRecord) -> Iterator[tuple[str, str]]:
     peak = record.peak
     if peak is None or not record.tasks:
         return
-    pools, currency = list(config.pools().values()), config.sizing_rules().currency
-    yield "memory", describe_size(record, pools, currency)
+    if advises_size(record):
+        pools, currency = list(config.pools().values()), config.sizing_rules().currency
+        yield "memory", describe_size(record, pools, currency)
     is_pressed = bool(record.killed or record.spilled or record.paused_seconds)
     fullest = max(record.tasks, key=lambda task: task.memory)
     if is_pressed and fullest.memory:

@@ -10,7 +10,8 @@ from pathlib import Path
 from hyperplane.core.argument_checks import describe_value
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.public_calls import check_call
-from hyperplane.core.units import format_bytes, format_duration, plural, round_bytes
+from hyperplane.core.units import format_duration, plural, round_bytes
+from hyperplane.guard.run_summary import describe_plan
 from hyperplane.history import RunRecord, RunTimeline, TaskUsage, WorkerUsage, read_run
 from hyperplane.reports.gantt_chart import MOST_ROWS, draw_gantt
 from hyperplane.reports.memory_chart import draw_memory
@@ -162,12 +163,8 @@ def _summary(record: RunRecord) -> Iterator[tuple[str, str]]:
         yield "program", record.program
     if record.job:
         yield "job", f"{record.job}, {record.pipeline}/{record.step}"
-    nodes = plural(plan.nodes, "node")
-    if plan.max_nodes > plan.nodes:
-        nodes = f"{plan.nodes} to {plural(plan.max_nodes, 'node')}"
     if plan.nprocs:
-        layout = f"{plan.nprocs} x {plan.nthreads} threads x {format_bytes(plan.ram_per_proc)}"
-        yield "plan", f"{nodes}, each {layout}{f', pool {plan.pool}' if plan.pool else ''}"
+        yield "plan", describe_plan(plan)
     elif plan.pool:
         yield "pool", plan.pool
     if record.peak is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import dask.config
@@ -19,6 +21,7 @@ from hyperplane.history import (
 from hyperplane.history.run_record import new_run_name
 from hyperplane.history.store import write_run
 from hyperplane.jobs import Pipeline, Step, submit
+from hyperplane.reports import render_report
 
 GB = 10**9
 LONG_NAME = "dask-cluster-9f8b7a66-0000-4000-8000-000000000000"
@@ -215,11 +218,59 @@ def test_blocks_of_code_are_listed_and_shown_by_their_names(run: Run) -> None:
     answer = run("history", "list", "--name", "clean/join", "--json")
     # Two of one name in one second.
     assert [record["name"] for record in answer.json] == [
-        "20231114-221501-clean.join",
+        "20231114-221500.500000-clean.join",
         "20231114-221500-clean.join",
     ]
+    lines = run("history", "list", "--name", "clean/join").out.splitlines()
+    shorts = [line.split()[0] for line in lines if line.startswith("2023")]
+    assert shorts == ["20231114-221500.500000", "20231114-221500"]
+    shown = [run("history", "show", short, "--json").json["name"] for short in shorts]
+    assert shown == [record["name"] for record in answer.json]
     assert len(run("history", "list", "--name", "etl.py", "--json").json) == 2
     shown = run("history", "show", "clean/join")
     assert "of clean/join" in shown.text
     assert "cluster plain started" in shown.text  # of Dask itself: there is no engine
     assert "ended failed: ValueError" in shown.text
+
+
+def test_what_is_listed_identifies_runs_whose_files_have_the_same_time(
+    run: Run, records: list[RunRecord], tmp_path: Path
+) -> None:
+    # As written by earlier versions, or by two processes at once.
+    name = records[0].name[:15] + "-weather"
+    started = records[0].started + 0.25
+    update = {"name": name, "cluster": "weather", "workers": (), "started": started}
+    other = records[0].model_copy(update=update)
+    (tmp_path / "hyperplane" / "history" / f"{name}.json").write_text(other.to_json())
+    lines = run("history", "list").out.splitlines()
+    shorts = [line.split()[0] for line in lines if line.startswith("2023")]
+    second = records[0].name[:15]
+    assert shorts == [f"{second}.250000", f"{second}.000000", records[1].name[:15]]
+    shown = [run("history", "show", short, "--json").json["name"] for short in shorts]
+    assert shown == [name, records[0].name, records[1].name]
+
+
+def test_a_block_does_not_advise_less_memory_and_claims_no_nodes(run: Run) -> None:
+    worker = WorkerUsage("0", nthreads=1, limit=2 * GB, peak=GB // 2, demand=GB // 2)
+    record = RunRecord(
+        name=new_run_name("part", 1_800_000_000),
+        cluster="flights",
+        block="part",
+        started=1_800_000_000,
+        ended=1_800_000_060,
+        plan=PlanSummary(nprocs=1, nthreads=1, ram_per_proc=2 * GB),
+        workers=(worker,),
+        tasks=(TaskUsage("sum", count=1, seconds=1.0),),
+    )
+    write_run(record)
+    shown = run("history", "show", "part").text
+    assert "plan 1 process of unknown nodes, each 1 thread x 2 GB" in shown
+    assert "ram_gb_per_proc" not in shown
+    assert "ram_gb_per_proc" not in render_report(record)
+    whole = record.model_copy(update={"block": "", "started": 1_800_000_001})
+    assert re.search(r"ram_gb_per_proc=0\.\d+ would do", render_report(whole))
+    short = replace(worker, peak=2 * GB, demand=3 * GB, spilled=GB)
+    write_run(record.model_copy(update={"workers": (short,)}))
+    assert "advice ram_gb_per_proc=5 would do" in run("history", "show", "part").text
+    compared = run("history", "compare", "part", "part").text
+    assert "nodes unknown unknown" in compared

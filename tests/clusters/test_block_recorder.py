@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +17,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import hyperplane
+from hyperplane.clusters.dask.block_recorder import BlockRecorder
 from hyperplane.errors import RequestError
 from hyperplane.history import list_runs, read_run
 from hyperplane.reports import render_report
@@ -118,6 +124,160 @@ def test_a_measurement_leaves_nothing_on_the_scheduler(client: Client) -> None:
     assert (set(scheduler.plugins), set(scheduler.handlers)) == before
 
 
+def find_measurements(client: Client) -> list[str]:
+    scheduler = client.cluster.scheduler
+    return [name for name in (*scheduler.plugins, *scheduler.handlers) if "block" in name]
+
+
+def run_in_thread(function: Callable[[], Any]) -> Any:
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(function).result(60)
+
+
+def test_a_generator_may_be_closed_in_another_thread_or_task(client: Client) -> None:
+    def generate() -> Iterator[BlockRecorder]:
+        with hyperplane.record("lines") as block:
+            client.submit(fill, 3, key="line", pure=False).result()
+            yield block
+
+    lines = generate()
+    block = next(lines)
+    run_in_thread(lines.close)
+    assert block.run is not None
+    assert (block.run.block, block.run.exit_reason) == ("lines", "done")
+
+    async def generate_later() -> AsyncIterator[BlockRecorder]:
+        with hyperplane.record("later") as block:
+            yield block
+
+    async def close_in_task() -> BlockRecorder:
+        lines = generate_later()
+        block = await anext(lines)
+        await asyncio.create_task(lines.aclose())
+        with hyperplane.record("same-task") as after:
+            pass
+        assert after.run is not None
+        assert after.run.block == "same-task"
+        return block
+
+    later = asyncio.run(close_in_task()).run
+    assert later is not None
+    assert later.block == "later"
+    with hyperplane.record("after") as after:
+        pass
+    assert after.run is not None
+    assert after.run.block == "after"
+    assert not find_measurements(client)
+
+
+def test_blocks_may_end_in_another_order(client: Client) -> None:
+    first, second = hyperplane.record("first"), hyperplane.record("second")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    with hyperplane.record("third") as third:
+        pass
+    second.__exit__(None, None, None)
+    with hyperplane.record("fourth") as fourth:
+        pass
+    blocks = [block.run.block if block.run else "" for block in (first, second, third, fourth)]
+    assert blocks == ["first", "first/second", "first/second/third", "fourth"]
+
+
+def test_a_recorder_is_used_for_one_block_at_a_time(client: Client) -> None:
+    block = hyperplane.record("shared")
+    with block:
+        for use in (block.__enter__, lambda: run_in_thread(block.__enter__)):
+            with pytest.raises(RequestError, match="of which no block is open") as caught:
+                use()
+            assert len(caught.value.faults) == 1
+    first = block.run
+    with block:
+        assert block.run is None
+    assert first is not None
+    assert block.run is not None
+    assert first.name != block.run.name
+    assert not find_measurements(client)
+
+
+def test_an_end_without_a_begin_is_only_a_warning() -> None:
+    with pytest.warns(UserWarning, match="'never' has no record: it was not open"):
+        hyperplane.record("never").__exit__(None, None, None)
+
+
+def test_no_fault_of_a_record_replaces_the_result_or_the_error(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(record: object) -> None:
+        raise AttributeError("a fault")
+
+    monkeypatch.setattr("hyperplane.clusters.dask.block_recorder.write_run", fail)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ZeroDivisionError), hyperplane.record("faulty"):
+            _ = 1 / 0
+        with hyperplane.record("faulty") as block:
+            pass
+    assert block.run is None
+    assert "'faulty' has no record: a fault" in caplog.text
+    assert not find_measurements(client)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_an_interrupted_begin_leaves_no_measurement(
+    client: Client, monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    sync = Client.sync
+
+    def interrupt(self: Client, function: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_late:
+            sync(self, function, *args, **kwargs)
+        raise KeyboardInterrupt
+
+    block = hyperplane.record("interrupted")
+    with monkeypatch.context() as patch:
+        patch.setattr(Client, "sync", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            block.__enter__()
+    wait_for_no_measurement(client)
+    with block:
+        pass
+
+
+def test_an_interrupted_end_leaves_no_measurement(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*args: Any, **kwargs: Any) -> Any:
+        raise KeyboardInterrupt
+
+    block = hyperplane.record("interrupted")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), block:
+        patch.setattr(Client, "sync", interrupt)
+    assert block.run is None
+    wait_for_no_measurement(client)
+
+
+def wait_for_no_measurement(client: Client) -> None:
+    end = time.monotonic() + 30
+    while find_measurements(client) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not find_measurements(client)
+
+
+def test_of_a_name_that_is_too_long_the_outer_ones_are_left_out(client: Client) -> None:
+    with ExitStack() as stack:
+        names = [letter * 40 for letter in "abcd"]
+        blocks = [stack.enter_context(hyperplane.record(name)) for name in names]
+    runs = [block.run.block if block.run else "" for block in blocks]
+    assert runs == [
+        "/".join(names[:1]),
+        "/".join(names[:2]),
+        "/".join(names[:3]),
+        "/".join(names[1:]),
+    ]
+    assert read_run(runs[-1]) == blocks[-1].run
+
+
 def test_a_client_that_leaves_ends_its_measurement(client: Client) -> None:
     scheduler = client.cluster.scheduler
     before = set(scheduler.plugins)
@@ -155,10 +315,45 @@ def test_a_cluster_of_dask_is_recorded() -> None:
     assert run is not None
     assert {task.name for task in run.tasks} == {"plain", "there"}
     assert (run.plan.engine, run.plan.nprocs, run.plan.nthreads) == ("", 1, 1)
+    assert (run.plan.nodes, run.plan.max_nodes) == (0, 0)
     assert run.plan.ram_per_proc == 700 * MB
     assert run.cpu_seconds > 0
     assert max(worker.peak for worker in run.workers) > 100 * MB
     render_report(run)
+
+
+def test_workers_that_are_threads_are_recorded_without_errors_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("distributed"), "propagate", True)
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+        hyperplane.record("threads", client=client) as block,
+    ):
+        client.submit(fill, 5, key="thread").result()
+    assert block.run is not None
+    assert [task.name for task in block.run.tasks] == ["thread"]
+    assert (block.run.plan.nodes, block.run.plan.nprocs) == (0, 2)
+    assert "No handler" not in caplog.text
+
+
+def test_a_cluster_that_another_process_has_started_has_its_plan(client: Client) -> None:
+    with (
+        Client(
+            client.cluster.scheduler_address, security=client.security, set_as_default=False
+        ) as other,
+        hyperplane.record("joined", client=other) as block,
+    ):
+        pass
+    with hyperplane.record("own") as own:
+        pass
+    assert block.run is not None
+    assert own.run is not None
+    assert block.run.plan == own.run.plan
+    assert (block.run.plan.engine, block.run.plan.nodes) == ("local", 1)
 
 
 def test_without_a_cluster_the_block_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,6 +378,8 @@ def test_functions_whose_code_runs_later_are_refused() -> None:
 
     with pytest.raises(RequestError, match="runs after the call"):
         hyperplane.record("x")(later)
+    with pytest.raises(RequestError, match="not a class"):
+        hyperplane.record("x")(Client)
 
 
 def test_a_full_disk_does_not_change_the_result(

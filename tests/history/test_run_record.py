@@ -15,7 +15,7 @@ from hyperplane.history import (
     WorkerUsage,
 )
 from hyperplane.history.figures import add_usage, count_cause
-from hyperplane.history.run_record import SCHEMA_VERSION, TIME_LENGTH, new_run_name
+from hyperplane.history.run_record import SCHEMA_VERSION, new_run_name, split_run_name
 
 FULL = RunRecord(
     name="20261127-160314-flights",
@@ -80,7 +80,7 @@ def test_figures_of_all_workers():
 def test_names_are_in_the_order_of_the_starts():
     names = [new_run_name("flights", 1_700_000_000 + step) for step in range(100)]
     assert sorted(names) == names
-    assert {name[TIME_LENGTH:] for name in names} == {"-flights"}
+    assert {split_run_name(name)[1] for name in names} == {"flights"}
 
 
 #: A record as version 1 of the schema wrote it.

@@ -144,9 +144,65 @@ def test_two_clusters_of_one_name_and_second_have_two_records():
     written = [write_run(first), write_run(second)]
     assert [record.name for record in written] == [
         "19700101-000000-flights",
-        "19700101-000001-flights",
+        "19700101-000000.250000-flights",
     ]
     assert sorted(record.started for record in list_runs()) == [0, 0.25]
+
+
+def new_block(block, started=0.0):
+    name = new_run_name(block.replace("/", "."), started)
+    return RunRecord(name=name, cluster="flights", block=block, started=started, ended=started + 1)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_no_record_of_many_in_one_second_is_lost_or_of_a_later_time(links, monkeypatch):
+    if not links:
+        monkeypatch.setattr(
+            Path, "hardlink_to", lambda self, target: (_ for _ in ()).throw(OSError("no links"))
+        )
+    written = [write_run(new_block("loop", 7 + number / 200)) for number in range(150)]
+    written.append(write_run(new_block("last", 7.9)))
+    assert len({record.name for record in written}) == 151
+    assert {record.name[:15] for record in written} == {"19700101-000007"}
+    assert list_runs() == written[::-1]
+    assert [read_run(record.name) for record in written] == written
+    assert read_run("latest") == read_run("last") == written[-1]
+    assert write_run(new_block("loop", 7 + 3 / 200)) == written[3]
+    assert len(list_runs()) == 151
+
+
+def test_of_many_in_one_second_the_oldest_are_removed():
+    with dask.config.set({"hyperplane.history.keep": 3}):
+        written = [write_run(new_block("loop", 7 + number / 20)) for number in range(20)]
+    assert list_runs() == written[:-4:-1]
+
+
+def test_a_time_names_one_run_also_if_others_began_in_its_second():
+    first, second = write_run(new_record()), write_run(new_block("clean", 0.5))
+    assert (second.name, read_run("19700101-000000.500000")) == (
+        "19700101-000000.500000-clean",
+        second,
+    )
+    assert read_run("19700101-000000") == first
+
+
+def test_without_a_free_name_there_is_an_error_and_no_draft(folder, monkeypatch):
+    monkeypatch.setattr(store, "_is_of_another_run", lambda file, record: True)
+    monkeypatch.setattr(store, "_MOST_NAMES", 2)
+    for _ in range(3):
+        write_run(new_record())
+    with pytest.raises(FileExistsError, match="2 records of other runs named like 19700101-000000"):
+        write_run(new_record())
+    assert len(list(folder.iterdir())) == 3
+
+
+def test_blocks_whose_files_are_named_alike_are_not_confused():
+    nested, dotted = write_run(new_block("a/b")), write_run(new_block("a.b", 5))
+    assert (read_run("a/b"), read_run("a.b")) == (nested, dotted)
+    write_run(new_block("clean/join", 9))
+    for name in ("clean.join", "clean/joi"):
+        with pytest.raises(RequestError, match=r"did you mean clean/join\?"):
+            read_run(name)
 
 
 def _write_many(number):
@@ -165,7 +221,7 @@ def test_several_processes_write_at_once(links, monkeypatch):
     with ProcessPoolExecutor(4, get_context("fork")) as executor:
         list(executor.map(_write_many, range(4)))
     records = list_runs()
-    # Without links, a record can replace one of the same name and second; none is damaged.
+    # Without links, one of two that are written at once can replace the other; none is damaged.
     assert len(records) == 40 if links else len(records) >= 10
     assert len({record.name for record in records}) == len(records)
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import contextvars
 import functools
 import inspect
+import logging
 import os
 import platform
 import re
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hyperplane.core.active_cluster import find_client_faults, get_active_client
 from hyperplane.core.argument_checks import describe_value
 from hyperplane.core.by_value import find_own_imports, pickled_by_value
-from hyperplane.core.errors import Fault, HyperplaneError, check
+from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call, warn_caller
 from hyperplane.guard.run_recorder import loaded_versions, summarize_plan
 from hyperplane.history.program import identify_program
@@ -31,16 +34,54 @@ if TYPE_CHECKING:
 
     from hyperplane.guard.block_usage import BlockMonitor
 
+logger = logging.getLogger(__name__)
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _FORM = "up to 63 letters, digits and . _ -, the first a letter or digit"
-#: Longest name of a block with those around it; a longer one is left without them.
+#: Longest name of a block with those around it; of a longer one the outer names are left out.
 _LONGEST = 128
 #: Seconds that a scheduler may take to begin and to end a measurement.
 _ANSWER_SECONDS = 10.0
-#: Name of the innermost block that is open, with those around it.
-_open_block: contextvars.ContextVar[str] = contextvars.ContextVar("open_block", default="")
+
+
+class _OpenBlock:
+    """One use of a recorder, from its begin to its end."""
+
+    def __init__(self, name: str) -> None:
+        self.outer: _OpenBlock | None = _find_open(_innermost.get())
+        full: str = f"{self.outer.name}/{name}" if self.outer else name
+        while len(full) > _LONGEST:
+            full = full.partition("/")[2]
+        self.name: str = full
+        self.is_open = True
+        self.client: Any = None
+        self.monitor: BlockMonitor | None = None
+        self.started = time.time()
+
+    def close(self) -> None:
+        """End the block; later ones of this thread or task are no longer within it."""
+        # No token: a generator may end in another thread or task, where the variable has its
+        # value of there, and blocks may end in another order than that of their begins.
+        self.is_open = False
+        if _innermost.get() is self:
+            _innermost.set(_find_open(self.outer))
+
+
+def _find_open(block: _OpenBlock | None) -> _OpenBlock | None:
+    """Return a block, or the innermost one around it that is open."""
+    while block is not None and not block.is_open:
+        block = block.outer
+    return block
+
+
+#: Innermost block of this thread or task, which another one may have closed.
+_innermost: contextvars.ContextVar[_OpenBlock | None] = contextvars.ContextVar(
+    "innermost_block", default=None
+)
+#: Held while a recorder is claimed for a block, so that threads cannot use it at a time.
+_claiming = threading.Lock()
 
 
 class BlockRecorder:
@@ -55,26 +96,26 @@ class BlockRecorder:
     def __init__(self, name: str, client: Client | None) -> None:
         self.name, self._given = name, client
         self.run: RunRecord | None = None
-        self._block = ""
-        self._started = 0.0
-        self._token: contextvars.Token[str] | None = None
-        self._client: Client | None = None
-        self._monitor: BlockMonitor | None = None
+        self._open: _OpenBlock | None = None
 
     def __enter__(self) -> BlockRecorder:
-        client: Any = get_active_client() if self._given is None else self._given
-        faults = find_client_faults(client)
-        if self._token is not None:
-            advice = "call hyperplane.record again"
-            faults.append(Fault("record", repr(self.name), "a block that is not open", advice))
-        check(faults)
-        outer = _open_block.get()
-        block = f"{outer}/{self.name}" if outer else self.name
-        self._block = block if len(block) <= _LONGEST else self.name
-        self._client, self.run = client, None
-        self._monitor = _begin(client, self.name)
-        self._token = _open_block.set(self._block)
-        self._started = time.time()
+        with _claiming:
+            if self._open is not None:
+                advice = "call hyperplane.record for each block"
+                allowed = "a recorder of which no block is open"
+                check([Fault("record", repr(self.name), allowed, advice)])
+            block = self._open = _OpenBlock(self.name)
+        self.run = None
+        try:
+            client: Any = get_active_client() if self._given is None else self._given
+            check(find_client_faults(client))
+            block.client = client
+            block.monitor = _begin(client, self.name)
+        except BaseException:
+            self._open = None
+            raise
+        _innermost.set(block)
+        block.started = time.time()
         return self
 
     def __exit__(
@@ -84,76 +125,91 @@ class BlockRecorder:
         frames: TracebackType | None,
     ) -> None:
         del kind, frames
-        client, monitor, token = self._client, self._monitor, self._token
-        self._client = self._monitor = self._token = None
-        if token is not None:
-            _open_block.reset(token)
         ended = time.time()
+        block, self._open = self._open, None
         try:
-            usage = _end(client, monitor, self.name)
-            self.run = write_run(self._record(client, usage, ended, _describe_end(error)))
-        except (OSError, ValueError, RuntimeError, HyperplaneError) as failure:
-            # Such as a full disk: the block has its own result or error.
-            warn_caller(f"the block {self.name!r} has no record: {failure}")
+            if block is None:
+                raise ValueError("it was not open")
+            block.close()
+            usage = _end(block, self.name)
+            self.run = write_run(_make_record(block, usage, ended, _describe_end(error)))
+        except Exception as failure:  # noqa: BLE001 - the block has its own result or error
+            # Such as a full disk.
+            _warn(f"the block {self.name!r} has no record: {_describe(failure)}")
 
     def __call__(self, function: Function) -> Function:
         """Return a function whose calls are recorded, each as a block of this name."""
         check(_find_function_faults(function))
+        name, client = self.name, self._given
 
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with BlockRecorder(self.name, self._given):
+            with BlockRecorder(name, client):
                 return function(*args, **kwargs)
 
         return cast(Function, wrapper)
 
-    def _record(
-        self, client: Any, usage: Mapping[str, Any], ended: float, reason: str
-    ) -> RunRecord:
-        cluster = getattr(client, "cluster", None)
-        plan: ClusterPlan | None = getattr(cluster, "cluster_plan", None)
-        workers = usage.get("workers", ())
-        return RunRecord(
-            **{
-                **identify_program(),
-                "name": new_run_name(to_file_name(self._block), self._started),
-                "cluster": str(getattr(cluster, "name", "") or client.id)[:_LONGEST],
-                "started": self._started,
-                "ended": ended,
-                "exit_reason": reason,
-                "plan": _summarize_workers(workers) if plan is None else summarize_plan(plan),
-                "versions": loaded_versions(),
-                "workers": workers,
-                "tasks": usage.get("tasks", ()),
-                "computations": usage.get("computations", ()),
-                "timeline": usage.get("timeline"),
-                "block": self._block,
-            }
-        )
+
+def _make_record(
+    block: _OpenBlock, usage: Mapping[str, Any], ended: float, reason: str
+) -> RunRecord:
+    client = block.client
+    cluster = getattr(client, "cluster", None)
+    return RunRecord(
+        **{
+            **identify_program(),
+            "name": new_run_name(to_file_name(block.name), block.started),
+            "cluster": str(getattr(cluster, "name", "") or client.id)[:_LONGEST],
+            "started": block.started,
+            "ended": ended,
+            "exit_reason": reason,
+            "plan": _find_plan(cluster, usage),
+            "versions": loaded_versions(),
+            "workers": usage.get("workers", ()),
+            "tasks": usage.get("tasks", ()),
+            "computations": usage.get("computations", ()),
+            "timeline": usage.get("timeline"),
+            "block": block.name,
+        }
+    )
 
 
 def _describe_end(error: BaseException | None) -> str:
     """Return how a block has ended. Messages of errors may have data, so they are left out."""
-    if error is None or (isinstance(error, SystemExit) and not error.code):
+    # A generator that is closed before its end has no fault.
+    if error is None or isinstance(error, GeneratorExit):
+        return "done"
+    if isinstance(error, SystemExit) and not error.code:
         return "done"
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     return f"failed: {type(error).__name__}"
 
 
-def _summarize_workers(workers: Any) -> PlanSummary:
-    """Return the layout of a cluster whose plan is not known: that of its largest worker."""
-    threads = max((each["nthreads"] for each in workers), default=0)
-    limit = max((each["limit"] for each in workers), default=0)
+def _find_plan(cluster: Any, usage: Mapping[str, Any]) -> PlanSummary:
+    """Return the plan of a cluster; without one, the number and the size of its workers."""
+    plan: ClusterPlan | None = getattr(cluster, "cluster_plan", None)
+    if plan is not None:
+        return summarize_plan(plan)
+    if usage.get("plan"):  # another process has started it, perhaps of another version
+        known = {name: usage["plan"].get(name) for name in PlanSummary.model_fields}
+        return PlanSummary(**{name: each for name, each in known.items() if each is not None})
+    workers = usage.get("workers", ())
+    # Of nodes nothing is known: they are 0.
     return PlanSummary(
-        framework="dask", nodes=1 if workers else 0, max_nodes=1 if workers else 0,
-        nprocs=len(workers), nthreads=threads, ram_per_proc=limit,
-    )  # fmt: skip
+        framework="dask",
+        nprocs=len(workers),
+        nthreads=max((each["nthreads"] for each in workers), default=0),
+        ram_per_proc=max((each["limit"] for each in workers), default=0),
+    )
 
 
 def _find_function_faults(function: Any) -> list[Fault]:
     if not callable(function):
         return [Fault("function", describe_value(function), "a function")]
+    if isinstance(function, type):
+        advice = "write @hyperplane.record above its methods"
+        return [Fault("function", describe_value(function), "a function, not a class", advice)]
     is_later = (
         inspect.iscoroutinefunction(function)
         or inspect.isgeneratorfunction(function)
@@ -184,9 +240,19 @@ def _begin(client: Client, name: str) -> BlockMonitor | None:
             with pickled_by_value(*modules):
                 client.register_plugin(monitor)
     except Exception as error:  # noqa: BLE001 - the scheduler can raise any exception
-        warn_caller(f"the record of {name!r} will have no figures: {_describe(error)}")
+        _cancel(client, monitor)
+        _warn(f"the record of {name!r} will have no figures: {_describe(error)}")
         return None
+    except BaseException:  # such as KeyboardInterrupt: what was called goes on in another thread
+        _cancel(client, monitor)
+        raise
     return monitor
+
+
+def _cancel(client: Any, monitor: BlockMonitor) -> None:
+    """End a measurement without its figures; on another machine it ends with the client."""
+    with suppress(Exception):  # a client that is closed has no event loop
+        client.loop.add_callback(monitor.cancel)
 
 
 def _find_scheduler(client: Client) -> Scheduler | None:
@@ -206,7 +272,8 @@ def _is_here(client: Client) -> bool:
 
 async def _add(scheduler: Scheduler, monitor: BlockMonitor) -> None:
     await monitor.start(scheduler)
-    scheduler.add_plugin(monitor)
+    if not monitor.is_cancelled:
+        scheduler.add_plugin(monitor)
 
 
 def _measure_processes(client: Client) -> None:
@@ -223,8 +290,9 @@ def _measure_processes(client: Client) -> None:
             client.register_plugin(ProcessUsage())
 
 
-def _end(client: Any, monitor: BlockMonitor | None, name: str) -> dict[str, Any]:
+def _end(block: _OpenBlock, name: str) -> dict[str, Any]:
     """Return the figures of the block; none with a warning if the scheduler does not answer."""
+    client, monitor = block.client, block.monitor
     if monitor is None:
         return {}
     try:
@@ -235,8 +303,20 @@ def _end(client: Any, monitor: BlockMonitor | None, name: str) -> dict[str, Any]
         )
         return dict(answer)
     except Exception as error:  # noqa: BLE001 - the scheduler may have ended
-        warn_caller(f"the record of {name!r} has no figures: {_describe(error)}")
+        _cancel(client, monitor)
+        _warn(f"the record of {name!r} has no figures: {_describe(error)}")
         return {}
+    except BaseException:
+        _cancel(client, monitor)
+        raise
+
+
+def _warn(text: str) -> None:
+    """Warn; log it where warnings are errors, which would replace the result of the block."""
+    try:
+        warn_caller(text)
+    except Warning:
+        logger.warning(text)
 
 
 def _describe(error: Exception) -> str:
@@ -251,7 +331,7 @@ def record(name: str, *, client: Client | None = None) -> BlockRecorder:
     ----------
     name : str
         Name of the block: up to 63 letters, digits and ``. _ -``. In another block it is
-        ``outer/name``.
+        ``outer/name``; of names with together more than 128 characters the outer ones are left out.
     client : distributed.Client, optional
         Client of the cluster; by default the one that Dask uses when the block begins. Clusters
         that this package has not started are recorded, too.
@@ -266,7 +346,8 @@ def record(name: str, *, client: Client | None = None) -> BlockRecorder:
     Raises
     ------
     RequestError
-        If the name is none; at the start of the block, if there is no running cluster.
+        If the name is none; at the start of the block, if there is no running cluster, or if
+        another block of the same recorder is open.
 
     Warns
     -----
