@@ -23,7 +23,10 @@ from hyperplane.errors import JobError
 from hyperplane.history import PlanSummary, RunRecord, RunTimeline
 from hyperplane.history.store import write_run
 from hyperplane.jobs import Pipeline, schedules
+from hyperplane.jobs.attempt_logs import read_log_end
+from hyperplane.jobs.execution.requirements import INSTALL_STEP
 from hyperplane.jobs.job_control import new_job
+from hyperplane.jobs.job_html import render_job
 from hyperplane.jobs.store.job_records import DONE, FAILED, IN_PROGRESS, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.ui import (
@@ -201,6 +204,36 @@ def test_the_log_of_a_running_step_with_secrets_is_not_shown(
     for source in sources:
         assert "hunter2" not in source
         assert "only then its secrets are masked" in source
+
+
+def render_everywhere(job: Job) -> tuple[str, ...]:
+    """The page of a job, its report, and its output in a notebook."""
+    return (
+        job_view.show_job(ask(id=job.id)).render_page(ask()),
+        job_view.render_report(ask(id=job.id)),
+        render_job(job, open_store().attempts(job.id)),
+    )
+
+
+def test_the_log_of_a_running_step_without_a_definition_is_not_shown(
+    add_jobs: Any, place: Path
+) -> None:
+    (place / "s.log").write_text("hunter2-hunter2")
+    [job] = add_jobs("damaged", status=IN_PROGRESS, definition='{"name": "damaged"}')
+    for number, (step, is_shown) in enumerate((("one", False), (INSTALL_STEP, True)), start=1):
+        attempt = Attempt(job.id, step, -1, number, IN_PROGRESS, 1.7e9, log="s.log")
+        assert ("hunter2" in read_log_end(job, attempt, None, 9)) is is_shown
+    open_store().save_attempt(Attempt(job.id, "one", -1, 1, IN_PROGRESS, 1.7e9, log="s.log"))
+    for source in render_everywhere(job):
+        assert "hunter2" not in source
+        assert "only then its secrets are masked" in source
+
+
+def test_a_log_whose_path_has_a_nul_character_is_a_message(add_jobs: Any) -> None:
+    [job] = add_jobs("nul", status=FAILED)
+    open_store().save_attempt(Attempt(job.id, "one", -1, 1, FAILED, 1.7e9, 1.7e9, log="a\0b"))
+    for source in render_everywhere(job):
+        assert "its path has a NUL character" in source
 
 
 def test_only_logs_in_the_folder_of_the_job_are_shown(add_jobs: Any, tmp_path: Path) -> None:
