@@ -103,6 +103,13 @@ async function update() {
       return;
     }
     const state = content.dataset.state;
+    if (response.status >= 500) {
+      // Such as a database that is locked for a moment: what is shown is kept, and is older.
+      hasProblem = true;
+      announce(`The server could not update this page (status ${response.status}); it tries again.`);
+      schedule();
+      return;
+    }
     if (response.status !== 204) {
       const parsed = new DOMParser().parseFromString(await response.text(), "text/html");
       const fresh = parsed.getElementById("content");
