@@ -20,12 +20,13 @@ from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.html_output import escape
 from hyperplane.core.optional import need
 from hyperplane.ui.access import TOKEN, AccessCheck
+from hyperplane.ui.connections import make_protocol_class
 
 _LOOPBACK = "127.0.0.1"
 #: Seconds that requests have to finish after the end was requested.
 _END_SECONDS = 5
-#: Most requests at the same time; a browser sends up to six.
-_MOST_REQUESTS = 100
+#: Most connections at the same time; a browser opens up to six.
+_MOST_CONNECTIONS = 100
 _LAST_PORT = 65535
 
 
@@ -74,7 +75,7 @@ def run_server(
 
         config = uvicorn.Config(
             AccessCheck(create_application(allow_actions, on_ready), token),
-            http="h11",
+            http=make_protocol_class(),
             loop="asyncio",
             lifespan="on",
             ws="none",
@@ -82,7 +83,7 @@ def run_server(
             access_log=False,  # the first address has the token
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=_MOST_REQUESTS,
+            limit_concurrency=_MOST_CONNECTIONS,
             timeout_graceful_shutdown=_END_SECONDS,
         )
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
