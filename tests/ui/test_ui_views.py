@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,16 +14,18 @@ import dask.config
 import pytest
 from job_cases import bash
 from starlette.datastructures import QueryParams
+from typer.testing import CliRunner
 from ui_server import Page, read
 
 from hyperplane.calculator import measure
+from hyperplane.cli import app
 from hyperplane.clusters.dask import scheduler_requests
 from hyperplane.clusters.records import ClusterRecord
 from hyperplane.core.errors import EngineError
 from hyperplane.errors import JobError
 from hyperplane.history import PlanSummary, RunRecord, RunTimeline
 from hyperplane.history.store import write_run
-from hyperplane.jobs import Pipeline, schedules
+from hyperplane.jobs import Pipeline, list_jobs, schedules
 from hyperplane.jobs.attempt_logs import read_log_end
 from hyperplane.jobs.execution.requirements import INSTALL_STEP
 from hyperplane.jobs.job_control import new_job
@@ -123,6 +126,28 @@ def test_the_filters_are_those_of_the_command(add_jobs: Any) -> None:
     assert checked == ["done"]
     chart = page.root.find(".//*[@id='durations']")
     assert "filtered #1: done, 1 min 0 s" in "".join(chart.itertext())
+
+
+def test_a_job_with_times_of_no_year_is_listed(add_jobs: Any) -> None:
+    [job] = add_jobs("damaged", ended=math.inf)
+    add_jobs("damaged")
+    for query in ("", "pipeline=damaged"):
+        page = render(job_list_view.list_jobs(ask("/jobs", query)))
+        assert {row[7] for row in rows_of(page)} == {"inf s", "1 min 0 s"}
+        assert "nan" not in page.text
+    assert render(job_view.show_job(ask(id=job.id))).facts["took"] == "inf s"
+    assert "inf s" in str(list_jobs(pipeline="damaged"))
+
+
+@pytest.mark.parametrize("since", ["9999999999999 days", "0001-01-01"])
+def test_a_time_before_all_years_is_a_fault(since: str) -> None:
+    for view in (job_list_view.list_jobs, record_views.list_records):
+        shown = view(ask("/", urlencode({"since": since})))
+        assert shown.code == 400
+        assert "expected a date and time such as" in render(shown).text
+    result = CliRunner().invoke(app, ["job", "list", "--since", since])
+    assert result.exit_code == 2
+    assert "expected a date and time such as" in result.stderr
 
 
 def test_faults_of_filters_are_shown_with_the_form() -> None:
