@@ -12,9 +12,11 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 import webbrowser
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.html_output import escape
@@ -23,8 +25,8 @@ from hyperplane.ui.access import TOKEN, AccessCheck
 from hyperplane.ui.connections import make_protocol_class
 
 _LOOPBACK = "127.0.0.1"
-#: Seconds that requests have to finish after the end was requested.
-_END_SECONDS = 5
+#: Seconds that requests have to finish after the end was requested, and that threads have then.
+_END_SECONDS, _THREAD_SECONDS = 4, 0.5
 #: Most connections at the same time; a browser opens up to six.
 _MOST_CONNECTIONS = 100
 _LAST_PORT = 65535
@@ -36,8 +38,11 @@ def run_server(
     allow_actions: bool,
     announce: Callable[[str], None],
     is_stopping: Callable[[], bool],
-) -> None:
-    """Serve the page until SIGTERM or Ctrl-C.
+) -> bool:
+    """Serve the page until SIGTERM or Ctrl-C; return whether all requests have finished.
+
+    A thread of one that has not, such as one that stops a cluster which does not answer, would keep
+    the process from ending.
 
     Parameters
     ----------
@@ -87,8 +92,34 @@ def run_server(
             timeout_graceful_shutdown=_END_SECONDS,
         )
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
-        server = uvicorn.Server(config)
-        server.run(sockets=[listener])
+        server = _make_server_class()(config)
+        # uvicorn repeats the signals at its end: a second Ctrl-C is no error, either.
+        with contextlib.suppress(KeyboardInterrupt):
+            server.run(sockets=[listener])
+    return _wait_for_threads(time.monotonic() + _THREAD_SECONDS)
+
+
+def _make_server_class() -> type[Any]:
+    base: Any = need("uvicorn", "ui").Server
+
+    class QuietServer(base):  # type: ignore[misc]
+        """Server that writes no traceback of a request that has to be canceled at its end."""
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            """Give requests some seconds to finish, and cancel the others."""
+            logging.getLogger("uvicorn").setLevel(logging.CRITICAL + 1)
+            await super().shutdown(sockets)
+
+    return QuietServer
+
+
+def _wait_for_threads(deadline: float) -> bool:
+    """Return whether all threads have ended for which the interpreter would wait."""
+    threads = {each for each in threading.enumerate() if not each.daemon}
+    threads -= {threading.main_thread(), threading.current_thread()}
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return not any(thread.is_alive() for thread in threads)
 
 
 def _bind(port: int) -> socket.socket:
