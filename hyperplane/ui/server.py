@@ -21,6 +21,7 @@ from typing import Any
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.html_output import escape
 from hyperplane.core.optional import need
+from hyperplane.guard.same_user import find_reason_unchecked
 from hyperplane.ui.access import TOKEN, AccessCheck
 from hyperplane.ui.connections import make_protocol_class
 
@@ -134,7 +135,7 @@ def _bind(port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         allowed = f"a free port of this machine ({error.strerror})"
-        advice = "choose another port, or 0 for a free one"
+        advice = "an earlier hyperplane ui may still run: end it, or choose another --port"
         raise RequestError([Fault("--port", str(port), allowed, advice)]) from error
     except RequestError:
         listener.close()
@@ -157,14 +158,22 @@ def _open_browser(url: str, folder: Path) -> None:
         {"DISPLAY", "WAYLAND_DISPLAY", "BROWSER"} & set(os.environ)
     ):
         return  # the browser would be one of the terminal
-    # A file that only this user can read: all users of the machine see the arguments of programs.
-    page = folder / "open.html"
-    page.touch(mode=0o600)
-    refresh = f'<meta http-equiv="refresh" content="0; url={escape(url)}">'
-    page.write_text(f"<!DOCTYPE html>{refresh}<title>hyperplane</title>", encoding="utf-8")
+    address = url
+    if find_reason_unchecked() is not None:
+        # All users of the machine see the arguments of programs, and could use the token. Elsewhere
+        # the address itself: browsers in a container, or on another machine, cannot read the file.
+        address = _write_redirection(url, folder / "open.html")
 
     def show() -> None:
         with contextlib.suppress(webbrowser.Error):
-            webbrowser.open(page.as_uri())
+            webbrowser.open(address)
 
     threading.Thread(target=show, name="hyperplane-ui-browser", daemon=True).start()
+
+
+def _write_redirection(url: str, page: Path) -> str:
+    """Write a page that opens an address, and that only this user can read; return its address."""
+    page.touch(mode=0o600)
+    refresh = f'<meta http-equiv="refresh" content="0; url={escape(url)}">'
+    page.write_text(f"<!DOCTYPE html>{refresh}<title>hyperplane</title>", encoding="utf-8")
+    return page.as_uri()
