@@ -37,6 +37,7 @@ from hyperplane.ui import (
     job_list_view,
     job_view,
     live_cluster,
+    overview,
     record_views,
     schedule_view,
     sizing_views,
@@ -309,6 +310,34 @@ def test_a_damaged_record_is_named(place: Path) -> None:
     page = render(record_views.list_records(ask("/records", "page=2")))
     file.unlink()
     assert "is no record of a run" in page.text
+
+
+def test_at_most_five_damaged_records_are_named(place: Path) -> None:
+    folder = place / "state" / "hyperplane" / "history"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    files = [folder / f"20200101-00000{number}-bad.json" for number in range(8)]
+    for file in files:
+        file.write_text("{")
+    page = render(record_views.list_records(ask("/records", "page=2")))
+    for file in files:
+        file.unlink()
+    assert page.text.count("is no record of a run") == 5
+    assert "and 3 more files of this folder that are no records" in page.text
+
+
+def test_a_store_that_does_not_answer_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = make_cluster(name="still-here")
+    monkeypatch.setattr(cluster_views, "read_records", lambda: [cluster])
+    with dask.config.set({"hyperplane.jobs.store": "postgresql://x@127.0.0.1:1/x"}):
+        page = render(overview.show_overview(ask()))
+        assert "still-here" in page.links
+        assert "The jobs cannot be listed:" in page.text
+        view = job_list_view.list_jobs(ask("/jobs"))
+    assert view.code == 503
+    text = render(view).text
+    assert "The job store cannot be opened:" in text
+    assert "hyperplane.jobs.store" in text
+    assert "filters" not in text
 
 
 def test_schedules_have_their_last_run(add_jobs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
