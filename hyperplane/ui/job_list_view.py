@@ -74,7 +74,9 @@ def list_jobs(request: PageRequest) -> View:
     durations = make_section("durations", "Durations", chart) if chart else ""
     table = make_job_table(jobs, paging.describe("jobs", len(jobs)))
     parts = (form, durations, make_section("jobs", "Runs", table, links))
-    return View("Jobs", parts, SECONDS, describe_counts(jobs))
+    # Long searches, and lists of jobs that have ended long ago, are not repeated.
+    is_cheap = paging.number == 1 and not filters["text"]
+    return View("Jobs", parts, SECONDS if is_cheap else 0.0, describe_counts(jobs))
 
 
 def make_job_table(jobs: Sequence[Job], caption: str) -> Markup:

@@ -124,6 +124,26 @@ def test_an_error_of_the_server_keeps_the_content_and_the_updates(
     check_requests(browser, server)
 
 
+def test_updates_wait_longer_after_a_slow_response(browser: Browser, server: UiServer) -> None:
+    browser.open(server.address)
+    browser.open(f"{server.origin}/jobs")
+    browser.evaluate("""{
+        const fetchOfPage = window.fetch, setTimer = window.setTimeout;
+        window.waits = [];
+        window.setTimeout = (work, delay) => { window.waits.push(delay); return 0; };
+        window.fetch = async (...given) => {
+            await new Promise((resolve) => setTimer(resolve, 800));
+            return fetchOfPage(...given);
+        };
+        const pause = document.getElementById("pause");
+        pause.click();
+        pause.click();
+    }""")
+    browser.wait("window.waits.length === 1")
+    assert browser.evaluate("window.waits[0]") >= 7900
+    check_requests(browser, server)
+
+
 def test_the_keyboard_reaches_the_content_and_logs(browser: Browser, server: UiServer) -> None:
     job = submit_job(bash("fit", "echo one; exit 3"))
     job.wait(170)

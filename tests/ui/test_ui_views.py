@@ -140,6 +140,15 @@ def test_a_job_with_times_of_no_year_is_listed(add_jobs: Any) -> None:
     assert "inf s" in str(list_jobs(pipeline="damaged"))
 
 
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [("", 5.0), ("status=done&page=1", 5.0), ("page=2", 0.0), ("text=x", 0.0)],
+)
+def test_costly_lists_are_not_updated(add_jobs: Any, query: str, seconds: float) -> None:
+    add_jobs("many", 101)
+    assert job_list_view.list_jobs(ask("/jobs", query)).seconds == seconds
+
+
 @pytest.mark.parametrize("since", ["9999999999999 days", "0001-01-01"])
 def test_a_time_before_all_years_is_a_fault(since: str) -> None:
     for view in (job_list_view.list_jobs, record_views.list_records):
