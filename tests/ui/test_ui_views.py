@@ -486,6 +486,15 @@ def test_content_is_sent_again_only_if_it_has_changed() -> None:
         assert other.render_content()[1] != digest
 
 
+def test_updates_do_not_repeat_that_a_cluster_is_closed() -> None:
+    request = ask("/clusters", urlencode({"closed": NASTY}))
+    view = cluster_views.list_clusters(request)
+    page = render(view, request)
+    assert page.text.count(f"{NASTY} is closed") == 1
+    assert page.links["Refresh"] == "/clusters"
+    assert "is closed" not in view.render_content()[0]
+
+
 def test_pages_are_usable_with_keyboard_and_screen_reader(add_jobs: Any) -> None:
     add_jobs("nightly", 3)
     request = ask("/jobs")
