@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import sys
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from hyperplane.cli.stop_signals import StopSignals
 from hyperplane.core.public_calls import stating_outcome
+
+
+@contextlib.contextmanager
+def _ending_with_terminal() -> Iterator[None]:
+    """Treat the end of the terminal as SIGTERM, unless ``nohup`` ignores it."""
+    number = getattr(signal, "SIGHUP", None)
+    if number is None or signal.getsignal(number) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(number, lambda *_: signal.raise_signal(signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def ui(
@@ -33,6 +50,7 @@ def ui(
 
     with stating_outcome("nothing is served"), contextlib.ExitStack() as stack:
         signals = stack.enter_context(StopSignals())
+        stack.enter_context(_ending_with_terminal())
         browser = None if no_browser else stack.enter_context(opening_browser())
 
         def announce(url: str) -> None:
@@ -42,9 +60,15 @@ def ui(
             if browser is not None:
                 browser(url)
 
-        run_server(
+        has_finished = run_server(
             port=port,
             allow_actions=allow_actions,
             announce=announce,
             is_stopping=signals.stop_requested.is_set,
         )
+    if not has_finished:
+        text = "a request was not finished: a cluster that it was stopping may still run"
+        with contextlib.suppress(OSError):  # the terminal is closed
+            typer.echo(f"hyperplane ui has ended; {text}", err=True)
+            sys.stdout.flush()
+        os._exit(0)  # the interpreter would wait for the thread of the request

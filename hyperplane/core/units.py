@@ -242,6 +242,8 @@ def format_duration(seconds: float) -> str:
     >>> format_duration(2.14), format_duration(75), format_duration(7500)
     ('2.1 s', '1 min 15 s', '2 h 5 min')
     """
+    if not math.isfinite(seconds):  # of a damaged record
+        return f"{seconds} s"
     if seconds < 59.5:
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
     minutes, left = divmod(round(seconds), 60)

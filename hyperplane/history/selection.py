@@ -97,7 +97,7 @@ def parse_time(value: Any) -> float:
     Raises
     ------
     ValueError
-        If the value is no time.
+        If the value is no time of the years 1 to 9999.
     """
     if isinstance(value, dt.datetime):
         return value.timestamp()
@@ -106,4 +106,8 @@ def parse_time(value: Any) -> float:
     try:
         return dt.datetime.fromisoformat(value).timestamp()
     except (ValueError, OverflowError):
-        return time.time() - parse_seconds(value)
+        earlier = time.time() - parse_seconds(value)
+    try:
+        return dt.datetime.fromtimestamp(earlier, dt.UTC).timestamp()
+    except (OverflowError, OSError) as error:
+        raise ValueError(value) from error

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from hyperplane.jobs.definition.step import Step
+from hyperplane.jobs.execution.requirements import INSTALL_STEP
 from hyperplane.jobs.execution.step_log import read_last_lines
 from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job
 
@@ -23,8 +24,10 @@ def has_failed(attempt: Attempt) -> bool:
 
 def read_log_end(job: Job, attempt: Attempt, step: Step | None, lines: int) -> str:
     """Return the last lines of the log of an attempt, or why they are not shown."""
-    if attempt.status == IN_PROGRESS and step is not None and step.secrets:
+    if attempt.status == IN_PROGRESS and _may_have_secrets(attempt, step):
         return "shown when the attempt has ended: only then its secrets are masked"
+    if "\0" in attempt.log:
+        return "its log cannot be read (its path has a NUL character)"
     log = Path(job.folder, attempt.log)
     try:
         # A record of a shared store must not make a viewer read other files, or wait for a pipe.
@@ -35,6 +38,11 @@ def read_log_end(job: Job, attempt: Attempt, step: Step | None, lines: int) -> s
     except OSError as error:
         return f"its log cannot be read ({error.strerror})"
     return "\n".join(_cut(_COLORS.sub("", line)) for line in last)
+
+
+def _may_have_secrets(attempt: Attempt, step: Step | None) -> bool:
+    """Return whether a step has secrets; a step without a readable definition may have some."""
+    return attempt.step != INSTALL_STEP if step is None else bool(step.secrets)
 
 
 def _cut(text: str) -> str:

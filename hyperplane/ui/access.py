@@ -5,12 +5,11 @@ request needs the token of the server, or the cookie that the first one receives
 must be a name of the loopback address, which the domain of another site that resolves to it is not;
 and it must not come from a page of another origin. Ports do not separate cookies, so that a server
 of another user of this machine could receive the cookie; the user of each connection is therefore
-compared, too.
+compared, too, in :mod:`hyperplane.ui.connections`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import re
 import secrets
@@ -19,7 +18,6 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from hyperplane.core.html_output import escape
-from hyperplane.guard.same_user import is_client_permitted
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -92,7 +90,6 @@ class AccessCheck:
 
         request = _RequestHead(scope)
         try:
-            await asyncio.to_thread(_check_user, scope)
             request.check_origin()
             if TOKEN in request.query and request.is_safe:
                 if not self._is_same(request.query[TOKEN], self._token):
@@ -172,12 +169,6 @@ class _RequestHead:
     def is_from_other_page(self) -> bool:
         """Whether a page of another site has the link that was followed."""
         return self.find("sec-fetch-site") in ("cross-site", "same-site")
-
-
-def _check_user(scope: Any) -> None:
-    client, server = scope.get("client"), scope.get("server")
-    if not client or not server or not is_client_permitted(tuple(client), tuple(server)):
-        raise _AccessRefusal(403, "This page belongs to another user of this machine.")
 
 
 async def _open(request: _RequestHead, session: str, send: Send) -> None:

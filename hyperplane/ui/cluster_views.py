@@ -19,7 +19,6 @@ from hyperplane.ui.elements import (
     make_page_link,
     make_path,
     make_section,
-    make_status,
     make_table,
     make_time,
 )
@@ -60,7 +59,6 @@ def list_clusters(request: PageRequest) -> View:
     return View(
         "Clusters",
         (
-            make_status(f"{closed} is closed") if closed else "",
             make_section("clusters", "On this machine", make_cluster_table()),
             make_section(
                 "others",
@@ -78,6 +76,7 @@ def list_clusters(request: PageRequest) -> View:
             ),
         ),
         _LIST_SECONDS,
+        outcome=f"{closed} is closed" if closed else "",
     )
 
 

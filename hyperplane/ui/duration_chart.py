@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 
@@ -20,11 +21,12 @@ def draw_durations(jobs: Sequence[Job]) -> Markup:
         return Markup("")
     now = time.time()
     seconds = [max(0.0, (job.ended or now) - job.started) for job in jobs]
-    longest = max(1e-3, *seconds)
+    # That of a damaged record can be infinite.
+    longest = max(1e-3, *filter(math.isfinite, seconds))
     width = min(_BAR, WIDTH / len(jobs))
     parts = [draw_text(0, 12, f"up to {format_duration(longest)}")]
     for number, (job, took) in enumerate(zip(reversed(jobs), reversed(seconds), strict=True)):
-        height = max(1.5, (_HEIGHT - _TOP) * took / longest)
+        height = max(1.5, (_HEIGHT - _TOP) * min(1.0, took / longest))
         text = escape(f"{job.run_name}: {job.status}, {format_duration(took)}")
         parts.append(
             f'<g class="{find_state_style(job.status)}"><title>{text}</title>'

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote, urlencode
 
-from hyperplane.core.errors import Fault
+from hyperplane.core.errors import Fault, HyperplaneError
 from hyperplane.core.html_output import Markup, escape
 from hyperplane.jobs.job_progress import to_plain_line
 
@@ -114,6 +114,12 @@ def make_alert(text: str, faults: Sequence[Fault] = ()) -> Markup:
         f'<div class="alert" role="alert"><p>{escape(text)}</p>'
         f"{f'<ul>{items}</ul>' if items else ''}</div>"
     )
+
+
+def make_error(text: str, error: HyperplaneError) -> Markup:
+    """Return a message about an error of the package, with all its faults."""
+    faults = list(getattr(error, "faults", ()))
+    return make_alert(text if faults else f"{text} {error}", faults)
 
 
 def make_status(text: str) -> Markup:

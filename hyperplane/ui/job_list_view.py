@@ -13,10 +13,12 @@ from hyperplane.jobs import job_list
 from hyperplane.jobs.job_list import STATUSES
 from hyperplane.jobs.step_graph import find_state_style
 from hyperplane.jobs.store.job_records import IN_PROGRESS, OPEN, Job
+from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.ui.duration_chart import draw_durations
 from hyperplane.ui.elements import (
     make_alert,
     make_checks,
+    make_error,
     make_field,
     make_form,
     make_page_link,
@@ -53,6 +55,11 @@ def list_jobs(request: PageRequest) -> View:
     )
     given = {name: value for name, value in filters.items() if value}
     try:
+        open_store()
+    except RequestError as error:  # of the configuration, not of the filters
+        alert = make_error("The job store cannot be opened:", error)
+        return View("Jobs", (form, alert), code=503)
+    try:
         found = job_list.list_jobs(statuses or None, limit=paging.limit, **given)
     except RequestError as error:
         alert = make_alert("The filters have faults:", error.faults)
@@ -67,7 +74,9 @@ def list_jobs(request: PageRequest) -> View:
     durations = make_section("durations", "Durations", chart) if chart else ""
     table = make_job_table(jobs, paging.describe("jobs", len(jobs)))
     parts = (form, durations, make_section("jobs", "Runs", table, links))
-    return View("Jobs", parts, SECONDS, describe_counts(jobs))
+    # Long searches, and lists of jobs that have ended long ago, are not repeated.
+    is_cheap = paging.number == 1 and not filters["text"]
+    return View("Jobs", parts, SECONDS if is_cheap else 0.0, describe_counts(jobs))
 
 
 def make_job_table(jobs: Sequence[Job], caption: str) -> Markup:

@@ -8,6 +8,9 @@ const announcement = document.getElementById("announcement");
 let timer = 0;
 let paused = false;
 let hasProblem = false;
+// Milliseconds of the last request; updates take at most about a tenth of the time of the server.
+let took = 0;
+const SHARE = 10;
 
 function getContent() {
   return document.getElementById("content");
@@ -21,7 +24,7 @@ function schedule() {
   window.clearTimeout(timer);
   const seconds = Number(getContent().dataset.seconds);
   if (seconds > 0 && !paused && !document.hidden) {
-    timer = window.setTimeout(update, 1000 * seconds);
+    timer = window.setTimeout(update, Math.max(1000 * seconds, SHARE * took));
   }
 }
 
@@ -85,12 +88,31 @@ function show(fresh) {
   }
 }
 
+function report(problem) {
+  hasProblem = true;
+  announce(problem);
+}
+
+async function receive(response) {
+  const state = getContent().dataset.state;
+  if (response.status !== 204) {
+    const parsed = new DOMParser().parseFromString(await response.text(), "text/html");
+    const fresh = parsed.getElementById("content");
+    if (fresh) show(fresh);
+  }
+  const now = getContent().dataset.state;
+  if (now !== state) announce(now);
+  else if (hasProblem) announce("");
+  hasProblem = false;
+}
+
 async function update() {
   if (isInUse()) {
     schedule();
     return;
   }
   const content = getContent();
+  const began = performance.now();
   try {
     const response = await fetch(window.location.href, {
       headers: { "x-hyperplane-content": content.dataset.digest },
@@ -102,20 +124,16 @@ async function update() {
       announce("The server has another token: open the address that it printed.");
       return;
     }
-    const state = content.dataset.state;
-    if (response.status !== 204) {
-      const parsed = new DOMParser().parseFromString(await response.text(), "text/html");
-      const fresh = parsed.getElementById("content");
-      if (fresh) show(fresh);
+    if (response.status >= 500) {
+      // Such as a database that is locked for a moment: what is shown is kept, and is older.
+      report(`The server could not update this page (status ${response.status}); it tries again.`);
+    } else {
+      await receive(response);
     }
-    const now = getContent().dataset.state;
-    if (now !== state) announce(now);
-    else if (hasProblem) announce("");
-    hasProblem = false;
   } catch (error) {
-    hasProblem = true;
-    announce("The server does not answer. It may have ended.");
+    report("The server does not answer. It may have ended.");
   }
+  took = performance.now() - began;
   schedule();
 }
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hyperplane.core.errors import RequestError
 from hyperplane.core.html_output import Markup
-from hyperplane.core.units import format_duration
+from hyperplane.core.units import format_duration, plural
 from hyperplane.history import RunRecord, read_run
 from hyperplane.history.selection import RunSelection
 from hyperplane.history.store import iterate_runs
@@ -27,6 +27,8 @@ from hyperplane.ui.paging import Paging
 from hyperplane.ui.view import PageNotFound, PageRequest, View
 
 PAGE_SIZE = 50
+#: Most damaged files that are named.
+_ALERTS = 5
 _FILTERS = ("text", "since")
 _TITLES = ("record", "run", "engine", "started", "job", "ended", "peak", "took")
 
@@ -56,8 +58,15 @@ def list_records(request: PageRequest) -> View:
     links = paging.make_links(len(found), lambda page: make_path("records", page=page, **given))
     caption = paging.describe("records", len(records))
     table = make_table(caption, _TITLES, ([*_describe(each)] for each in records), numbers=2)
-    alerts = [make_alert(f"{file} is no record of a run; delete the file") for file in damaged]
-    return View("Records of clusters", (form, *alerts, table, links))
+    return View("Records of clusters", (form, *_name_damaged(damaged), table, links))
+
+
+def _name_damaged(files: Sequence[Path]) -> Iterator[Markup]:
+    for file in files[:_ALERTS]:
+        yield make_alert(f"{file} is no record of a run; delete the file")
+    if len(files) > _ALERTS:
+        more = plural(len(files) - _ALERTS, "more file")
+        yield make_alert(f"and {more} of this folder that are no records")
 
 
 def _describe(record: RunRecord) -> Iterator[str]:

@@ -12,20 +12,24 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 import webbrowser
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.html_output import escape
 from hyperplane.core.optional import need
+from hyperplane.guard.same_user import find_reason_unchecked
 from hyperplane.ui.access import TOKEN, AccessCheck
+from hyperplane.ui.connections import make_protocol_class
 
 _LOOPBACK = "127.0.0.1"
-#: Seconds that requests have to finish after the end was requested.
-_END_SECONDS = 5
-#: Most requests at the same time; a browser sends up to six.
-_MOST_REQUESTS = 100
+#: Seconds that requests have to finish after the end was requested, and that threads have then.
+_END_SECONDS, _THREAD_SECONDS = 4, 0.5
+#: Most connections at the same time; a browser opens up to six.
+_MOST_CONNECTIONS = 100
 _LAST_PORT = 65535
 
 
@@ -35,8 +39,11 @@ def run_server(
     allow_actions: bool,
     announce: Callable[[str], None],
     is_stopping: Callable[[], bool],
-) -> None:
-    """Serve the page until SIGTERM or Ctrl-C.
+) -> bool:
+    """Serve the page until SIGTERM or Ctrl-C; return whether all requests have finished.
+
+    A thread of one that has not, such as one that stops a cluster which does not answer, would keep
+    the process from ending.
 
     Parameters
     ----------
@@ -74,7 +81,7 @@ def run_server(
 
         config = uvicorn.Config(
             AccessCheck(create_application(allow_actions, on_ready), token),
-            http="h11",
+            http=make_protocol_class(),
             loop="asyncio",
             lifespan="on",
             ws="none",
@@ -82,12 +89,38 @@ def run_server(
             access_log=False,  # the first address has the token
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=_MOST_REQUESTS,
+            limit_concurrency=_MOST_CONNECTIONS,
             timeout_graceful_shutdown=_END_SECONDS,
         )
         logging.getLogger("uvicorn").setLevel(logging.ERROR)
-        server = uvicorn.Server(config)
-        server.run(sockets=[listener])
+        server = _make_server_class()(config)
+        # uvicorn repeats the signals at its end: a second Ctrl-C is no error, either.
+        with contextlib.suppress(KeyboardInterrupt):
+            server.run(sockets=[listener])
+    return _wait_for_threads(time.monotonic() + _THREAD_SECONDS)
+
+
+def _make_server_class() -> type[Any]:
+    base: Any = need("uvicorn", "ui").Server
+
+    class QuietServer(base):  # type: ignore[misc]
+        """Server that writes no traceback of a request that has to be canceled at its end."""
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            """Give requests some seconds to finish, and cancel the others."""
+            logging.getLogger("uvicorn").setLevel(logging.CRITICAL + 1)
+            await super().shutdown(sockets)
+
+    return QuietServer
+
+
+def _wait_for_threads(deadline: float) -> bool:
+    """Return whether all threads have ended for which the interpreter would wait."""
+    threads = {each for each in threading.enumerate() if not each.daemon}
+    threads -= {threading.main_thread(), threading.current_thread()}
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return not any(thread.is_alive() for thread in threads)
 
 
 def _bind(port: int) -> socket.socket:
@@ -102,7 +135,7 @@ def _bind(port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         allowed = f"a free port of this machine ({error.strerror})"
-        advice = "choose another port, or 0 for a free one"
+        advice = "an earlier hyperplane ui may still run: end it, or choose another --port"
         raise RequestError([Fault("--port", str(port), allowed, advice)]) from error
     except RequestError:
         listener.close()
@@ -125,14 +158,22 @@ def _open_browser(url: str, folder: Path) -> None:
         {"DISPLAY", "WAYLAND_DISPLAY", "BROWSER"} & set(os.environ)
     ):
         return  # the browser would be one of the terminal
-    # A file that only this user can read: all users of the machine see the arguments of programs.
-    page = folder / "open.html"
-    page.touch(mode=0o600)
-    refresh = f'<meta http-equiv="refresh" content="0; url={escape(url)}">'
-    page.write_text(f"<!DOCTYPE html>{refresh}<title>hyperplane</title>", encoding="utf-8")
+    address = url
+    if find_reason_unchecked() is not None:
+        # All users of the machine see the arguments of programs, and could use the token. Elsewhere
+        # the address itself: browsers in a container, or on another machine, cannot read the file.
+        address = _write_redirection(url, folder / "open.html")
 
     def show() -> None:
         with contextlib.suppress(webbrowser.Error):
-            webbrowser.open(page.as_uri())
+            webbrowser.open(address)
 
     threading.Thread(target=show, name="hyperplane-ui-browser", daemon=True).start()
+
+
+def _write_redirection(url: str, page: Path) -> str:
+    """Write a page that opens an address, and that only this user can read; return its address."""
+    page.touch(mode=0o600)
+    refresh = f'<meta http-equiv="refresh" content="0; url={escape(url)}">'
+    page.write_text(f"<!DOCTYPE html>{refresh}<title>hyperplane</title>", encoding="utf-8")
+    return page.as_uri()

@@ -9,6 +9,7 @@ from typing import Any
 
 from hyperplane.core.errors import HyperplaneError
 from hyperplane.core.html_output import Markup, escape
+from hyperplane.ui.elements import make_status
 
 #: Paths and names of the pages that each page links to.
 _PAGES = {
@@ -64,6 +65,8 @@ class View:
         What a screen reader announces when it changes, such as the status of a job.
     code : int
         Status of HTTP.
+    outcome : str
+        What was done before this page was opened; updates do not repeat it.
     """
 
     title: str
@@ -71,6 +74,7 @@ class View:
     seconds: float = 0.0
     state: str = ""
     code: int = 200
+    outcome: str = ""
 
     def render_content(self) -> tuple[str, str]:
         """Return the element with the content, and its digest."""
@@ -89,8 +93,10 @@ class View:
             for path, name in _PAGES.items()
         )
         refresh = ""
+        outcome = make_status(self.outcome) if self.outcome else ""
         if self.seconds:
-            address = request.path + (f"?{request.query}" if request.query else "")
+            is_repeatable = request.query and not self.outcome
+            address = request.path + (f"?{request.query}" if is_repeatable else "")
             refresh = (
                 f'<p class="refresh"><a id="refresh" href="{escape(address)}">Refresh</a> '
                 '<button type="button" id="pause" aria-pressed="false" hidden="">'
@@ -106,7 +112,7 @@ class View:
             '<script src="/live.js" defer=""></script></head>'
             '<body><a class="skip" href="#main">Skip to the content</a>'
             f'<header><nav aria-label="Pages"><ul>{links}</ul></nav></header>'
-            f'<main id="main" tabindex="-1" class="hp-out">{refresh}'
+            f'<main id="main" tabindex="-1" class="hp-out">{refresh}{outcome}'
             f"{self.render_content()[0]}</main></body></html>\n"
         )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
+import contextlib
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from users import as_other_user
 
 from hyperplane.cli import app
 from hyperplane.ui import access
+from hyperplane.ui import server as server_module
 from hyperplane.ui.server import opening_browser
 
 pytestmark = pytest.mark.process
@@ -147,16 +149,17 @@ def test_responses_forbid_scripts_frames_and_caches(server: UiServer) -> None:
         assert "server" not in headers
 
 
-def test_another_user_of_the_machine_is_refused(server: UiServer) -> None:
-    def request() -> str:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-        connection.request("GET", "/", headers={"cookie": server.cookie})
-        answer = connection.getresponse()
-        return f"{answer.status} {answer.read().decode()}"
+def test_connections_of_another_user_are_closed_and_do_not_count(server: UiServer) -> None:
+    def connect() -> str:
+        opened = [socket.create_connection(("127.0.0.1", server.port), 60) for _ in range(120)]
+        opened[0].sendall(f"GET / HTTP/1.1\r\ncookie: {server.cookie}\r\n\r\n".encode())
+        received = []
+        for each in opened:
+            with contextlib.suppress(ConnectionResetError):
+                received.append(each.recv(1))
+        return f"received {b''.join(received)!r}"
 
-    answer = as_other_user(request)
-    assert answer.startswith("403 "), answer
-    assert "another user" in answer
+    assert as_other_user(connect) == "received b''"
     assert server.request("/").code == 200
 
 
@@ -164,6 +167,7 @@ def test_a_port_that_is_in_use_is_an_error(server: UiServer) -> None:
     result = CliRunner().invoke(app, ["ui", "--no-browser", "--port", str(server.port)])
     assert result.exit_code == 2
     assert f"--port = {server.port}: expected a free port" in result.stderr
+    assert "an earlier hyperplane ui may still run" in " ".join(result.stderr.split())
     assert "nothing is served" in result.stderr
     result = CliRunner().invoke(app, ["ui", "--no-browser", "--port", "70000"])
     assert result.exit_code == 2
@@ -178,24 +182,36 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, pack
     assert "pip install 'hyperplane[ui]'" in result.stderr
 
 
-def test_the_browser_gets_the_token_in_a_file_that_others_cannot_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    opened: list[tuple[int, str]] = []
-
-    def look(address: str) -> bool:
-        file = Path(urlsplit(address).path)
-        opened.append((file.stat().st_mode & 0o777, file.read_text()))
-        return True
-
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Addresses that the browser gets."""
+    found: list[str] = []
     monkeypatch.setenv("BROWSER", "true")
-    monkeypatch.setattr("webbrowser.open", look)
+    monkeypatch.setattr("webbrowser.open", found.append)
+    return found
+
+
+def test_the_browser_gets_the_address_where_other_users_are_refused(
+    opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "find_reason_unchecked", lambda: None)
     with opening_browser() as browse:
         browse("http://127.0.0.1:1/?token=abc")
         wait_until(lambda: opened)
-    [(mode, text)] = opened
-    assert mode == 0o600
-    assert "url=http://127.0.0.1:1/?token=abc" in text
+    assert opened == ["http://127.0.0.1:1/?token=abc"]
+
+
+def test_elsewhere_the_browser_gets_the_token_in_a_file_that_others_cannot_read(
+    opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "find_reason_unchecked", lambda: "not Linux")
+    with opening_browser() as browse:
+        browse("http://127.0.0.1:1/?token=abc")
+        wait_until(lambda: opened)
+        file = Path(urlsplit(opened[0]).path)
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert "url=http://127.0.0.1:1/?token=abc" in file.read_text()
+    assert not file.exists()
 
 
 def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:

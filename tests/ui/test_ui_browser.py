@@ -105,6 +105,45 @@ def test_updates_can_be_paused(browser: Browser, server: UiServer, tmp_path: Pat
     check_requests(browser, server)
 
 
+def test_an_error_of_the_server_keeps_the_content_and_the_updates(
+    browser: Browser, server: UiServer, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    job = submit_job(bash("wait", until_exists(go)))
+    browser.open(server.address)
+    browser.open(f"{server.origin}/jobs/{job.id}")
+    browser.evaluate("""window.fetchOfPage = window.fetch; window.fetch = async () =>
+        new Response('<div id="content" data-seconds="0">failed</div>', {status: 503})""")
+    announced = "document.getElementById('announcement').textContent"
+    browser.wait(f"{announced}.includes('could not update this page (status 503)')")
+    assert job.id in browser.evaluate("document.getElementById('content').textContent")
+    browser.evaluate("window.fetch = window.fetchOfPage")
+    browser.wait(f"!{announced}.includes('503')")
+    go.touch()
+    browser.wait("document.querySelector('table.facts td').textContent === 'done'")
+    check_requests(browser, server)
+
+
+def test_updates_wait_longer_after_a_slow_response(browser: Browser, server: UiServer) -> None:
+    browser.open(server.address)
+    browser.open(f"{server.origin}/jobs")
+    browser.evaluate("""{
+        const fetchOfPage = window.fetch, setTimer = window.setTimeout;
+        window.waits = [];
+        window.setTimeout = (work, delay) => { window.waits.push(delay); return 0; };
+        window.fetch = async (...given) => {
+            await new Promise((resolve) => setTimer(resolve, 800));
+            return fetchOfPage(...given);
+        };
+        const pause = document.getElementById("pause");
+        pause.click();
+        pause.click();
+    }""")
+    browser.wait("window.waits.length === 1")
+    assert browser.evaluate("window.waits[0]") >= 7900
+    check_requests(browser, server)
+
+
 def test_the_keyboard_reaches_the_content_and_logs(browser: Browser, server: UiServer) -> None:
     job = submit_job(bash("fit", "echo one; exit 3"))
     job.wait(170)

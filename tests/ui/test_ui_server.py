@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
+import os
 import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from job_cases import bash, submit_job, until_exists, wait_until
-from ui_server import UiServer, read
+from ui_server import LIMIT, UiServer, read
 
 import hyperplane
 from hyperplane.clusters import records
@@ -177,3 +185,58 @@ def test_a_signal_ends_it_and_the_log_has_no_secret(
     assert code == 0
     assert err == ""
     assert server.token not in out
+
+
+@pytest.fixture
+def silent_cluster() -> Iterator[None]:
+    """A record of a cluster whose scheduler accepts connections, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        records.write(
+            records.ClusterRecord(
+                name="silent", scheduler=address, pid=os.getpid(), engine="local", dashboard="",
+                started=records.own_start_time(), workers=1, threads=1, ram_gb=1.0,
+            )
+        )  # fmt: skip
+        yield
+        records.remove("silent", "/no-scratch")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_signal_ends_it_while_a_cluster_is_being_stopped(
+    start_server: Callable[..., UiServer], silent_cluster: None, count: int
+) -> None:
+    server = start_server("--allow-actions")
+    server.login()
+
+    def stop() -> None:
+        with contextlib.suppress(http.client.HTTPException, OSError):
+            server.post("/clusters/local/silent/stop")
+
+    request = threading.Thread(target=stop)
+    request.start()
+    time.sleep(1)  # until the thread of the request waits for the scheduler
+    if count == 2:
+        os.killpg(server.process.pid, signal.SIGINT)
+        time.sleep(1)
+    code, _, err = server.end()
+    request.join()
+    assert code == 0
+    assert err.splitlines() == [
+        "hyperplane ui has ended; a request was not finished: a cluster that it was stopping may "
+        "still run"
+    ]
+
+
+def test_the_end_of_the_terminal_removes_its_folder(place: Path) -> None:
+    script = "from hyperplane.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, "ui"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True, env={**os.environ, "BROWSER": "true"},
+    )  # fmt: skip
+    assert process.stdout.readline().startswith("hyperplane ui is at ")
+    assert [*(place / "tmp").glob("hyperplane-ui-*")]
+    process.send_signal(signal.SIGHUP)
+    _, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode, err) == (0, "")
+    assert not [*(place / "tmp").glob("hyperplane-ui-*")]

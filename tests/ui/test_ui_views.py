@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,17 +14,22 @@ import dask.config
 import pytest
 from job_cases import bash
 from starlette.datastructures import QueryParams
+from typer.testing import CliRunner
 from ui_server import Page, read
 
 from hyperplane.calculator import measure
+from hyperplane.cli import app
 from hyperplane.clusters.dask import scheduler_requests
 from hyperplane.clusters.records import ClusterRecord
 from hyperplane.core.errors import EngineError
 from hyperplane.errors import JobError
 from hyperplane.history import PlanSummary, RunRecord, RunTimeline
 from hyperplane.history.store import write_run
-from hyperplane.jobs import Pipeline, schedules
+from hyperplane.jobs import Pipeline, list_jobs, schedules
+from hyperplane.jobs.attempt_logs import read_log_end
+from hyperplane.jobs.execution.requirements import INSTALL_STEP
 from hyperplane.jobs.job_control import new_job
+from hyperplane.jobs.job_html import render_job
 from hyperplane.jobs.store.job_records import DONE, FAILED, IN_PROGRESS, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.ui import (
@@ -31,6 +37,7 @@ from hyperplane.ui import (
     job_list_view,
     job_view,
     live_cluster,
+    overview,
     record_views,
     schedule_view,
     sizing_views,
@@ -122,6 +129,37 @@ def test_the_filters_are_those_of_the_command(add_jobs: Any) -> None:
     assert "filtered #1: done, 1 min 0 s" in "".join(chart.itertext())
 
 
+def test_a_job_with_times_of_no_year_is_listed(add_jobs: Any) -> None:
+    [job] = add_jobs("damaged", ended=math.inf)
+    add_jobs("damaged")
+    for query in ("", "pipeline=damaged"):
+        page = render(job_list_view.list_jobs(ask("/jobs", query)))
+        assert {row[7] for row in rows_of(page)} == {"inf s", "1 min 0 s"}
+        assert "nan" not in page.text
+    assert render(job_view.show_job(ask(id=job.id))).facts["took"] == "inf s"
+    assert "inf s" in str(list_jobs(pipeline="damaged"))
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [("", 5.0), ("status=done&page=1", 5.0), ("page=2", 0.0), ("text=x", 0.0)],
+)
+def test_costly_lists_are_not_updated(add_jobs: Any, query: str, seconds: float) -> None:
+    add_jobs("many", 101)
+    assert job_list_view.list_jobs(ask("/jobs", query)).seconds == seconds
+
+
+@pytest.mark.parametrize("since", ["9999999999999 days", "0001-01-01"])
+def test_a_time_before_all_years_is_a_fault(since: str) -> None:
+    for view in (job_list_view.list_jobs, record_views.list_records):
+        shown = view(ask("/", urlencode({"since": since})))
+        assert shown.code == 400
+        assert "expected a date and time such as" in render(shown).text
+    result = CliRunner().invoke(app, ["job", "list", "--since", since])
+    assert result.exit_code == 2
+    assert "expected a date and time such as" in result.stderr
+
+
 def test_faults_of_filters_are_shown_with_the_form() -> None:
     view = job_list_view.list_jobs(ask("/jobs", "status=don&since=yesterday"))
     assert view.code == 400
@@ -203,6 +241,36 @@ def test_the_log_of_a_running_step_with_secrets_is_not_shown(
         assert "only then its secrets are masked" in source
 
 
+def render_everywhere(job: Job) -> tuple[str, ...]:
+    """The page of a job, its report, and its output in a notebook."""
+    return (
+        job_view.show_job(ask(id=job.id)).render_page(ask()),
+        job_view.render_report(ask(id=job.id)),
+        render_job(job, open_store().attempts(job.id)),
+    )
+
+
+def test_the_log_of_a_running_step_without_a_definition_is_not_shown(
+    add_jobs: Any, place: Path
+) -> None:
+    (place / "s.log").write_text("hunter2-hunter2")
+    [job] = add_jobs("damaged", status=IN_PROGRESS, definition='{"name": "damaged"}')
+    for number, (step, is_shown) in enumerate((("one", False), (INSTALL_STEP, True)), start=1):
+        attempt = Attempt(job.id, step, -1, number, IN_PROGRESS, 1.7e9, log="s.log")
+        assert ("hunter2" in read_log_end(job, attempt, None, 9)) is is_shown
+    open_store().save_attempt(Attempt(job.id, "one", -1, 1, IN_PROGRESS, 1.7e9, log="s.log"))
+    for source in render_everywhere(job):
+        assert "hunter2" not in source
+        assert "only then its secrets are masked" in source
+
+
+def test_a_log_whose_path_has_a_nul_character_is_a_message(add_jobs: Any) -> None:
+    [job] = add_jobs("nul", status=FAILED)
+    open_store().save_attempt(Attempt(job.id, "one", -1, 1, FAILED, 1.7e9, 1.7e9, log="a\0b"))
+    for source in render_everywhere(job):
+        assert "its path has a NUL character" in source
+
+
 def test_only_logs_in_the_folder_of_the_job_are_shown(add_jobs: Any, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("of another program")
     [job] = add_jobs("linked", status=FAILED)
@@ -251,6 +319,34 @@ def test_a_damaged_record_is_named(place: Path) -> None:
     page = render(record_views.list_records(ask("/records", "page=2")))
     file.unlink()
     assert "is no record of a run" in page.text
+
+
+def test_at_most_five_damaged_records_are_named(place: Path) -> None:
+    folder = place / "state" / "hyperplane" / "history"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    files = [folder / f"20200101-00000{number}-bad.json" for number in range(8)]
+    for file in files:
+        file.write_text("{")
+    page = render(record_views.list_records(ask("/records", "page=2")))
+    for file in files:
+        file.unlink()
+    assert page.text.count("is no record of a run") == 5
+    assert "and 3 more files of this folder that are no records" in page.text
+
+
+def test_a_store_that_does_not_answer_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = make_cluster(name="still-here")
+    monkeypatch.setattr(cluster_views, "read_records", lambda: [cluster])
+    with dask.config.set({"hyperplane.jobs.store": "postgresql://x@127.0.0.1:1/x"}):
+        page = render(overview.show_overview(ask()))
+        assert "still-here" in page.links
+        assert "The jobs cannot be listed:" in page.text
+        view = job_list_view.list_jobs(ask("/jobs"))
+    assert view.code == 503
+    text = render(view).text
+    assert "The job store cannot be opened:" in text
+    assert "hyperplane.jobs.store" in text
+    assert "filters" not in text
 
 
 def test_schedules_have_their_last_run(add_jobs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,6 +484,15 @@ def test_content_is_sent_again_only_if_it_has_changed() -> None:
     for other in (replace(first, state="ended"), replace(first, seconds=0.0),
                   replace(first, parts=("<p>y</p>",))):  # fmt: skip
         assert other.render_content()[1] != digest
+
+
+def test_updates_do_not_repeat_that_a_cluster_is_closed() -> None:
+    request = ask("/clusters", urlencode({"closed": NASTY}))
+    view = cluster_views.list_clusters(request)
+    page = render(view, request)
+    assert page.text.count(f"{NASTY} is closed") == 1
+    assert page.links["Refresh"] == "/clusters"
+    assert "is closed" not in view.render_content()[0]
 
 
 def test_pages_are_usable_with_keyboard_and_screen_reader(add_jobs: Any) -> None:
