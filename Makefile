@@ -109,10 +109,11 @@ $(NETWORKS)/installed: pyproject.toml $(STAMPS)/test
 	@touch $@
 
 # A missing package is a failure here, not a skip. The tests are those with the marks of pytest, the
-# pages those with a comment such as `needs: torch`. ONLY: an expression for pytest -k.
+# pages those with a comment such as `needs: torch`. ONLY: an expression for pytest -k. QUICK=1, as in
+# CI: without tests that are marked `slow`.
 networks: TESTERS = $(shell expr $$(nproc) / 2)# ranks wait for each other, and compute with all cores
 networks: $(NETWORKS)/installed
-	HYPERPLANE_REQUIRE_NETWORKS=1 PYTHONDONTWRITEBYTECODE= $(NETWORKS)/bin/python $(PYTEST_OPTIONS) --quiet --timeout 900 -m 'torch or tensorflow' $(if $(ONLY),-k '$(ONLY)') \
+	HYPERPLANE_REQUIRE_NETWORKS=1 PYTHONDONTWRITEBYTECODE= $(NETWORKS)/bin/python $(PYTEST_OPTIONS) --quiet --timeout 900 -m '(torch or tensorflow)$(if $(QUICK), and not slow)' $(if $(ONLY),-k '$(ONLY)') \
 	  $$(grep --recursive --files-with-matches --extended-regexp 'mark\.(torch|tensorflow)' --include 'test_*.py' tests) \
 	  $$(grep --recursive --files-with-matches --extended-regexp '^<!-- needs: (torch|tensorflow)' --include '*.md' docs)
 
