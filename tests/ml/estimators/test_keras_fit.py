@@ -78,6 +78,7 @@ def test_two_ranks_equal_one_process(optimizer: str, size: int) -> None:
         assert found == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_callbacks_and_validation(tmp_path: Path) -> None:
     """Callbacks act on values of all ranks; those that write files run on rank 0."""
     x, y = make_rows()

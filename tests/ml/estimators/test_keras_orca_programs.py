@@ -36,6 +36,7 @@ def scale(x: Any, y: Any) -> Any:
     return tf.cast(tf.reshape(x, (12, 12, 1)), tf.float32) / 255.0, y
 
 
+@pytest.mark.slow
 def test_lenet(tmp_path: Path) -> None:
     """Images of two brightnesses, a dataset without batches, also for validation."""
     labels = np.tile([0, 1], 40)

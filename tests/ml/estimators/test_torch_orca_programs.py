@@ -128,6 +128,7 @@ def make_table_model(config):
     return Ncf()
 
 
+@pytest.mark.slow
 def test_tables_with_integer_columns_on_the_backend_ray(tmp_path):
     import torch
 

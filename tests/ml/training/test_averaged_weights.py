@@ -88,6 +88,7 @@ class KillOnce(torch.nn.Module):
         return x
 
 
+@pytest.mark.slow
 def test_a_killed_rank_continues_from_the_last_round(client, tmp_path):
     """Buffers are averaged: BatchNorm has equal statistics in the result."""
     layers = [torch.nn.BatchNorm1d(6), *make_model()]
