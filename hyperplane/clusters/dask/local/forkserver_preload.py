@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import importlib
 import json
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from multiprocessing import spawn
 from typing import Any
 
-import psutil
-
-from hyperplane.clusters import records
 from hyperplane.clusters.dask import parent_death
 from hyperplane.clusters.dask.local.forkserver import VARIABLE, ignore_interrupts
 from hyperplane.guard.forks import WORKER_PROCESS
@@ -42,8 +38,6 @@ _WORKER_MODULES = (
     "multiprocessing.synchronize",
     "tornado.platform.asyncio",
 )
-#: Seconds to wait until workers have ended that write to the folder of their cluster.
-_END_SECONDS = 10.0
 #: Signal of the kernel at the end of the owner, which nothing else uses during the imports.
 _OWNER_ENDED = signal.SIGUSR2
 
@@ -97,28 +91,9 @@ def _ending_with(owner: int) -> Iterator[None]:
         signal.signal(_OWNER_ENDED, before)
 
 
-def _remove_files_after(owner: int, forkserver: int) -> None:
-    """Remove the files of clusters whose owner was killed; other owners have removed them.
-
-    The forkserver calls this when it ends because no process has its pipe open: the owner has
-    ended, and all processes but workers, which close their copy of the pipe.
-    """
-    if os.getpid() != forkserver or os.getppid() == owner:  # a worker, or the owner runs
-        return
-    workers = psutil.Process().children()
-    for worker in workers:
-        with suppress(psutil.Error):
-            worker.kill()
-    psutil.wait_procs(workers, timeout=_END_SECONDS)
-    records.remove_process_folder(owner)
-    records.read_all()
-
-
 def _prepare() -> None:
     ignore_interrupts()
     message = json.loads(os.environ.pop(VARIABLE))
-    # Not called at a signal, with which an owner ends its forkserver.
-    atexit.register(_remove_files_after, message["owner"], os.getpid())
     with _ending_with(message["owner"]):
         _prepare_forks(message)
 
