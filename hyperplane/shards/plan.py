@@ -200,9 +200,17 @@ def planned_files(
         if not files[shard.idx]:
             return []
         group = sum(1 for number in files[: shard.idx] if number)  # shards without files have none
-        with target.store.system.open(target.path, "rb") as raw:
-            paths = parquet.ParquetFile(raw).read_row_group(group, columns=["path"])
-        return [str(path) for path in paths.column("path").to_pylist()]
+        try:
+            with target.store.system.open(target.path, "rb") as raw:
+                plan_file = parquet.ParquetFile(raw, page_checksum_verification=True)
+                rows = plan_file.read_row_group(group, columns=["path"])
+            paths = [str(path) for path in rows.column("path").to_pylist()]
+        except (pa.ArrowException, KeyError, IndexError, OSError, ValueError) as error:
+            _raise_if_of_store(error)
+            raise _damaged(target) from error
+        if len(paths) != files[shard.idx]:
+            raise _damaged(target)
+        return paths
 
     return store_files.call(target.path, read)
 
@@ -256,6 +264,7 @@ def _serialize(table: pa.Table, totals: Sequence[tuple[int, int]], urls: Any) ->
     buffer = io.BytesIO()
     options: dict[str, Any] = {
         "compression": "zstd", "use_dictionary": False, "write_statistics": False,
+        "write_page_checksum": True,
     }  # fmt: skip
     with parquet.ParquetWriter(buffer, schema, **options) as writer:
         first = 0
@@ -265,6 +274,17 @@ def _serialize(table: pa.Table, totals: Sequence[tuple[int, int]], urls: Any) ->
                 writer.write_table(part, row_group_size=files)
                 first += files
     return buffer.getvalue()
+
+
+def _raise_if_of_store(error: Exception) -> None:
+    """Raise an error of a file system again; those of Arrow for damaged content have no number."""
+    if isinstance(error, OSError) and error.errno is not None:
+        raise error
+
+
+def _damaged(target: Target) -> RequestError:
+    allowed = "a plan that is not damaged; write it again with plan_shards, to a new file name"
+    return RequestError([Fault("plan", target.url, allowed)])
 
 
 def _format_urls(urls: Any) -> list[str]:
@@ -283,7 +303,8 @@ def _read_description(target: Target) -> dict[str, Any]:
             raise ValueError("another version")
         if not len(description["files"]) == len(description["bytes"]) == description["n"]:
             raise ValueError("another number of shards")
-    except (pa.ArrowInvalid, KeyError, TypeError, ValueError) as error:
+    except (pa.ArrowException, AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        _raise_if_of_store(error)
         allowed = "a plan written by plan_shards of this version, or a new file name"
         raise RequestError([Fault("plan", target.url, allowed, _ADVICE)]) from error
     return dict(description)

@@ -38,8 +38,13 @@ class Budget:
     amount: float
     currency: str = ""
 
+    @property
+    def unit(self) -> str:
+        """The currency, or ``core-hours``."""
+        return self.currency or "core-hours"
+
     def __str__(self) -> str:
-        return f"{format_number(self.amount)} {self.currency or 'core-hours'}"
+        return f"{format_number(self.amount)} {self.unit}"
 
 
 def read_budget(value: Any) -> Budget | None:

@@ -103,6 +103,26 @@ def test_shards_without_files_are_empty(tmp_path):
     assert plan.imbalance == 5 * 4 / 9
 
 
+def test_a_damaged_plan_returns_no_wrong_files(tmp_path):
+    for number in range(200):
+        (tmp_path / f"part-{number:05d}.csv").write_text("x" * (number % 7))
+    plan = tmp_path / "plan.parquet"
+    hyperplane.plan_shards(f"{tmp_path}/*.csv", 2, plan)
+    whole = [hyperplane.planned_files(plan, n_machines=2, idx=number) for number in (0, 1)]
+    content = plan.read_bytes()
+    refused = 0
+    for position in range(0, 1400, 7):
+        plan.write_bytes(
+            content[:position] + bytes([content[position] ^ 4]) + content[position + 1 :]
+        )
+        for number in (0, 1):
+            try:
+                assert hyperplane.planned_files(plan, n_machines=2, idx=number) == whole[number]
+            except RequestError:
+                refused += 1
+    assert refused > 100
+
+
 def test_plans_are_written_to_and_read_from_stores(tmp_path):
     write(tmp_path / "in", [5, 4, 3])
     urls = [f"{tmp_path}/in/*.csv", tmp_path / "in"]  # files that both name are listed once

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
@@ -33,7 +34,9 @@ LogGroup = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/#-]{1,512}$"
 
 def _normalize_budget(value: Any) -> Any:
     """Return a budget as text, such as ``"5 USD"``, so that settings can be stored as JSON."""
-    return None if value is None else str(read_budget(value))
+    budget = read_budget(value)
+    # All digits of the amount, which the text for messages does not have.
+    return None if budget is None else f"{Decimal(repr(budget.amount)):f} {budget.unit}"
 
 
 BudgetText = Annotated[str, BeforeValidator(_normalize_budget)]

@@ -502,12 +502,13 @@ def budget_faults(job: Any, budget: Any, **options: Any) -> list[str]:
 def test_a_job_that_may_exceed_its_budget_is_refused() -> None:
     pool = Resources(pool="16_16")
     job = make_job(
-        command("a", "true", resources=pool, chunks=10, timeout=3570, retries=1),
-        command("b", "true", resources=pool, timeout=1770, retries=0),
+        command("a", "true", resources=pool, chunks=10, timeout=3440, retries=1),
+        command("b", "true", resources=pool, timeout=1640, retries=0),
         active_timeout=-1.0,
     )
     with dask.config.set({"hyperplane.pools.pool_16_16.price_per_hour": 0.5}):
-        # 10 containers, twice an hour, and one for half an hour.
+        # 10 containers, twice an hour, and one for half an hour: the limits of Batch are 130 s
+        # longer than those of the steps, and SIGKILL comes 30 s later.
         assert budget_faults(job, "10.25 usd") == []
         [fault] = budget_faults(job, "10.2 USD")
         assert fault.startswith(
@@ -523,6 +524,14 @@ def test_a_job_that_may_exceed_its_budget_is_refused() -> None:
     assert budget_faults(job, 20.5 * cores) == []
     assert len(budget_faults(job, f"{20.4 * cores} core-hours")) == 1
     assert budget_faults(job, None) == []
+
+
+def test_a_budget_keeps_all_its_digits() -> None:
+    texts = {"1234.56 USD": "1234.56 USD", "0.00005 usd": "0.00005 USD", 12: "12.0 core-hours"}
+    for given, text in texts.items():
+        found = AwsBatchSettings(budget=given)
+        assert found.budget == text
+        assert AwsBatchSettings(**found.model_dump()) == found
 
 
 def test_a_cost_without_a_bound_or_a_price_is_refused_with_a_budget() -> None:
@@ -541,7 +550,7 @@ def test_a_cost_without_a_bound_or_a_price_is_refused_with_a_budget() -> None:
 
 def test_more_memory_counts_with_the_largest_container() -> None:
     resources = Resources(cores=1, ram_gb=4)
-    step = command("a", "true", resources=resources, timeout=3570, retries=1, more_memory=2)
+    step = command("a", "true", resources=resources, timeout=3440, retries=1, more_memory=2)
     largest = TaskSize(1, 8192)
     most = 2 * float(fargate_price("us-east-1", largest) or 0)
     roles = dict.fromkeys(("job_role", "execution_role"), "arn:aws:iam::123456789012:role/r")

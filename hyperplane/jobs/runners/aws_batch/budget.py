@@ -10,7 +10,7 @@ from hyperplane.core.units import format_number, plural
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.retries import count_retries
 from hyperplane.jobs.runners.aws_batch.cost import Price, find_price
-from hyperplane.jobs.runners.aws_batch.requests import task_size
+from hyperplane.jobs.runners.aws_batch.requests import attempt_seconds, task_size
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.platforms.aws.task_sizes import TaskSize
 from hyperplane.spec.budget import Budget, read_budget
@@ -86,7 +86,7 @@ def _most_hours(step: Step, job: Job) -> float | None:
     attempts = count_retries(step, job.max_retries) + 1
     bounds = []
     if step.timeout is not None:
-        bounds.append(containers * attempts * (step.timeout + _STOP_SECONDS))
+        bounds.append(containers * attempts * (attempt_seconds(step.timeout) + _STOP_SECONDS))
     for limit in (job.timeout, job.active_timeout):
         if limit > 0:
             bounds.append(

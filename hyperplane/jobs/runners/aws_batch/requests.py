@@ -60,6 +60,11 @@ def task_size(step: Step, memory_factor: float, settings: AwsBatchSettings) -> T
     return TaskSize(max(1, math.ceil(cores)), mib, request.gpus)
 
 
+def attempt_seconds(timeout: float) -> int:
+    """Return the seconds after which Batch ends an attempt, also without a supervisor."""
+    return max(_LEAST_TIMEOUT, math.ceil(timeout + grace_seconds()) + _TIMEOUT_MARGIN)
+
+
 def container_variables(settings: AwsBatchSettings) -> dict[str, str]:
     """Return the variables that the job definition sets."""
     region = {"AWS_DEFAULT_REGION": settings.region} if settings.region else {}
@@ -110,9 +115,8 @@ def build_definition(
         "platformCapabilities": [settings.platform.upper()],
         "retryStrategy": {"attempts": 1},  # the supervisor retries
     }
-    if step.timeout is not None:  # also without a supervisor
-        seconds = math.ceil(step.timeout + grace_seconds()) + _TIMEOUT_MARGIN
-        request["timeout"] = {"attemptDurationSeconds": max(_LEAST_TIMEOUT, seconds)}
+    if step.timeout is not None:
+        request["timeout"] = {"attemptDurationSeconds": attempt_seconds(step.timeout)}
     if settings.tags:
         request["tags"] = parse_pairs(settings.tags)
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
