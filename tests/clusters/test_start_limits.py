@@ -29,6 +29,7 @@ from hyperplane.clusters.dask import (
     wait_places,
 )
 from hyperplane.clusters.dask.local.cluster import GuardedNanny
+from hyperplane.errors import StartFailed
 from hyperplane.guard import memory_plugins
 
 ONE: dict[str, Any] = {
@@ -274,3 +275,28 @@ def test_a_scheduler_is_closed_if_its_plugins_fail(monkeypatch: pytest.MonkeyPat
     with pytest.raises(ValueError, match="no plugin today"):
         create_cluster()
     assert closed
+
+
+class _Alarm(TimeoutError):
+    """The error of a program that limits the time of a call by itself."""
+
+
+@pytest.mark.slow
+def test_a_time_limit_of_the_program_is_not_taken_for_that_of_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def never(self: Any) -> Any:
+        await asyncio.sleep(1000)
+
+    def alarm(number: int, frame: Any) -> None:
+        raise _Alarm
+
+    monkeypatch.setattr(GuardedNanny, "start_unsafe", never)
+    before = signal.signal(signal.SIGALRM, alarm)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 3)
+        with pytest.raises(StartFailed, match="_Alarm"):
+            hyperplane.initialize_cluster(num_workers=1, nprocs=1, ram_gb_per_proc=0.5)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -7,10 +7,14 @@ import concurrent.futures
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
-from hyperplane.clusters.dask.wait_places import find_blocking_call, find_wait, is_responsive
+from hyperplane.clusters.dask.wait_places import (
+    find_blocking_call,
+    find_wait,
+    is_responsive,
+    wait_for_future,
+)
 from hyperplane.clusters.interrupts import allow_interrupts
 
 #: Seconds to wait until the interrupted step of a start has ended.
@@ -75,22 +79,23 @@ class InterruptibleStart:
         kwargs.pop("callback_timeout", None)  # the time limits of a start apply
         loop: asyncio.AbstractEventLoop = self.loop.asyncio_loop  # type: ignore[attr-defined]
         step = _Step(func, args, kwargs)
+        future = None
         try:
             future = asyncio.run_coroutine_threadsafe(step.run(), loop)
             with allow_interrupts():
                 return self._wait(future, step)
         except BaseException as error:
-            if isinstance(error, Exception):
+            is_own = isinstance(error, StartLimitReached) or future is None or future.done()
+            if isinstance(error, Exception) and is_own:
                 self._first_error = self._first_error or error
-            else:
+            else:  # Ctrl-C, or what a signal handler of the program raises
                 step.interrupt(loop)
                 if self.responds():  # else the coroutine does not end soon
                     step.ended.wait(INTERRUPTED_STEP_SECONDS)
             raise
 
     def _wait(self, future: concurrent.futures.Future[None], step: _Step) -> Any:
-        with suppress(TimeoutError):
-            future.result(self._remaining())
+        wait_for_future(future, self._remaining())
         self.loop_thread = step.thread or self.loop_thread
         if future.done():
             future.result()  # raises if the event loop was stopped

@@ -15,7 +15,11 @@ from typing import Any
 from distributed import Client
 
 from hyperplane.clusters.dask.start_errors import StepTimeout
-from hyperplane.clusters.dask.wait_places import find_blocking_call, is_responsive
+from hyperplane.clusters.dask.wait_places import (
+    find_blocking_call,
+    is_responsive,
+    wait_for_future,
+)
 from hyperplane.core.dask_internals.clients import find_default_clients, forget_default_client
 
 #: Seconds that a client which has not connected may take to close.
@@ -38,20 +42,21 @@ def open_client(create: Callable[[], Client], cluster: Any, seconds: float) -> C
     thread = threading.Thread(target=opening.run, name="hyperplane-open-client", daemon=True)
     thread.start()
     try:
-        return opening.result.result(seconds)
-    except BaseException as error:
-        if not opening.abandon():
-            return opening.result.result()  # or its own error
-        if not isinstance(error, TimeoutError):
-            raise
-        place = ""
-        blocked = not is_responsive(cluster.loop.asyncio_loop)
-        if blocked:
-            call = find_blocking_call(getattr(cluster, "loop_thread", 0))
-            place = f"the event loop of this process was blocked{call and f' in {call}'}"
-        _forget(cluster, blocked)
-        address = cluster.scheduler_address
-        raise StepTimeout(f"the client did not connect to {address}", place) from None
+        wait_for_future(opening.result, seconds)
+    except BaseException:  # Ctrl-C, or what a signal handler of the program raises
+        if not opening.abandon() and opening.result.exception() is None:
+            _close(opening.result.result(), _CLOSE_SECONDS)
+        raise
+    if not opening.abandon():
+        return opening.result.result()  # or its own error
+    place = ""
+    blocked = not is_responsive(cluster.loop.asyncio_loop)
+    if blocked:
+        call = find_blocking_call(getattr(cluster, "loop_thread", 0))
+        place = f"the event loop of this process was blocked{call and f' in {call}'}"
+    _forget(cluster, blocked)
+    address = cluster.scheduler_address
+    raise StepTimeout(f"the client did not connect to {address}", place)
 
 
 def _forget(cluster: Any, blocked: bool) -> None:

@@ -1,16 +1,35 @@
-"""Find the call for which a coroutine waits, and the call that blocks an event loop."""
+"""Waits with a limit, the call for which a coroutine waits, and the call that blocks a loop."""
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import sys
 import threading
+import time
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+#: Seconds of a part of a wait.
+_SLICE = 1.0
 #: Seconds in which the event loop of a busy machine runs a callback.
 RESPONSE_SECONDS = 5.0
+
+
+def wait_for_future(future: concurrent.futures.Future[Any], seconds: float | None) -> None:
+    """Wait until a future is done, at most some seconds; None for no limit.
+
+    An exception that a signal handler raises meanwhile, also a ``TimeoutError``, is raised here;
+    it is not confused with the end of the time. On Windows a wait does not see signals, so that
+    it is divided.
+    """
+    end = None if seconds is None else time.monotonic() + seconds
+    while not future.done():
+        left = _SLICE if end is None else min(_SLICE, end - time.monotonic())
+        if left <= 0:
+            return
+        concurrent.futures.wait([future], timeout=left)
 
 
 def is_responsive(loop: asyncio.AbstractEventLoop) -> bool:
