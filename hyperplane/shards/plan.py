@@ -6,6 +6,7 @@ import heapq
 import io
 import json
 import os
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -204,11 +205,12 @@ def planned_files(
             with target.store.system.open(target.path, "rb") as raw:
                 plan_file = parquet.ParquetFile(raw, page_checksum_verification=True)
                 rows = plan_file.read_row_group(group, columns=["path"])
-            paths = [str(path) for path in rows.column("path").to_pylist()]
-        except (pa.ArrowException, KeyError, IndexError, OSError, ValueError) as error:
+            paths: list[str] = rows.column("path").to_pylist()
+            is_whole = _check_value(paths) == description["check"][shard.idx]
+        except (pa.ArrowException, KeyError, IndexError, OSError, TypeError, ValueError) as error:
             _raise_if_of_store(error)
             raise _damaged(target) from error
-        if len(paths) != files[shard.idx]:
+        if not is_whole:
             raise _damaged(target)
         return paths
 
@@ -253,13 +255,21 @@ def _assign(table: pa.Table, count: int) -> tuple[pa.Table, list[tuple[int, int]
 
 def _serialize(table: pa.Table, totals: Sequence[tuple[int, int]], urls: Any) -> bytes:
     """Return the plan as Parquet: a row group for each shard with files."""
-    description = {
+    paths = table.column("path")
+    ends = np.cumsum([files for files, _ in totals])
+    check_values = [
+        _check_value(paths.slice(end - files, files).to_pylist())
+        for end, (files, _) in zip(ends.tolist(), totals, strict=True)
+    ]
+    description: dict[str, Any] = {
         "version": _VERSION,
         "n": len(totals),
         "urls": _format_urls(urls),
         "files": [files for files, _ in totals],
         "bytes": [size for _, size in totals],
+        "check": check_values,
     }
+    description["check_all"] = _check_value([json.dumps(description)])
     schema = _SCHEMA.with_metadata({_KEY: json.dumps(description).encode()})
     buffer = io.BytesIO()
     options: dict[str, Any] = {
@@ -274,6 +284,11 @@ def _serialize(table: pa.Table, totals: Sequence[tuple[int, int]], urls: Any) ->
                 writer.write_table(part, row_group_size=files)
                 first += files
     return buffer.getvalue()
+
+
+def _check_value(texts: Sequence[str]) -> int:
+    """Return a number that differs if the texts, or their number, are damaged."""
+    return zlib.crc32(json.dumps(texts).encode())
 
 
 def _raise_if_of_store(error: Exception) -> None:
@@ -301,6 +316,8 @@ def _read_description(target: Target) -> dict[str, Any]:
             description = json.loads(parquet.read_schema(raw).metadata[_KEY])
         if description["version"] != _VERSION:
             raise ValueError("another version")
+        if description.pop("check_all") != _check_value([json.dumps(description)]):
+            raise ValueError("another content")
         if not len(description["files"]) == len(description["bytes"]) == description["n"]:
             raise ValueError("another number of shards")
     except (pa.ArrowException, AttributeError, KeyError, OSError, TypeError, ValueError) as error:

@@ -111,7 +111,7 @@ def test_a_damaged_plan_returns_no_wrong_files(tmp_path):
     whole = [hyperplane.planned_files(plan, n_machines=2, idx=number) for number in (0, 1)]
     content = plan.read_bytes()
     refused = 0
-    for position in range(0, 1400, 7):
+    for position in range(0, len(content), 7):
         plan.write_bytes(
             content[:position] + bytes([content[position] ^ 4]) + content[position + 1 :]
         )
