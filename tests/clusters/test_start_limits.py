@@ -62,10 +62,15 @@ class Block:
 
 @pytest.fixture
 def block() -> Iterator[Block]:
-    found = Block()
+    found, before = Block(), set(threading.enumerate())
     yield found
     found.may_end.set()
-    wait_until(lambda: not [each for each in threading.enumerate() if "IO loop" in each.name], 120)
+
+    def has_loop() -> bool:
+        new = set(threading.enumerate()) - before
+        return any("IO loop" in thread.name for thread in new)
+
+    wait_until(lambda: not has_loop(), 120)
 
 
 @pytest.fixture(autouse=True)

@@ -165,6 +165,7 @@ def test_a_rehearsal_that_is_ended_leaves_nothing(tmp_path: Path, number: int) -
         process = subprocess.Popen(
             REHEARSE, cwd=tmp_path, env={**os.environ, "TMPDIR": str(temporary)},
             stdout=output, stderr=output,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # for tests in nohup
         )  # fmt: skip
     pid = tmp_path / "pid"
     until(lambda: pid.exists() and pid.read_text())
