@@ -15,7 +15,8 @@ from hyperplane.core.units import parse_seconds
 from hyperplane.jobs.definition.dependencies import order_in_waves
 from hyperplane.jobs.execution.cluster_arguments import cluster_variable, find_framework_faults
 from hyperplane.jobs.execution.retries import BACKOFF_RATE, count_retries, retry_delay
-from hyperplane.jobs.runners.step_resources import resource_request
+from hyperplane.jobs.exporters.scheduler_text import format_limit
+from hyperplane.jobs.runners.step_resources import grace_seconds, resource_request
 from hyperplane.jobs.submission.parameters import (
     parameter_faults,
     parameter_variables,
@@ -31,14 +32,8 @@ BATCH = "arn:aws:states:::batch:submitJob.sync"
 _MAX_NAME_LENGTH, _MIN_ARRAY_SIZE, _MAX_ARRAY_SIZE = 80, 2, 10_000
 #: Maximum of MaxDelaySeconds in AWS Step Functions.
 _MAX_DELAY_SECONDS = 31_622_399
-#: Sets the variables of a chunk, whose number only the container knows, and runs its arguments.
-_CHUNK_PROGRAM = (
-    "".join(
-        f'export {name}="$AWS_BATCH_JOB_ARRAY_INDEX"; '
-        for name in ("HYPERPLANE_SHARD_INDEX", *parameter_variables({"chunk_id": ""}))
-    )
-    + 'exec "$@"'
-)
+#: Variables with the number of a chunk, which only its container knows.
+_CHUNK_VARIABLES = ("HYPERPLANE_SHARD_INDEX", *parameter_variables({"chunk_id": ""}))
 _PROGRAMS = {"python": "python", "javascript": "node", "bash": "bash"}
 
 
@@ -52,9 +47,12 @@ def to_asl(
 
     The input of an execution names their queue and definition: ``{"job_queue": ...,
     "job_definition": ...}``. The container needs the pipeline's files in its working directory.
-    Chunks become an array job. The programs see the variables of the chunk as in a job, such as
-    ``CHUNK_ID``; for that the image needs ``sh``. A step with ``step_functions`` is that task, for
-    example a Glue job, and its program is not used.
+    Chunks become an array job. The programs see the variables of the step and of its chunk as in a
+    job, such as ``CHUNK_ID``, also those that the ``env`` of the step sets instead; for chunks the
+    image needs ``sh``. ``timeout`` limits each attempt at a step or chunk, from the start of its
+    program, for which the image needs the program ``timeout`` of coreutils or BusyBox. A step with
+    ``step_functions`` is that task, for example a Glue job, and its program is not used; its
+    ``timeout`` is that of the task, rounded up to whole seconds.
 
     The language has no dependencies between single states, only branches that end together.
     Therefore steps are grouped into waves, and a step starts when all steps of the previous wave
@@ -130,23 +128,22 @@ def _task(step: Step, environment: Mapping[str, str]) -> dict[str, Any]:
         state["Resource"] = step.step_functions["resource"]
         if "parameters" in step.step_functions:
             state["Parameters"] = step.step_functions["parameters"]
+        if step.timeout is not None:
+            state["TimeoutSeconds"] = _whole_seconds(step.timeout)
     else:
         state |= {"Resource": BATCH, "Parameters": _batch_parameters(step, environment)}
     state["ResultPath"] = None
     if retriers := _build_retriers(step):
         state["Retry"] = retriers
-    if step.timeout is not None:
-        state["TimeoutSeconds"] = max(1, round(step.timeout))
     return state
 
 
 def _batch_parameters(step: Step, environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the parameters of the Batch job that runs the program of a step."""
-    variables = {**environment, **step.env, **cluster_variable(step, 0)}
-    command = [*step.argv] if step.kind == "command" else [_PROGRAMS[step.kind], step.path]
+    shared = {**environment}
     if step.chunks:
-        command = ["sh", "-c", _CHUNK_PROGRAM, "sh", *command]
-        variables["HYPERPLANE_SHARD_COUNT"] = str(step.chunks)
+        shared["HYPERPLANE_SHARD_COUNT"] = str(step.chunks)
+    variables = {**shared, **step.env, **cluster_variable(step, 0)}
     request = resource_request(step)
     amounts = {
         "VCPU": None if request.cores is None else f"{request.cores:g}",
@@ -154,7 +151,7 @@ def _batch_parameters(step: Step, environment: Mapping[str, str]) -> dict[str, A
         "GPU": str(request.gpus) if request.gpus else None,
     }
     requested = [{"Type": kind, "Value": value} for kind, value in amounts.items() if value]
-    container: dict[str, Any] = {"Command": command}
+    container: dict[str, Any] = {"Command": _build_command(step)}
     if variables:
         container["Environment"] = [{"Name": k, "Value": v} for k, v in variables.items()]
     if requested:
@@ -166,6 +163,26 @@ def _batch_parameters(step: Step, environment: Mapping[str, str]) -> dict[str, A
         "ContainerOverrides": container,
         **({"ArrayProperties": {"Size": step.chunks}} if step.chunks else {}),
     }
+
+
+def _build_command(step: Step) -> list[str]:
+    """Return the command of a container, which sets the variables of the chunk first.
+
+    The time limit is in the command: that of the state would be one for all chunks together with
+    their time in the queue, and that of Batch is at least a minute and prevents a retry.
+    """
+    command = [*step.argv] if step.kind == "command" else [_PROGRAMS[step.kind], step.path]
+    if step.timeout is not None:
+        grace = math.ceil(grace_seconds())
+        command = ["timeout", "-k", str(grace), format_limit(step.timeout), *command]
+    if not step.chunks:
+        return command
+    exports = (
+        f'export {name}="$AWS_BATCH_JOB_ARRAY_INDEX"; '
+        for name in _CHUNK_VARIABLES
+        if name not in step.env
+    )
+    return ["sh", "-c", "".join(exports) + 'exec "$@"', "sh", *command]
 
 
 def _build_retriers(step: Step) -> list[dict[str, Any]]:

@@ -7,9 +7,10 @@ import threading
 
 import dask
 import pytest
-from job_cases import bash
+from job_cases import bash, run_job
 
 from hyperplane import config
+from hyperplane.asl.batch_jobs import BatchJobs
 from hyperplane.asl.checking import check_machine
 from hyperplane.asl.errors import MachineFailed
 from hyperplane.asl.reading import read_machine
@@ -42,7 +43,10 @@ def test_the_exported_machine_is_valid_and_has_the_settings_of_the_steps(diamond
         branch["States"][branch["StartAt"]] for branch in machine["States"]["wave 2 2"]["Branches"]
     )
     assert left["Parameters"]["ArrayProperties"] == {"Size": 4}
-    assert left["TimeoutSeconds"] == 90
+    # For each chunk from its start, and not for all together from their submission.
+    assert "TimeoutSeconds" not in left
+    command = left["Parameters"]["ContainerOverrides"]["Command"]
+    assert command[4:8] == ["timeout", "-k", "10", "90"]
     needs = right["Parameters"]["ContainerOverrides"]["ResourceRequirements"]
     assert needs == [{"Type": "VCPU", "Value": "2"}, {"Type": "MEMORY", "Value": "3814"}]
     first = machine["States"]["first"]["Parameters"]["ContainerOverrides"]["Environment"]
@@ -174,6 +178,60 @@ def test_a_pool_and_a_cluster_are_in_the_exported_machine(tmp_path, monkeypatch)
         "MEMORY": str(int(pool.allocatable_ram_gb * 1e9) >> 20),
     }
     assert overrides["Environment"] == [{"Name": "HYPERPLANE_CLUSTER", "Value": '{"nprocs": 2}'}]
+
+
+def run_exported(folder, step):
+    machine = read_machine(Pipeline.from_steps("p", [step]).to_asl({"year": 2013, "token": "x"}))
+    tasks = {BATCH: BatchJobs(str(folder))}
+    return run_machine(machine, {"job_queue": "q", "job_definition": "d"}, tasks)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("chunks", [None, 2])
+def test_the_variables_of_an_exported_step_are_those_of_a_job(tmp_path, monkeypatch, chunks):
+    """Also ``env`` with the names of a parameter, a chunk and the number of chunks."""
+    monkeypatch.chdir(tmp_path)
+    env = {"YEAR": "1990", "KIND": "own"}
+    if chunks:
+        env |= {"CHUNK_ID": "mine", "HYPERPLANE_SHARD_COUNT": "7"}
+    show = 'env > "$OUT-${HYPERPLANE_SHARD_INDEX:-0}"'
+    seen = {}
+    for place in ("job", "machine"):
+        step = bash("one", show, chunks=chunks, env={**env, "OUT": str(tmp_path / place)})
+        if place == "job":
+            assert run_job(step, parameters={"year": 2013, "token": "x"}).status == "done"
+        else:
+            run_exported(tmp_path, step)
+        lines = (tmp_path / f"{place}-0").read_text().splitlines()
+        seen[place] = dict(line.split("=", 1) for line in lines if "=" in line)
+    names = {
+        "YEAR", "TOKEN", "KIND", "CHUNK_ID", "HYPERPLANE_SHARD_INDEX", "HYPERPLANE_SHARD_COUNT",
+        "HYPERPLANE_JOB_PARAMETER_YEAR", "HYPERPLANE_JOB_PARAMETER_CHUNK_ID",
+    }  # fmt: skip
+    job, machine = ({name: seen[place].get(name) for name in names} for place in seen)
+    assert machine == job
+    assert machine["CHUNK_ID"] == ("mine" if chunks else None)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_the_time_limit_is_that_of_each_chunk(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = 'test "$CHUNK_ID" != 1 || sleep 600'
+    with pytest.raises(MachineFailed, match=r"1 of 3 children failed; all-1 .* 124"):
+        run_exported(tmp_path, bash("all", text, chunks=3, timeout=3, retries=0))
+    with pytest.raises(MachineFailed, match="exit status 124"):
+        run_exported(tmp_path, bash("one", "sleep 600", timeout=0.2, retries=0))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(1.4, "1.4"), (0.0001, "0.001"), (3600, "3600"), (90.5, "90.5")]
+)
+def test_a_time_limit_is_not_rounded(tmp_path, monkeypatch, seconds, text):
+    monkeypatch.chdir(tmp_path)
+    machine = Pipeline.from_steps("p", [bash("one", "true", timeout=seconds)]).to_asl()
+    command = machine["States"]["one"]["Parameters"]["ContainerOverrides"]["Command"]
+    assert command[:4] == ["timeout", "-k", "10", text]
 
 
 def test_long_names_remain_distinct(tmp_path, monkeypatch):
