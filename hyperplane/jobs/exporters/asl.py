@@ -13,6 +13,7 @@ from hyperplane.asl.checking import check_machine
 from hyperplane.core.errors import Fault, UnknownPool, check
 from hyperplane.core.units import parse_seconds
 from hyperplane.jobs.definition.dependencies import order_in_waves
+from hyperplane.jobs.definition.message_formatting import format_value
 from hyperplane.jobs.execution.cluster_arguments import cluster_variable, find_framework_faults
 from hyperplane.jobs.execution.retries import BACKOFF_RATE, count_retries, retry_delay
 from hyperplane.jobs.exporters.scheduler_text import format_limit
@@ -238,6 +239,10 @@ def _batch_faults(steps: Sequence[Step], requirements: str | None) -> list[Fault
         if step.max_parallel is not None:
             allowed = "no value; Batch starts as many chunks as the queue has room for"
             faults.append(Fault(f"{where}.max_parallel", str(step.max_parallel), allowed))
+        if step.output is not None:
+            allowed = "no value; Batch runs all chunks, also those whose shard is saved already"
+            advice = "remove it if the program may save a shard again"
+            faults.append(Fault(f"{where}.output", format_value(step.output), allowed, advice))
         for field in ("split", "more_memory"):
             if (value := getattr(step, field)) is not None:
                 allowed = "no value; Batch repeats a step unchanged"

@@ -155,7 +155,7 @@ def test_all_features_that_batch_lacks_are_reported_together(tmp_path, monkeypat
         Step(name="nb", kind="notebook", path="a.ipynb"),
         bash("each", "true", foreach=("a", "b"), secrets=("KEY",)),
         bash("one", "true", chunks=1),
-        bash("four", "true", chunks=4, max_parallel=2, split=2, retries=1),
+        bash("four", "true", chunks=4, max_parallel=2, split=2, retries=1, output="s3://b/out"),
         bash("none", "true", resources=Resources(pool="none_such")),
     ]
     with pytest.raises(RequestError) as caught:
@@ -163,7 +163,7 @@ def test_all_features_that_batch_lacks_are_reported_together(tmp_path, monkeypat
     wheres = [fault.where for fault in caught.value.faults]
     assert wheres == [
         "steps[0].kind", "steps[1].foreach", "steps[1].secrets", "steps[2].chunks",
-        "steps[3].max_parallel", "steps[3].split", "steps[4].resources.pool",
+        "steps[3].max_parallel", "steps[3].output", "steps[3].split", "steps[4].resources.pool",
     ]  # fmt: skip
 
 
