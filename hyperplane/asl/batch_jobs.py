@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import subprocess
@@ -18,6 +20,8 @@ from typing import IO, Any, TypeGuard
 from hyperplane.asl.commands import end_on_stop
 from hyperplane.asl.errors import TIMEOUT, StateError
 from hyperplane.asl.execution_scope import ExecutionScope, run_concurrently
+from hyperplane.asl.problems import format_location
+from hyperplane.asl.strict_json import JsonLocation
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
 
@@ -28,6 +32,9 @@ BATCH_RESOURCES = (
 )
 #: Maximum children of an array job in AWS Batch.
 _MAX_ARRAY = 10_000
+#: Names of states that are parts of the name of a log, and its maximum bytes; disks allow 255.
+_PLAIN_NAME = re.compile(r"\w(?:[\w -]*[\w-])?")
+_MAX_LOG_NAME = 200
 #: Maximum length of the end of a log that the cause of a failure quotes.
 _TAIL = 2000
 
@@ -47,8 +54,10 @@ class BatchJobs:
     folder : str
         Working folder of the programs, with the files of the pipeline.
     logs : str, optional
-        Folder for what they print, in files such as ``clean.log`` and ``years-3.log``. Without it
-        only the end of the log of a failed program is kept, in the cause of the failure.
+        Folder for what they print, in a file for each state and each child of an array job, such
+        as ``clean.log`` and ``years.3.log``. A state in a branch has the name and number of that
+        before its own, such as ``Load all.0.Load.log``. Without it only the end of the log of a
+        failed program is kept, in the cause of the failure.
 
     Raises
     ------
@@ -80,19 +89,20 @@ def _is_path(value: object) -> bool:
 
 
 def run_batch_job(
-    jobs: BatchJobs, parameters: Any, limit: float | None, scope: ExecutionScope
+    jobs: BatchJobs, parameters: Any, limit: float | None, scope: ExecutionScope, path: JsonLocation
 ) -> dict[str, Any]:
     """Run the job of the parameters of ``batch:submitJob``; return it as Batch describes it.
 
-    Raises a StateError if a program fails, after all children of an array have ended, or at the
-    time limit.
+    ``path`` is that of the state, which the logs are named after: names of jobs may be equal, and
+    longer than those of files. Raises a StateError if a program fails, after all children of an
+    array have ended, or at the time limit.
     """
     job = _read_job(parameters)
     deadline = None if limit is None else time.monotonic() + limit
     job_id = str(uuid.uuid4())
     indices: list[int | None] = [*range(job.size)] if job.size else [None]
     children: list[Callable[[ExecutionScope], str]] = [
-        partial(_run_child, jobs, job, job_id, index, deadline, limit) for index in indices
+        partial(_run_child, jobs, job, path, job_id, index, deadline, limit) for index in indices
     ]
     failures = [cause for cause in run_concurrently(scope, children, os.cpu_count() or 1) if cause]
     if failures:
@@ -149,6 +159,7 @@ def _is_text_list(value: Any) -> TypeGuard[list[str]]:
 def _run_child(
     jobs: BatchJobs,
     job: _Job,
+    path: JsonLocation,
     job_id: str,
     index: int | None,
     deadline: float | None,
@@ -168,7 +179,7 @@ def _run_child(
     if index is not None:
         variables["AWS_BATCH_JOB_ARRAY_INDEX"] = str(index)
         variables["AWS_BATCH_JOB_ARRAY_SIZE"] = str(job.size)
-    with _open_log(jobs, label) as log:
+    with _open_log(jobs, path if index is None else (*path, index)) as log:
         begin = log.seek(0, os.SEEK_END)  # a retry adds to the log of the attempt before
         try:
             process = subprocess.Popen(  # noqa: S603 - the machine names the program
@@ -198,10 +209,32 @@ def _run_child(
     return f"{cause}: {tail}" if tail else cause
 
 
-def _open_log(jobs: BatchJobs, label: str) -> IO[bytes]:
+def _open_log(jobs: BatchJobs, path: JsonLocation) -> IO[bytes]:
     """Open the log of a program, or a temporary file if logs are not kept."""
     if jobs.logs is None:
         return tempfile.TemporaryFile()
-    Path(jobs.logs).mkdir(parents=True, exist_ok=True)
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", label).lstrip(".")
-    return Path(jobs.logs, f"{name or 'job'}.log").open("ab+")
+    try:
+        Path(jobs.logs).mkdir(parents=True, exist_ok=True)
+        return Path(jobs.logs, log_name(path)).open("ab+")
+    except OSError as error:
+        why = f"the log of {format_location(path)} cannot be written: {error}"
+        raise StateError("States.TaskFailed", why) from error
+
+
+def log_name(path: JsonLocation) -> str:
+    """Return the name of the log of a state, or of a child of its job; it is another for each.
+
+    Names that cannot be those of files, or that have a point, are changed, and get a check sum.
+
+    Examples
+    --------
+    >>> log_name(("Load all", 0, "clean")), log_name(("a/b",))
+    ('Load all.0.clean.log', 'a-b-1693b0cf.log')
+    """
+    text = ".".join(map(str, path))
+    is_plain = all(isinstance(part, int) or _PLAIN_NAME.fullmatch(part) for part in path)
+    if not is_plain or len(text.encode(errors="replace")) > _MAX_LOG_NAME:
+        digest = hashlib.sha256(json.dumps(path).encode()).hexdigest()[:8]
+        short = re.sub(r"[^\w -]", "-", text).encode()[: _MAX_LOG_NAME // 2].decode(errors="ignore")
+        text = f"{short.strip()}-{digest}"
+    return f"{text}.log"

@@ -55,7 +55,7 @@ def test_all_children_of_an_array_run_also_if_one_fails(tmp_path):
     assert failed.value.error == "States.TaskFailed"
     assert "2 of 3 children failed; one-1 ended with exit status 1: no rows" in failed.value.cause
     assert len(list(tmp_path.glob("done-*"))) == 3
-    assert (tmp_path / "logs/one-2.log").read_text() == "no rows\n"
+    assert (tmp_path / "logs/A.2.log").read_text() == "no rows\n"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,56 @@ def test_a_retry_appends_to_the_log(tmp_path):
     retry = {"Retry": [{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 1, "MaxAttempts": 1}]}
     script = "echo again; test -e once || { touch once; exit 3; }"
     run(tmp_path, ["sh", "-c", script], logs=tmp_path / "logs", state=retry)
-    assert (tmp_path / "logs/one.log").read_text() == "again\nagain\n"
+    assert (tmp_path / "logs/A.log").read_text() == "again\nagain\n"
+
+
+def test_each_program_has_its_own_log_also_if_names_of_jobs_are_equal(tmp_path):
+    """Also names that no file can have; the array of one state has the name of another state."""
+    long = "x" * 80
+
+    def job(text, **parameters):
+        overrides = {"Command": ["sh", "-c", f"echo {text} $AWS_BATCH_JOB_ARRAY_INDEX"]}
+        return {
+            "Type": "Task", "Resource": BATCH_RESOURCES[0], "ResultPath": None,
+            "Parameters": {"JobName": "x" * 300, "ContainerOverrides": overrides, **parameters},
+        }  # fmt: skip
+
+    def branch(name, text):
+        return {"StartAt": name, "States": {name: {**job(text), "End": True}}}
+
+    each = {"Type": "Map", "ItemsPath": "$.items", "ResultPath": None, "Next": "both"}
+    both = {
+        "Type": "Parallel", "ResultPath": None, "Next": "a/b",
+        "Branches": [branch("left", "left"), branch(f"{long[:-1]}é", "right")],
+    }  # fmt: skip
+    states = {
+        "years": {**job("years", ArrayProperties={"Size": 2}), "Next": "years.1"},
+        "years.1": {**job("one"), "Next": "each"},
+        "each": {**each, "ItemProcessor": branch("item", "item")},
+        "both": both,
+        "a/b": {**job("slash"), "Next": "a-b"},
+        "a-b": {**job("dash"), "Next": long},
+        long: {**job("long"), "End": True},
+    }
+    machine = read_machine({"StartAt": "years", "States": states})
+    logs = tmp_path / "logs"
+    jobs = dict.fromkeys(BATCH_RESOURCES, BatchJobs(str(tmp_path), str(logs)))
+    run_machine(machine, {"items": [1, 2]}, jobs)
+    texts = {log.name: log.read_text().strip() for log in logs.iterdir()}
+    assert sorted(texts.values()) == sorted(
+        ["years 0", "years 1", "one", "item", "item", "left", "right", "slash", "dash", "long"]
+    )
+    expected = {
+        "years.0.log": "years 0", "each.1.item.log": "item", "both.0.left.log": "left",
+        "a-b.log": "dash",
+    }  # fmt: skip
+    assert expected.items() <= texts.items()
+
+
+def test_a_log_that_cannot_be_written_is_a_failure_of_the_task(tmp_path):
+    (tmp_path / "logs/A.log").mkdir(parents=True)
+    with pytest.raises(MachineFailed, match="the log of A cannot be written"):
+        run(tmp_path, ["true"], logs=tmp_path / "logs")
 
 
 def test_a_timeout_and_a_cancellation_end_the_programs(tmp_path):

@@ -73,7 +73,7 @@ def test_an_exported_pipeline_has_the_results_of_its_job(
     assert _results(folder / "there") == _results(folder / "here")
     assert _results(folder / "here")["year-1"] == "1 of 3: 1 2\n"
     logs = sorted(log.name for log in (folder / "logs").iterdir())
-    assert logs == ["load.log", "report.log", "years-0.log", "years-1.log", "years-2.log"]
+    assert logs == ["load.log", "report.log", *(f"wave 2.1.years.{each}.log" for each in range(3))]
 
 
 def test_an_export_is_printed_and_replaces_no_file(run: Run, folder: Path) -> None:
