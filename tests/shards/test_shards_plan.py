@@ -96,6 +96,28 @@ def test_a_plan_of_other_files_or_shards_is_refused(tmp_path):
         assert faults_of(hyperplane.plan_shards, tmp_path / "in", count, plan) == ["n_machines"]
 
 
+def test_a_plan_is_that_of_a_folder_and_not_of_its_text(tmp_path, monkeypatch):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "in", [5, 4])
+    plan = tmp_path / "plan.parquet"
+    monkeypatch.chdir(tmp_path / "one")
+    planned = hyperplane.plan_shards(["in", "in/*.csv"], 2, plan)
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    monkeypatch.chdir(tmp_path)
+    same = [tmp_path / "one/in/*.csv", f"file://{tmp_path}/two/../one/in/"]
+    assert hyperplane.plan_shards(same, 2, plan) == planned
+    assert hyperplane.plan_shards(["./link/in", "link/in/*.csv"], 2, plan) == planned
+    monkeypatch.chdir(tmp_path / "two")
+    with pytest.raises(RequestError) as refused:
+        hyperplane.plan_shards(["in", "in/*.csv"], 2, plan)
+    [fault] = refused.value.faults
+    assert str(tmp_path / "two/in") in fault.asked
+    assert str(tmp_path / "one/in") in fault.allowed
+    assert faults_of(hyperplane.plan_shards, 3, 2, plan) == ["urls"]
+    assert faults_of(hyperplane.plan_shards, [tmp_path / "one/in"], 2, plan) == ["urls"]
+
+
 def test_shards_without_files_are_empty(tmp_path):
     write(tmp_path / "in", [5, 4])
     plan = hyperplane.plan_shards(tmp_path / "in", 4, tmp_path / "plan.parquet")
