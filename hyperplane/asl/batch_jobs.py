@@ -11,16 +11,16 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, TypeGuard
+from typing import IO, Any
 
 from hyperplane.asl.commands import end_on_stop
 from hyperplane.asl.errors import TIMEOUT, StateError
 from hyperplane.asl.execution_scope import ExecutionScope, run_concurrently
-from hyperplane.asl.problems import format_location
+from hyperplane.asl.problems import format_location, format_value
 from hyperplane.asl.strict_json import JsonLocation
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
@@ -120,40 +120,71 @@ class _Job:
     size: int
 
 
+def find_job_faults(parameters: Any, *, is_template: bool = False) -> Iterator[Fault]:
+    """Yield the faults of the parameters of a job that prevent that its command runs here.
+
+    In a template, values of fields whose names end in ``.$`` are unknown, and not checked.
+
+    Examples
+    --------
+    >>> [fault.where for fault in find_job_faults({"ArrayProperties": {"Size": 1}})]
+    ['ContainerOverrides.Command', 'ArrayProperties.Size']
+    """
+    if not isinstance(parameters, dict):
+        yield Fault("Parameters", format_value(parameters), "an object")
+        return
+    groups: dict[str, dict[str, Any]] = {}
+    for name in ("ContainerOverrides", "ArrayProperties"):
+        value = parameters.get(name, {})
+        groups[name] = value if isinstance(value, dict) else {}
+        if not isinstance(value, dict):
+            yield Fault(name, format_value(value), "an object")
+    overrides, array = groups.values()
+    is_dynamic = "ContainerOverrides.$" in parameters or "Command.$" in overrides
+    if not (is_template and is_dynamic) and not _is_command(overrides.get("Command")):
+        command = overrides.get("Command")
+        asked = "nothing" if command is None else format_value(command)
+        allowed = "the program and its arguments, which otherwise only the job definition has"
+        advice = "map a task to the name of the job or of the state"
+        yield Fault("ContainerOverrides.Command", asked, allowed, advice)
+    pairs = overrides.get("Environment", [])
+    if not isinstance(pairs, list) or not all(_is_pair(pair, is_template) for pair in pairs):
+        allowed = "a list of objects with Name and Value"
+        yield Fault("ContainerOverrides.Environment", format_value(pairs), allowed)
+    if (size := array.get("Size")) is not None and not _is_whole(size, 2, _MAX_ARRAY):
+        allowed = f"a whole number from 2 to {_MAX_ARRAY}"
+        yield Fault("ArrayProperties.Size", format_value(size), allowed)
+
+
+def _is_command(value: Any) -> bool:
+    is_texts = isinstance(value, list) and all(isinstance(word, str) for word in value)
+    return is_texts and bool(value) and bool(value[0])
+
+
+def _is_pair(value: Any, is_template: bool) -> bool:
+    return isinstance(value, dict) and all(
+        name in value or (is_template and f"{name}.$" in value) for name in ("Name", "Value")
+    )
+
+
+def _is_whole(value: Any, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
+
+
 def _read_job(parameters: Any) -> _Job:
     """Read the parameters that decide what runs; raise a StateError for those that cannot."""
-    overrides = _mapping(parameters, "the parameters").get("ContainerOverrides", {})
-    overrides = _mapping(overrides, "ContainerOverrides")
-    command = overrides.get("Command")
-    if not _is_text_list(command) or not command[0]:
-        raise StateError(
-            "States.TaskFailed",
-            "the job has no ContainerOverrides.Command, so that its program is only known to its "
-            "job definition; map a task to the name of the job or of the state",
-        )
+    if faults := list(find_job_faults(parameters)):
+        raise StateError("States.TaskFailed", "; ".join(map(str, faults)))
+    overrides = parameters["ContainerOverrides"]
     pairs = overrides.get("Environment", [])
-    try:
-        variables = {str(pair["Name"]): str(pair["Value"]) for pair in pairs}
-    except (TypeError, KeyError):
-        why = "Environment is not a list of objects with Name and Value"
-        raise StateError("States.TaskFailed", why) from None
-    array = _mapping(parameters.get("ArrayProperties", {}), "ArrayProperties")
-    size = array.get("Size", 0)
-    if type(size) is not int or not (size == 0 or 2 <= size <= _MAX_ARRAY):
-        why = f"ArrayProperties.Size is {size!r}, not 2 to {_MAX_ARRAY}"
-        raise StateError("States.TaskFailed", why)
     name, queue = (str(parameters.get(key, "")) for key in ("JobName", "JobQueue"))
-    return _Job(name or "job", queue, tuple(command), variables, size)
-
-
-def _mapping(value: Any, name: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise StateError("States.TaskFailed", f"{name} of the job must be an object")
-    return value
-
-
-def _is_text_list(value: Any) -> TypeGuard[list[str]]:
-    return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
+    return _Job(
+        name or "job",
+        queue,
+        tuple(overrides["Command"]),
+        {str(pair["Name"]): str(pair["Value"]) for pair in pairs},
+        parameters.get("ArrayProperties", {}).get("Size") or 0,
+    )
 
 
 def _run_child(

@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -211,4 +212,8 @@ def _parse_tasks(targets: Mapping[str, Any], where: str, faults: list[Fault]) ->
             tasks[name] = Command(words)
         except RequestError:
             faults.append(Fault(where, shown, _TARGETS))
+            continue
+        if shutil.which(words[0]) is None:  # found now, and not after the tasks before it
+            advice = f"check the name {words[0][:80]!r}, or give the path of the program"
+            faults.append(Fault(where, shown, "a program that this machine has", advice))
     return tasks

@@ -59,18 +59,69 @@ def test_all_children_of_an_array_run_also_if_one_fails(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("command", "parameters", "cause"),
+    ("command", "parameters", "where"),
     [
-        (None, {}, "only known to its job definition"),
-        (["no-such-program"], {}, "no-such-program cannot be started"),
-        (["true"], {"ArrayProperties": {"Size": 1}}, "Size is 1"),
-        (["true"], {"ArrayProperties": 3}, "ArrayProperties of the job must be an object"),
-        (["true"], {"overrides": {"Environment": [3]}}, "Environment is not a list"),
+        (None, {}, "ContainerOverrides.Command"),
+        ([], {}, "ContainerOverrides.Command"),
+        (["true"], {"ArrayProperties": {"Size": 1}}, "ArrayProperties.Size"),
+        (["true"], {"ArrayProperties": {"Size": True}}, "ArrayProperties.Size"),
+        (["true"], {"ArrayProperties": 3}, "ArrayProperties"),
+        (["true"], {"overrides": {"Environment": [3]}}, "ContainerOverrides.Environment"),
+        (["true"], {"overrides": {"Environment": {}}}, "ContainerOverrides.Environment"),
     ],
 )
-def test_a_job_that_cannot_run_here_says_why(tmp_path, command, parameters, cause):
-    with pytest.raises(MachineFailed, match=cause):
+def test_a_job_that_cannot_run_here_is_a_fault_before_the_run(tmp_path, command, parameters, where):
+    with pytest.raises(RequestError) as refused:
         run(tmp_path, command, **parameters)
+    assert [fault.where for fault in refused.value.faults] == [f"States.A.Parameters.{where}"]
+
+
+def test_a_job_that_is_known_at_run_time_only_fails_with_the_reason(tmp_path):
+    """Its parameters, a part of them, or its program."""
+    with pytest.raises(MachineFailed, match="no-such-program cannot be started"):
+        run(tmp_path, ["no-such-program"])
+    whole = {"Type": "Task", "Resource": BATCH_RESOURCES[0], "End": True}
+    part = {**whole, "Parameters": {"ContainerOverrides.$": "$.overrides"}}
+    jobs = dict.fromkeys(BATCH_RESOURCES, BatchJobs(str(tmp_path)))
+    for state in (whole, part):
+        machine = read_machine({"StartAt": "A", "States": {"A": state}})
+        with pytest.raises(MachineFailed, match="Command is not set; expected the program"):
+            run_machine(machine, {"overrides": {}}, jobs)
+
+
+def test_all_missing_tasks_are_found_before_the_first_task_runs(tmp_path):
+    """Also those of states whose job definition is in the input of the execution."""
+    echo = {"ContainerOverrides": {"Command": ["touch", "ran"]}}
+    dynamic = {"JobDefinition.$": "$$.Execution.Input.definition", **echo}
+    invoke = "arn:aws:states:::lambda:invoke"
+    job = {"Type": "Task", "Parameters": dynamic, "ResultPath": None}
+    states = {
+        "one": {**job, "Resource": BATCH_RESOURCES[0], "Next": "two"},
+        "two": {**job, "Resource": BATCH_RESOURCES[1], "Next": "three"},
+        "three": {
+            "Type": "Task", "Resource": invoke, "ResultPath": None, "Next": "four",
+            "Parameters": {"FunctionName.$": "$$.Execution.Input.function"},
+        },
+        "four": {
+            "Type": "Task", "Resource": invoke, "End": True,
+            "Parameters": {"FunctionName.$": "$.function"},
+        },
+    }  # fmt: skip
+    machine = read_machine({"StartAt": "one", "States": states})
+    data = {"definition": "train:3", "function": "f"}
+    with pytest.raises(RequestError) as refused:
+        run_machine(machine, data, {BATCH_RESOURCES[0]: BatchJobs(str(tmp_path))})
+    faults = {fault.where: fault.asked for fault in refused.value.faults}
+    assert faults == {
+        "States.two.Resource": BATCH_RESOURCES[1], "States.three.Parameters.FunctionName": "f"
+    }  # fmt: skip
+    assert not (tmp_path / "ran").exists()
+    with pytest.raises(RequestError) as refused:
+        run_machine(machine, data, {})
+    assert len(refused.value.faults) == 4
+    assert "BatchJobs (--batch-folder)" in refused.value.faults[0].advice
+    tasks = {"train": lambda job: None, "f": lambda job: 5}
+    assert run_machine(machine, data, {**tasks, "four": lambda job: 5})["Payload"] == 5
 
 
 def test_a_retry_appends_to_the_log(tmp_path):

@@ -160,9 +160,10 @@ def test_faults_of_tasks_and_of_the_machine_are_reported_together(run: Run, fold
         "--batch-folder", "none",
     )  # fmt: skip
     assert (answer.code, "9 faults" in answer.err) == (2, True)
-    (folder / "bad.yaml").write_text("a: 3\nb: no_such_module:f\n")
+    (folder / "bad.yaml").write_text("a: 3\nb: no_such_module:f\nf: no-such-program 5\n")
     answer = run("asl", "run", str(DEFECTIVE), "--lenient", "--task-file", "bad.yaml")
-    assert "2 faults" in answer.err
+    assert "3 faults" in answer.err
+    assert "check the name 'no-such-program'" in " ".join(answer.err.split())
     (folder / "m.json").write_text(json.dumps(SERVICES))
     answer = run("asl", "run", "m.json")
     assert "4 faults" in answer.err
