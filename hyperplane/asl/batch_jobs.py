@@ -30,8 +30,13 @@ BATCH_RESOURCES = (
     "arn:aws:states:::batch:submitJob.sync",
     "arn:aws:states:::batch:submitJob",
 )
-#: Maximum children of an array job in AWS Batch.
-_MAX_ARRAY = 10_000
+#: Numbers in the parameters of a job, and what AWS Batch allows: children of an array job,
+#: attempts at each, and the time limit of an attempt, of which the largest is that of botocore.
+_NUMBERS = {
+    ("ArrayProperties", "Size"): (2, 10_000),
+    ("RetryStrategy", "Attempts"): (1, 10),
+    ("Timeout", "AttemptDurationSeconds"): (60, 2**31 - 1),
+}
 #: Names of states that are parts of the name of a log, and its maximum bytes; disks allow 255.
 _PLAIN_NAME = re.compile(r"\w(?:[\w -]*[\w-])?")
 _MAX_LOG_NAME = 200
@@ -46,8 +51,9 @@ class BatchJobs:
 
     The program gets the variables of the job, ``AWS_BATCH_JOB_ID`` and others that Batch sets, and
     a ``PATH`` with this Python; no other variables of this process. Children of an array job run
-    at once, as many as the machine has processors. The image, the queue and the requested cores
-    and memory are not used.
+    at once, as many as the machine has processors. ``RetryStrategy.Attempts`` and
+    ``Timeout.AttemptDurationSeconds`` hold for each of them; the image, the queue, the requested
+    cores and memory, and other parameters are not used.
 
     Parameters
     ----------
@@ -118,6 +124,12 @@ class _Job:
     command: tuple[str, ...]
     variables: Mapping[str, str]
     size: int
+    attempts: int
+    attempt_seconds: float | None
+
+
+class _AttemptTimeout(Exception):
+    """An attempt at a job took longer than its ``AttemptDurationSeconds``."""
 
 
 def find_job_faults(parameters: Any, *, is_template: bool = False) -> Iterator[Fault]:
@@ -134,12 +146,12 @@ def find_job_faults(parameters: Any, *, is_template: bool = False) -> Iterator[F
         yield Fault("Parameters", format_value(parameters), "an object")
         return
     groups: dict[str, dict[str, Any]] = {}
-    for name in ("ContainerOverrides", "ArrayProperties"):
+    for name in ("ContainerOverrides", "ArrayProperties", "RetryStrategy", "Timeout"):
         value = parameters.get(name, {})
         groups[name] = value if isinstance(value, dict) else {}
         if not isinstance(value, dict):
             yield Fault(name, format_value(value), "an object")
-    overrides, array = groups.values()
+    overrides = groups["ContainerOverrides"]
     is_dynamic = "ContainerOverrides.$" in parameters or "Command.$" in overrides
     if not (is_template and is_dynamic) and not _is_command(overrides.get("Command")):
         command = overrides.get("Command")
@@ -151,9 +163,11 @@ def find_job_faults(parameters: Any, *, is_template: bool = False) -> Iterator[F
     if not isinstance(pairs, list) or not all(_is_pair(pair, is_template) for pair in pairs):
         allowed = "a list of objects with Name and Value"
         yield Fault("ContainerOverrides.Environment", format_value(pairs), allowed)
-    if (size := array.get("Size")) is not None and not _is_whole(size, 2, _MAX_ARRAY):
-        allowed = f"a whole number from 2 to {_MAX_ARRAY}"
-        yield Fault("ArrayProperties.Size", format_value(size), allowed)
+    for (group, name), (least, most) in _NUMBERS.items():
+        number = groups[group].get(name)
+        if number is not None and not (type(number) is int and least <= number <= most):
+            allowed = f"a whole number from {least} to {most}"
+            yield Fault(f"{group}.{name}", format_value(number), allowed)
 
 
 def _is_command(value: Any) -> bool:
@@ -165,10 +179,6 @@ def _is_pair(value: Any, is_template: bool) -> bool:
     return isinstance(value, dict) and all(
         name in value or (is_template and f"{name}.$" in value) for name in ("Name", "Value")
     )
-
-
-def _is_whole(value: Any, least: int, most: int) -> bool:
-    return type(value) is int and least <= value <= most
 
 
 def _read_job(parameters: Any) -> _Job:
@@ -184,6 +194,8 @@ def _read_job(parameters: Any) -> _Job:
         tuple(overrides["Command"]),
         {str(pair["Name"]): str(pair["Value"]) for pair in pairs},
         parameters.get("ArrayProperties", {}).get("Size") or 0,
+        parameters.get("RetryStrategy", {}).get("Attempts") or 1,
+        parameters.get("Timeout", {}).get("AttemptDurationSeconds"),
     )
 
 
@@ -197,7 +209,33 @@ def _run_child(
     limit: float | None,
     scope: ExecutionScope,
 ) -> str:
-    """Run one program; return the cause of its failure, empty if it succeeded."""
+    """Run one program with its attempts; return the cause of its failure, empty if it succeeded.
+
+    An attempt that exceeds its time limit is the last one, as in AWS Batch.
+    """
+    for attempt in range(1, job.attempts + 1):
+        try:
+            cause = _run_attempt(jobs, job, path, job_id, index, attempt, deadline, limit, scope)
+        except _AttemptTimeout:
+            label = job.name if index is None else f"{job.name}-{index}"
+            return f"{label} exceeded its time limit of {job.attempt_seconds:g} s"
+        if not cause:
+            break
+    return cause
+
+
+def _run_attempt(
+    jobs: BatchJobs,
+    job: _Job,
+    path: JsonLocation,
+    job_id: str,
+    index: int | None,
+    attempt: int,
+    deadline: float | None,
+    limit: float | None,
+    scope: ExecutionScope,
+) -> str:
+    """Run one program once; return the cause of its failure, empty if it succeeded."""
     label = job.name if index is None else f"{job.name}-{index}"
     variables = {
         # The interpreter's folder first, so that ``python`` is this one with its packages.
@@ -205,7 +243,7 @@ def _run_child(
         "HOME": str(Path(jobs.folder).absolute()),
         "AWS_BATCH_JOB_ID": job_id if index is None else f"{job_id}:{index}",
         "AWS_BATCH_JQ_NAME": job.queue,
-        "AWS_BATCH_JOB_ATTEMPT": "1",
+        "AWS_BATCH_JOB_ATTEMPT": str(attempt),
     }
     if index is not None:
         variables["AWS_BATCH_JOB_ARRAY_INDEX"] = str(index)
@@ -227,8 +265,11 @@ def _run_child(
         with end_on_stop(process, scope):
             try:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                process.wait(left)
+                limits = [each for each in (left, job.attempt_seconds) if each is not None]
+                process.wait(min(limits, default=None))
             except subprocess.TimeoutExpired:
+                if deadline is None or time.monotonic() < deadline:
+                    raise _AttemptTimeout from None
                 why = f"the task exceeded its time limit of {limit or 0:g} s"
                 raise StateError(TIMEOUT, why) from None
         scope.check()

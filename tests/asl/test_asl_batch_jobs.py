@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from hyperplane.asl import batch_jobs
 from hyperplane.asl.batch_jobs import BATCH_RESOURCES, BatchJobs
 from hyperplane.asl.errors import MachineFailed
 from hyperplane.asl.reading import read_machine
@@ -66,6 +67,8 @@ def test_all_children_of_an_array_run_also_if_one_fails(tmp_path):
         (["true"], {"ArrayProperties": {"Size": 1}}, "ArrayProperties.Size"),
         (["true"], {"ArrayProperties": {"Size": True}}, "ArrayProperties.Size"),
         (["true"], {"ArrayProperties": 3}, "ArrayProperties"),
+        (["true"], {"RetryStrategy": {"Attempts": 11}}, "RetryStrategy.Attempts"),
+        (["true"], {"Timeout": {"AttemptDurationSeconds": 5}}, "Timeout.AttemptDurationSeconds"),
         (["true"], {"overrides": {"Environment": [3]}}, "ContainerOverrides.Environment"),
         (["true"], {"overrides": {"Environment": {}}}, "ContainerOverrides.Environment"),
     ],
@@ -129,6 +132,33 @@ def test_a_retry_appends_to_the_log(tmp_path):
     script = "echo again; test -e once || { touch once; exit 3; }"
     run(tmp_path, ["sh", "-c", script], logs=tmp_path / "logs", state=retry)
     assert (tmp_path / "logs/A.log").read_text() == "again\nagain\n"
+
+
+def test_each_child_has_the_attempts_of_its_job(tmp_path):
+    script = (
+        'echo "$AWS_BATCH_JOB_ATTEMPT" >> "tries-$AWS_BATCH_JOB_ARRAY_INDEX"; '
+        'test "$AWS_BATCH_JOB_ATTEMPT" -gt "$AWS_BATCH_JOB_ARRAY_INDEX"'
+    )
+    array = {"ArrayProperties": {"Size": 4}, "RetryStrategy": {"Attempts": 3}}
+    with pytest.raises(MachineFailed, match="1 of 4 children failed; one-3"):
+        run(tmp_path, ["sh", "-c", script], **array)
+    tries = [(tmp_path / f"tries-{index}").read_text().split() for index in range(4)]
+    assert tries == [["1"], ["1", "2"], ["1", "2", "3"], ["1", "2", "3"]]
+
+
+def test_an_attempt_that_exceeds_its_limit_is_the_last(tmp_path, monkeypatch):
+    limits = {**batch_jobs._NUMBERS, ("Timeout", "AttemptDurationSeconds"): (1, 60)}
+    monkeypatch.setattr(batch_jobs, "_NUMBERS", limits)
+    script = ["sh", "-c", "echo $$ >> pids; sleep 600"]
+    with pytest.raises(MachineFailed) as failed:
+        run(
+            tmp_path, script, RetryStrategy={"Attempts": 3}, Timeout={"AttemptDurationSeconds": 1},
+            state={"TimeoutSeconds": 900},
+        )  # fmt: skip
+    assert failed.value.error == "States.TaskFailed"
+    assert failed.value.cause == "job 'one': one exceeded its time limit of 1 s"
+    [pid] = (tmp_path / "pids").read_text().split()
+    _wait_for_end(int(pid))
 
 
 def test_each_program_has_its_own_log_also_if_names_of_jobs_are_equal(tmp_path):

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 BATCH = "arn:aws:states:::batch:submitJob.sync"
 #: Maximum length of a state's name; minimum and maximum size of a Batch array job.
 _MAX_NAME_LENGTH, _MIN_ARRAY_SIZE, _MAX_ARRAY_SIZE = 80, 2, 10_000
+#: Maximum attempts of Batch at a job, or at a child of an array job.
+_MAX_ATTEMPTS = 10
 #: Maximum of MaxDelaySeconds in AWS Step Functions.
 _MAX_DELAY_SECONDS = 31_622_399
 #: Variables with the number of a chunk, which only its container knows.
@@ -60,8 +62,9 @@ def to_asl(
     are done: possibly later than its dependencies require, never earlier.
 
     ``Retry`` has the retries of the step, or the configured ``max_retries``, and the delays of
-    ``retry_wait`` and ``retry_wait_most`` in whole seconds. Step Functions does not see the exit
-    code of a Batch job, so it retries every failure and every timeout.
+    ``retry_wait`` and ``retry_wait_most`` in whole seconds. Of a step with chunks Batch itself
+    retries those that fail, without delays: ``Retry`` would run all chunks again. Neither sees the
+    exit codes after which a job makes no retry, so every failure and every timeout is retried.
 
     Parameters
     ----------
@@ -162,8 +165,14 @@ def _batch_parameters(step: Step, environment: Mapping[str, str]) -> dict[str, A
         "JobQueue.$": "$$.Execution.Input.job_queue",
         "JobDefinition.$": "$$.Execution.Input.job_definition",
         "ContainerOverrides": container,
-        **({"ArrayProperties": {"Size": step.chunks}} if step.chunks else {}),
+        **(_array_parameters(step) if step.chunks else {}),
     }
+
+
+def _array_parameters(step: Step) -> dict[str, Any]:
+    attempts = count_retries(step, config.jobs().max_retries) + 1
+    retries = {"RetryStrategy": {"Attempts": attempts}} if attempts > 1 else {}
+    return {"ArrayProperties": {"Size": step.chunks}, **retries}
 
 
 def _build_command(step: Step) -> list[str]:
@@ -190,7 +199,7 @@ def _build_retriers(step: Step) -> list[dict[str, Any]]:
     """Return the ``Retry`` of a step, with the number and the delays of the job's retries."""
     settings = config.jobs()
     retries = count_retries(step, settings.max_retries)
-    if not retries:
+    if not retries or step.chunks:
         return []
     interval = _whole_seconds(retry_delay(1, settings))
     max_delay = _whole_seconds(parse_seconds(settings.retry_wait_most))
@@ -236,6 +245,10 @@ def _batch_faults(steps: Sequence[Step], requirements: str | None) -> list[Fault
         if step.chunks is not None and not _MIN_ARRAY_SIZE <= step.chunks <= _MAX_ARRAY_SIZE:
             allowed = f"{_MIN_ARRAY_SIZE} to {_MAX_ARRAY_SIZE}, the sizes of an array job"
             faults.append(Fault(f"{where}.chunks", str(step.chunks), allowed))
+        retries = count_retries(step, config.jobs().max_retries)
+        if step.chunks is not None and retries >= _MAX_ATTEMPTS:
+            allowed = f"at most {_MAX_ATTEMPTS - 1} for chunks, which Batch retries"
+            faults.append(Fault(f"{where}.retries", str(retries), allowed))
         if step.max_parallel is not None:
             allowed = "no value; Batch starts as many chunks as the queue has room for"
             faults.append(Fault(f"{where}.max_parallel", str(step.max_parallel), allowed))

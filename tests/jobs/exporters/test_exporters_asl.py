@@ -43,6 +43,9 @@ def test_the_exported_machine_is_valid_and_has_the_settings_of_the_steps(diamond
         branch["States"][branch["StartAt"]] for branch in machine["States"]["wave 2 2"]["Branches"]
     )
     assert left["Parameters"]["ArrayProperties"] == {"Size": 4}
+    # Of each chunk: a retry of the state would run all again.
+    assert left["Parameters"]["RetryStrategy"] == {"Attempts": 3}
+    assert "Retry" not in left
     # For each chunk from its start, and not for all together from their submission.
     assert "TimeoutSeconds" not in left
     command = left["Parameters"]["ContainerOverrides"]["Command"]
@@ -222,6 +225,18 @@ def test_the_time_limit_is_that_of_each_chunk(tmp_path, monkeypatch):
         run_exported(tmp_path, bash("all", text, chunks=3, timeout=3, retries=0))
     with pytest.raises(MachineFailed, match="exit status 124"):
         run_exported(tmp_path, bash("one", "sleep 600", timeout=0.2, retries=0))
+
+
+@pytest.mark.process
+def test_a_retry_runs_only_the_chunks_that_have_failed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (
+        'echo x >> "$CHUNK_ID"; test "$CHUNK_ID" != 1 || test -e again || { touch again; false; }'
+    )
+    run_exported(tmp_path, bash("all", text, chunks=3, retries=2))
+    assert [len((tmp_path / str(chunk)).read_text().split()) for chunk in range(3)] == [1, 2, 1]
+    with pytest.raises(RequestError, match=r"steps\[0\].retries = 10: expected at most 9"):
+        Pipeline.from_steps("p", [bash("all", text, chunks=3, retries=10)]).to_asl()
 
 
 @pytest.mark.parametrize(
