@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import threading
 
 import dask
@@ -51,9 +53,12 @@ def test_the_exported_machine_is_valid_and_has_the_settings_of_the_steps(diamond
     command = left["Parameters"]["ContainerOverrides"]["Command"]
     assert command[4:8] == ["timeout", "-k", "10", "90"]
     needs = right["Parameters"]["ContainerOverrides"]["ResourceRequirements"]
-    assert needs == [{"Type": "VCPU", "Value": "2"}, {"Type": "MEMORY", "Value": "3814"}]
+    assert needs == [{"Type": "VCPU", "Value": "2"}, {"Type": "MEMORY", "Value": "3815"}]
     first = machine["States"]["first"]["Parameters"]["ContainerOverrides"]["Environment"]
     assert {variable["Name"]: variable["Value"] for variable in first} == {
+        "HYPERPLANE_JOB_STEP": "first",
+        "HYPERPLANE_JOB_PIPELINE": "diamond",
+        "PYTHONUNBUFFERED": "1",
         "HYPERPLANE_JOB_PARAMETER_YEAR": "1990",
         "YEAR": "1990",
         "HYPERPLANE_JOB_PARAMETER_PATH": "/evil",
@@ -178,9 +183,9 @@ def test_a_pool_and_a_cluster_are_in_the_exported_machine(tmp_path, monkeypatch)
     overrides = machine["States"]["one"]["Parameters"]["ContainerOverrides"]
     assert {need["Type"]: need["Value"] for need in overrides["ResourceRequirements"]} == {
         "VCPU": f"{pool.allocatable_cores:g}",
-        "MEMORY": str(int(pool.allocatable_ram_gb * 1e9) >> 20),
+        "MEMORY": str(math.ceil(int(pool.allocatable_ram_gb * 1e9) / 2**20)),
     }
-    assert overrides["Environment"] == [{"Name": "HYPERPLANE_CLUSTER", "Value": '{"nprocs": 2}'}]
+    assert {"Name": "HYPERPLANE_CLUSTER", "Value": '{"nprocs": 2}'} in overrides["Environment"]
 
 
 def run_exported(folder, step):
@@ -209,7 +214,8 @@ def test_the_variables_of_an_exported_step_are_those_of_a_job(tmp_path, monkeypa
         seen[place] = dict(line.split("=", 1) for line in lines if "=" in line)
     names = {
         "YEAR", "TOKEN", "KIND", "CHUNK_ID", "HYPERPLANE_SHARD_INDEX", "HYPERPLANE_SHARD_COUNT",
-        "HYPERPLANE_JOB_PARAMETER_YEAR", "HYPERPLANE_JOB_PARAMETER_CHUNK_ID",
+        "HYPERPLANE_JOB_PARAMETER_YEAR", "HYPERPLANE_JOB_PARAMETER_CHUNK_ID", "HYPERPLANE_JOB_STEP",
+        "PYTHONUNBUFFERED",
     }  # fmt: skip
     job, machine = ({name: seen[place].get(name) for name in names} for place in seen)
     assert machine == job
@@ -247,6 +253,47 @@ def test_a_time_limit_is_not_rounded(tmp_path, monkeypatch, seconds, text):
     machine = Pipeline.from_steps("p", [bash("one", "true", timeout=seconds)]).to_asl()
     command = machine["States"]["one"]["Parameters"]["ContainerOverrides"]["Command"]
     assert command[:4] == ["timeout", "-k", "10", text]
+
+
+def test_names_of_jobs_are_those_that_batch_allows_and_distinct(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ("a b", "a-b", "a.b", "Übung 1", "數", "--", "x" * 128, "x" * 127 + "y")
+    steps = [bash(name, "true") for name in names]
+    machine = Pipeline.from_steps("p", steps).to_asl()
+    jobs = [state["Parameters"]["JobName"] for state in machine["States"].values()]
+    assert len(set(jobs)) == len(jobs)
+    assert all(re.fullmatch("[A-Za-z0-9][A-Za-z0-9_-]{0,127}", name) for name in jobs)
+    assert jobs[:6] == ["a-b", "a-b-2", "a-b-3", "bung-1", "step", "step-2"]
+
+
+def test_what_batch_refuses_is_found_at_the_export(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    steps = [
+        bash("one", "true", env={"AWS_BATCH_MINE": "1", "AWS_REGION": "x"}),
+        Step(name="two", kind="command", argv=("echo", "", "Ref::x", "a Ref::x")),
+    ]
+    with pytest.raises(RequestError) as refused:
+        Pipeline.from_steps("p", steps, working_dir="here").to_asl()
+    assert [fault.where for fault in refused.value.faults] == [
+        "working_dir", "steps[0].env", "steps[1].argv[1]", "steps[1].argv[2]"
+    ]  # fmt: skip
+    glue = {"resource": "arn:aws:states:::glue:startJobRun.sync", "parameters": {"JobName": "g"}}
+    steps = [bash("one", "true"), bash("two", "true", step_functions=glue)]
+    with pytest.raises(RequestError, match=r"steps\[0\] = .* bytes: expected at most 30720 bytes"):
+        Pipeline.from_steps("p", steps).to_asl({"large": "x" * 16_000})
+    steps = [bash(f"s{number}", "true") for number in range(60)]
+    with pytest.raises(RequestError, match=r"steps = .* expected a machine of at most 1048576"):
+        Pipeline.from_steps("p", steps).to_asl({"large": "x" * 12_000})
+
+
+def test_a_script_is_no_option_of_its_interpreter(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "-c").write_text("")
+    step = Step(name="one", kind="python", path="-c")
+    machine = Pipeline.from_steps("p", [step], root=tmp_path).to_asl()
+    command = machine["States"]["one"]["Parameters"]["ContainerOverrides"]["Command"]
+    assert command == ["python", "./-c"]
 
 
 def test_long_names_remain_distinct(tmp_path, monkeypatch):
