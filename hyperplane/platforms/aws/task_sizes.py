@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
-_GIB = 1024
+#: Bytes of a MiB, and MiB of a GiB; least memory of a container of EC2 in MiB.
+_MIB, _GIB, _LEAST_MEMORY = 1 << 20, 1024, 4
 #: Fargate's vCPUs -> least and most memory in MiB, and the difference between two sizes.
 _FARGATE = {
     0.25: (512, 2 * _GIB, 0),
@@ -30,6 +32,17 @@ class TaskSize(NamedTuple):
     cores: float
     memory: int
     gpus: int = 0
+
+
+def least_memory(size: float) -> int:
+    """Return the MiB of a container that has at least ``size`` bytes.
+
+    Examples
+    --------
+    >>> least_memory(4e9), least_memory(1)
+    (3815, 4)
+    """
+    return max(_LEAST_MEMORY, math.ceil(size / _MIB))
 
 
 def round_to_fargate(size: TaskSize) -> TaskSize | None:
