@@ -228,9 +228,10 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
             super().__init__(**kwargs)  # calls _start()
         except BaseException as error:
             self.starting = False
-            if hasattr(self, "_loop_runner"):  # missing if __init__ failed before it
+            try:
                 failed_start.end(self)
-            self._cleanup()
+            finally:  # after several Ctrl-C, too
+                self._cleanup()
             if isinstance(error, StartLimitReached):
                 if self._first_error is None:
                     raise StepTimeout(error.waited, error.place) from None
