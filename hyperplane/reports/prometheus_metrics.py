@@ -16,7 +16,7 @@ from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, OPEN, Job
 from hyperplane.jobs.store.job_store import JobStore
 from hyperplane.jobs.store.jobs_home import this_machine
 
-#: Most pipelines with figures of their own, those of the newest jobs: each is a time series.
+#: Most pipelines that have figures, those of the newest jobs: each is a time series.
 _MAX_PIPELINES = 500
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hyperplane.jobs.store.job_store import JobStore
 
 
-class StoreNotOpened(HyperplaneError):
+class StoreNotOpened(HyperplaneError, RuntimeError):
     """The job store cannot be opened; the faults are of the configuration, not of the request."""
 
     def __init__(self, message: str, faults: Sequence[Fault] = ()) -> None:
