@@ -98,6 +98,7 @@ def save_snapshot(
     environment: Mapping[str, str],
     runner: Mapping[str, Any],
     notes: Sequence[str] = (),
+    notify: Sequence[str] | None = None,
 ) -> None:
     """Store the settings, pools and environment of a job.
 
@@ -111,6 +112,8 @@ def save_snapshot(
         Options of its runner, from :func:`hyperplane.jobs.runners.registry.resolve_options`.
     notes : sequence of str
         Warnings for the log of the first step.
+    notify : sequence of str, optional
+        Where to send a message about its failure, in place of the setting ``notify``.
 
     Raises
     ------
@@ -118,6 +121,8 @@ def save_snapshot(
         If the job's folder cannot be written.
     """
     settings = config.jobs().model_dump(mode="json")
+    if notify is not None:
+        settings["notify"] = list(notify)
     document = {
         "settings": {name: settings[name] for name in JOB_SETTINGS},
         "pools": _pool_resources(job),
