@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import requests
-from graphql_requests import CREATE, VARIABLES, address_of, error_of, errors_of, post
+from graphql_requests import CREATE, VARIABLES, address_of, ask, error_of, errors_of, post
 from ui_server import LIMIT, UiServer
 from users import as_other_user
 
@@ -222,23 +222,41 @@ def test_faults_of_queries_are_errors(server: UiServer, query: str, text: str) -
 
 
 @pytest.mark.parametrize(
-    ("query", "text"),
+    "query",
     [
-        ("{ pipelineJobs { parentJob " * 60 + "{ id }" + "}" * 120, ""),
-        ("{ __schema { types " + "{ fields { type " * 40 + "{ name }" + "} }" * 40 + "} }", ""),
-        ("{" + " ".join(f"a{n}: countJobs" for n in range(300)) + "}", "300 aliases"),
-        ("{" + " countJobs" * 20_000 + "}", "tokens"),
-        ("{" * 5_000, ""),
-        ("{ countJobs(whereOveride: " + "{AND: [" * 2_000 + "]}" * 2_000 + ") }", ""),
-        ("{ countJobs(whereOveride: " + "{AND: " * 400 + "{}" + "}" * 400 + ") }", ""),
-        ("{ pipelineJobs(where: " + "[" * 3_000 + "]" * 3_000 + ") { id } }", ""),
+        "{ pipelineJobs { parentJob " * 60 + "{ id }" + "}" * 120,
+        "{ __schema { types " + "{ fields { type " * 40 + "{ name }" + "} }" * 40 + "} }",
+        "{" * 5_000,
+        "{ countJobs(whereOveride: " + "{AND: [" * 2_000 + "]}" * 2_000 + ") }",
+        "{ countJobs(whereOveride: " + "{AND: " * 400 + "{}" + "}" * 400 + ") }",
+        "{ pipelineJobs(where: " + "[" * 3_000 + "]" * 3_000 + ") { id } }",
     ],
 )
-def test_large_and_deep_queries_are_refused(server: UiServer, query: str, text: str) -> None:
+def test_deep_queries_are_refused_before_they_are_parsed(server: UiServer, query: str) -> None:
+    response = post(server, query)
+    assert response.status_code == 400
+    assert "nested more than 30 levels" in message_of(response)
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("{" + " ".join(f"a{n}: countJobs" for n in range(300)) + "}", "300 aliases"),
+        ("{" + " countJobs" * 20_000 + "}", "tokens"),
+        ("{ pipelineJobs" + "{ parentJob" * 10 + "{ id }" + "}" * 11, "depth"),
+        ("{ __schema { types " + "{ fields { type " * 5 + "{ name }" + "} }" * 5 + "} }", "depth"),
+    ],
+)
+def test_large_queries_are_refused(server: UiServer, query: str, text: str) -> None:
     message = error_of(server, query)
     assert text in message
     assert "Traceback" not in message
-    assert post(server, "{ countJobs }").json()["data"]["countJobs"] >= 0
+
+
+def test_brackets_in_texts_are_no_nesting(server: UiServer) -> None:
+    name = "({[" * 20
+    query = f'{{ countJobs(whereOveride: {{jobName: {{contains: "{name}"}}}}) }} # {name}'
+    assert ask(server, query) == {"countJobs": 0}
 
 
 def test_introspection_needs_the_token_like_all_queries(server: UiServer) -> None:

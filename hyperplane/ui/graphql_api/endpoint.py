@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
+from graphql import GraphQLError
+from graphql.language import Lexer, Source, TokenKind
 from starlette.requests import Request
 from strawberry.asgi import GraphQL
 from strawberry.http import GraphQLHTTPResponse
@@ -19,8 +22,14 @@ from hyperplane.ui.graphql_api.schema import create_schema
 
 #: Largest body of a request. The parameters of a job have at most 120,000 bytes.
 _MAX_BODY_BYTES = 1 << 20
-#: Deepest nesting of variables.
+#: Deepest nesting of variables, and of brackets of a query. Parsing is recursive, and graphql-core
+#: 3.3.0 took minutes for an argument of 2,000 levels.
 _MAX_NESTING = 30
+#: Change of the nesting by a token.
+_CHANGES = {
+    TokenKind.BRACE_L: 1, TokenKind.BRACKET_L: 1, TokenKind.PAREN_L: 1,
+    TokenKind.BRACE_R: -1, TokenKind.BRACKET_R: -1, TokenKind.PAREN_R: -1,
+}  # fmt: skip
 
 
 class GraphqlEndpoint(GraphQL[RequestContext, None]):
@@ -101,13 +110,31 @@ def _check_document(body: bytes) -> None:
             raise _BodyError(400, f"{name} of the request is not {allowed}.")
     if not document.get("query"):
         raise _BodyError(400, "The body of the request has no query.")
+    if max(_measure_query(document["query"]), _measure_values(document)) > _MAX_NESTING:
+        raise _BodyError(400, f"The request is nested more than {_MAX_NESTING} levels.")
+
+
+def _measure_values(document: dict[str, Any]) -> int:
+    """Return how deep the values of a document are nested; at most one more than the limit."""
     values: list[Any] = [document]
     depth = 0
-    while values:
-        if (depth := depth + 1) > _MAX_NESTING:
-            raise _BodyError(400, f"The request is nested more than {_MAX_NESTING} levels.")
+    while values and depth <= _MAX_NESTING:
+        depth += 1
         nested = [each.values() if isinstance(each, dict) else each for each in values]
         values = [each for inner in nested for each in inner if isinstance(each, (dict, list))]
+    return depth
+
+
+def _measure_query(query: str) -> int:
+    """Return how deep the brackets of a query are nested, up to its first syntax error."""
+    if sum(map(query.count, "{[(")) <= _MAX_NESTING:
+        return 0
+    lexer, depth, deepest = Lexer(Source(query)), 0, 0
+    with contextlib.suppress(GraphQLError):
+        while lexer.advance().kind is not TokenKind.EOF and deepest <= _MAX_NESTING:
+            depth += _CHANGES.get(lexer.token.kind, 0)
+            deepest = max(deepest, depth)
+    return deepest
 
 
 def _repeat_body(body: bytes, receive: Receive) -> Receive:
