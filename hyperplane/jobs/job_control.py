@@ -313,7 +313,8 @@ def resume(job_id: str | Submitted) -> Submitted:
     }  # fmt: skip
     submission = capture_environment()
     try:
-        save_snapshot(job, submission.environment, load_snapshot(job).runner)
+        before = load_snapshot(job)
+        save_snapshot(job, submission.environment, before.runner, notify=before.notify)
         remove_cancel_marker(job)
         with hold_submission_lock(job):
             supervisor_client.notify_supervisor(job.id, submission)

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -348,6 +349,15 @@ def test_a_program_that_sends_many_jobs_runs_unchanged(server: UiServer, reposit
     assert ask(server, "{ getJobStat(stat: COUNT_PENDING, timeFrame: TOTAL) }")["getJobStat"] == 0
     logs = [*open_store().get(open_store().find(limit=1)[0].id).folder_path.rglob("*.log")]
     assert any(f"of {repository / 'batch'}" in log.read_text() for log in logs)
+
+
+def test_programs_send_at_the_same_time(server: UiServer) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        jobs = [*pool.map(lambda number: create(server, jobName=f"parallel-{number}"), range(24))]
+    assert len({each["id"] for each in jobs}) == 24
+    assert [JobHandle(each["id"]).wait(LIMIT) for each in jobs] == [DONE] * 24
+    numbers = [open_store().get(each["id"]).number for each in jobs]
+    assert len(set(numbers)) == 24
 
 
 def test_requests_of_the_published_library_need_no_header(server: UiServer) -> None:

@@ -60,6 +60,8 @@ class SubmissionSnapshot:
         Options of the runner.
     notes : tuple of str
         Warnings for the log of the first step.
+    notify : tuple of str, or None
+        Targets of notifications that the submission has named; the settings have them, too.
     """
 
     settings: JobSettings
@@ -67,6 +69,7 @@ class SubmissionSnapshot:
     environment: Mapping[str, str] | None = None
     runner: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    notify: tuple[str, ...] | None = None
 
     def with_pool_resources(self, step: Step) -> Step:
         """Return a step with the resources of its pool in place of the pool's name."""
@@ -130,6 +133,7 @@ def save_snapshot(
         "runner": dict(runner),
         "system": running_system(),
         "notes": list(notes),
+        "notify": notify if notify is None else list(notify),
     }
     _write(job, document)
 
@@ -198,6 +202,7 @@ def load_snapshot(job: Job) -> SubmissionSnapshot:
             {str(name): str(text) for name, text in document["environment"].items()},
             document.get("runner", {}),
             tuple(map(str, document.get("notes", ()))),
+            None if document.get("notify") is None else tuple(map(str, document["notify"])),
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return SubmissionSnapshot(settings)
