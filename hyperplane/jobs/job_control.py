@@ -208,7 +208,8 @@ def submit_job(
     source : str, optional
         Source of the function that it runs, if any.
     notify : sequence of str, optional
-        Where to send a message about its failure, in place of the setting ``notify``.
+        Where to send a message about its failure, in place of the setting ``notify``; if empty, no
+        message is sent at all.
 
     Raises
     ------

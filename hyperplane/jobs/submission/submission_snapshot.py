@@ -116,7 +116,8 @@ def save_snapshot(
     notes : sequence of str
         Warnings for the log of the first step.
     notify : sequence of str, optional
-        Where to send a message about its failure, in place of the setting ``notify``.
+        Where to send a message about its failure, in place of the setting ``notify``; if empty, no
+        message is sent at all.
 
     Raises
     ------
@@ -126,6 +127,8 @@ def save_snapshot(
     settings = config.jobs().model_dump(mode="json")
     if notify is not None:
         settings["notify"] = list(notify)
+    if notify is not None and not notify:
+        settings |= {"notify_success": [], "notify_late": []}
     document = {
         "settings": {name: settings[name] for name in JOB_SETTINGS},
         "pools": _pool_resources(job),

@@ -172,7 +172,8 @@ class PipelineJobWithAlertingCreateInput(PipelineJobCreateInput):
         default=None, description="Whether to send a message; if null, as configured."
     )
     notification_target_ids: list[str] | None = strawberry.field(
-        default=None, description="slack:#channel or webhook; if empty, those configured."
+        default=None,
+        description="As in hyperplane.jobs.notify, whose targets are those of an empty list.",
     )
 
 
