@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 from hyperplane.core.errors import Fault
 from hyperplane.errors import JobStoreError, RequestError
+from hyperplane.jobs import Pipeline, Step
+from hyperplane.jobs.job_control import new_job
 from hyperplane.ui.graphql_api import submission
 from hyperplane.ui.graphql_api.endpoint import GraphqlEndpoint
 
@@ -95,3 +98,18 @@ def test_errors_of_the_query_are_not_in_the_log(
     for query in ("{", "{ absent }", '{ countJobs(whereOveride: {startTime: {gt: "x"}}) }'):
         assert answer(query, tmp_path)["errors"]
     assert caplog.records == []
+
+
+@pytest.mark.parametrize("seconds", [1e300, 1e18, float("nan"), float("inf"), -1e18])
+def test_jobs_with_times_of_no_calendar_are_listed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seconds: float
+) -> None:
+    job = new_job(Pipeline.from_steps("p", [Step(name="a", kind="command", argv=("true",))]))
+    damaged = replace(job, submitted=seconds, ended=seconds)
+    monkeypatch.setattr(submission, "find_job", lambda job_id: damaged)
+    query = '{ pipelineJob(where: {id: "x"}) { startTime completionTime duration status } }'
+    document = answer(query, tmp_path)
+    assert "errors" not in document
+    found = document["data"]["pipelineJob"]
+    assert (found["startTime"], found["completionTime"]) == (None, None)
+    assert found["duration"] in (None, 0)

@@ -7,6 +7,7 @@ Fields of the platform without a counterpart are null. Those that a program has 
 from __future__ import annotations
 
 import enum
+import math
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -118,7 +119,7 @@ class PipelineJob:
     job_type: str
     status: str
     status_reason: str | None
-    start_time: JobTime
+    start_time: JobTime | None
     completion_time: JobTime | None
     duration: float | None
     output: str | None
@@ -191,13 +192,13 @@ def to_pipeline_job(job: Job, submitted: Mapping[str, Any] | None = None) -> Pip
         status=job.status,
         status_reason=job.reason or None,
         start_time=_to_time(job.submitted),
-        completion_time=_to_time(job.ended) if job.ended else None,
-        duration=round(job.ended - job.submitted, 3) if job.ended else None,
+        completion_time=_to_time(job.ended),
+        duration=_to_duration(job),
         output=job.output,
         dask_dashboard_url=job.dashboard or None,
         schedule=job.schedule or IMMEDIATE,
-        timeout=round(job.timeout),
-        active_timeout=round(job.active_timeout),
+        timeout=int(job.timeout),
+        active_timeout=int(job.active_timeout),
         max_retries=job.max_retries,
         parameters=parameters,
         owner=job.machine,
@@ -206,5 +207,14 @@ def to_pipeline_job(job: Job, submitted: Mapping[str, Any] | None = None) -> Pip
     )
 
 
-def _to_time(seconds: float) -> JobTime:
-    return JobTime(datetime.fromtimestamp(seconds, UTC))
+def _to_time(seconds: float) -> JobTime | None:
+    """Return a time; None if it has not come, or is of no calendar, as in a damaged store."""
+    try:
+        return JobTime(datetime.fromtimestamp(seconds, UTC)) if seconds else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _to_duration(job: Job) -> float | None:
+    seconds = job.ended - job.submitted if job.ended else math.nan
+    return round(seconds, 3) if math.isfinite(seconds) else None
