@@ -18,6 +18,7 @@
     +- JobError (RuntimeError)        .job_id
     |  +- JobFailed  +- JobCancelled  +- JobTimeout (TimeoutError)
     +- JobStoreError (RuntimeError)   .store .passing
+    +- QueryFailed (RuntimeError)     .errors .results
     +- SearchFailed (RuntimeError)    .failed .last
     +- GangFailed (RuntimeError)      .rank .worker .exit_code .traceback .log_tail .restarts
     |  +- GangTimeout (TimeoutError)
@@ -63,6 +64,7 @@ from hyperplane.core.errors import (
     OutputConflict,
     OutputExists,
     PreflightError,
+    QueryFailed,
     ReadError,
     RequestError,
     SearchFailed,
@@ -106,6 +108,7 @@ __all__ = [
     "OutputConflict",
     "OutputExists",
     "PreflightError",
+    "QueryFailed",
     "ReadError",
     "RequestError",
     "SchedulerUnreachable",

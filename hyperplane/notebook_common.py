@@ -16,6 +16,7 @@ from hyperplane.core.public_calls import check_call, stating_outcome
 from hyperplane.core.units import is_boolean
 from hyperplane.jobs import job_control, job_output, job_summary
 from hyperplane.jobs.call_site import attribute_to_caller
+from hyperplane.jobs.graphql_client import run_queries
 from hyperplane.jobs.job_control import Submitted
 from hyperplane.sized_cluster import quickstart
 from hyperplane.utils import SlackHelper, is_jhub
@@ -39,6 +40,8 @@ __all__ = [
     "get_current_job_output",
     "get_dask_cluster",
     "get_previous_job_runs",
+    "graphql_operation",
+    "graphql_operations",
     "initialize__dask_cluster",
     "initialize_cluster",
     "initialize_dask_cluster",
@@ -317,20 +320,43 @@ async def get_previous_job_runs() -> list[dict[str, Any]]:
     return await asyncio.to_thread(job_output.previous_runs)
 
 
-#: Documented names that this package does not provide -> replacements.
-_MISSING = {
-    "graphql_operation": "use submit_pipeline_job, checkjobs and cancel_pipeline_job, which need "
-    "no server, and hyperplane.jobs.list_jobs",
-}
-_MISSING["graphql_operations"] = _MISSING["graphql_operation"]
+@attribute_to_caller
+async def graphql_operation(gql_queries: str | Sequence[str]) -> list[dict[str, Any]]:
+    """Send GraphQL queries to the server of ``hyperplane ui``, one after another.
+
+    The variable ``HYPERPLANE_GRAPHQL_URL`` selects another server.
+
+    Parameters
+    ----------
+    gql_queries : str or list of str
+        Queries and mutations, such as ``createPipelineJob``.
+
+    Returns
+    -------
+    list of dict
+        The data of each response, such as
+        ``[{"createPipelineJob": {"id": "...", "status": "pending"}}]``; a list also for one query.
+
+    Raises
+    ------
+    RequestError
+        If a query is not text, or no server runs; nothing was sent.
+    QueryFailed
+        If the server cannot be reached, or has answered with errors. ``results`` has the data of
+        the queries before; those after it were not sent.
+    """
+    return await asyncio.to_thread(run_queries, gql_queries)
+
+
+#: The documentation's heading has the plural.
+graphql_operations = graphql_operation
 
 
 def __getattr__(name: str) -> Any:
     # Not cached, because the configuration may change.
     if name == "daskpool_candidates":
         return list(config.pools().values())
-    missing = f": it is not provided; {_MISSING[name]}" if name in _MISSING else ""
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{missing}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -319,6 +319,9 @@ JOBS: dict[str, Call] = {
         in_job(notebook_common.set_current_job_output), {"s": "x"}, (), (),
         notebook_common.set_current_job_output,
     ),
+    "graphql_operation": Call(
+        notebook_common.graphql_operation, {"gql_queries": "{ countJobs }"}
+    ),
     "get_service_url": Call(hyperplane.utils.get_service_url, {"name": "x"}),
     "post_message": Call(hyperplane.utils.post_message, {"message": "x"}),
     "post_table": Call(hyperplane.utils.post_table, {"message_dict": {"a": 1}}),

@@ -60,6 +60,7 @@ EXPECTED_ERRORS = {
     "Estimator.latest_checkpoint": (RequestError, "last.ckpt"),
     "XShards.load_pickle": (RequestError, "x.pickles"),
     "init_orca_context": (EngineError, "nothing is started here"),
+    "graphql_operation": (RequestError, "start 'hyperplane ui'"),
 }
 EXPECTED_ERRORS["from_ray_data"] = (RequestError, r"a ray\.data\.Dataset")
 EXPECTED_ERRORS["to_ray_data"] = (EngineError, "initialize_ray_cluster")

@@ -197,10 +197,8 @@ def test_a_module_that_is_not_provided_names_a_replacement(statement, module, pr
         assert provided in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["graphql_operation", "graphql_operations"])
-def test_a_function_that_is_not_provided_names_a_replacement(name):
-    with pytest.raises(AttributeError, match="not provided; use submit_pipeline_job"):
-        getattr(notebook_common, name)
+def test_both_documented_names_of_the_graphql_call_exist():
+    assert notebook_common.graphql_operations is notebook_common.graphql_operation
 
 
 def test_the_slack_helper_is_in_both_modules(monkeypatch):

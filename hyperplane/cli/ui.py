@@ -44,7 +44,8 @@ def ui(
     """Show clusters, jobs, records, schedules, pools and sizes in the browser, until Ctrl-C.
 
     The page is for this user of this machine only: it needs the token in the address that is
-    printed, and is read-only without --allow-actions.
+    printed, and is read-only without --allow-actions. It also answers the GraphQL queries of
+    programs that have another token, with which they can submit and cancel jobs.
     """
     from hyperplane.ui.server import opening_browser, run_server
 
@@ -53,8 +54,9 @@ def ui(
         stack.enter_context(_ending_with_terminal())
         browser = None if no_browser else stack.enter_context(opening_browser())
 
-        def announce(url: str) -> None:
+        def announce(url: str, note: str) -> None:
             typer.echo(f"hyperplane ui is at {url}")
+            typer.echo(note)
             typer.echo("It runs until you press Ctrl-C.")
             sys.stdout.flush()
             if browser is not None:

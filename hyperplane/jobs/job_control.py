@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hyperplane import config
@@ -193,6 +193,7 @@ def submit_job(
     warn: bool = True,
     runner_options: Mapping[str, Any] | None = None,
     source: str | None = None,
+    notify: Sequence[str] | None = None,
 ) -> Submitted:
     """Store a job and notify the supervisor, which runs it independently of this process.
 
@@ -206,6 +207,9 @@ def submit_job(
         Options that the job was created with.
     source : str, optional
         Source of the function that it runs, if any.
+    notify : sequence of str, optional
+        Where to send a message about its failure, in place of the setting ``notify``; if empty, no
+        message is sent at all.
 
     Raises
     ------
@@ -220,6 +224,7 @@ def submit_job(
         submission.environment,
         resolve_options(job.runner, runner_options or {}),
         unread_parameter_warnings(job, source),
+        notify,
     )
     with hold_submission_lock(job):
         try:
@@ -309,7 +314,8 @@ def resume(job_id: str | Submitted) -> Submitted:
     }  # fmt: skip
     submission = capture_environment()
     try:
-        save_snapshot(job, submission.environment, load_snapshot(job).runner)
+        before = load_snapshot(job)
+        save_snapshot(job, submission.environment, before.runner, notify=before.notify)
         remove_cancel_marker(job)
         with hold_submission_lock(job):
             supervisor_client.notify_supervisor(job.id, submission)

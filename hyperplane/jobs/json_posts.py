@@ -40,11 +40,12 @@ class _PermanentError(Exception):
     """The server will not accept the message later either."""
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
+class NoRedirectHandler(urllib.request.HTTPRedirectHandler):
     """Refuse redirects: they would send secrets to another host."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
+        """Return None, so that the redirect is an error."""
+        return
 
 
 def find_url_faults(where: str, url: str, *, shown: bool) -> list[Fault]:
@@ -107,7 +108,7 @@ def _retry_seconds(state: tenacity.RetryCallState) -> float:
 
 def _post_once(request: urllib.request.Request) -> bytes:
     # Errors of urllib contain the URL, which may be a secret: none is chained.
-    opener = urllib.request.build_opener(_NoRedirect)
+    opener = urllib.request.build_opener(NoRedirectHandler)
     try:
         with opener.open(request, timeout=TIMEOUT) as response:
             return bytes(response.read(1 << 20))

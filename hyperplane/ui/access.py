@@ -47,7 +47,7 @@ _NO_ACCESS = (
 )
 
 
-class _AccessRefusal(Exception):
+class AccessRefusal(Exception):
     """A response without content of the user."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -77,37 +77,46 @@ class AccessCheck:
             await self._application(scope, receive, send)
             return
 
-        async def send_safely(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                own = {name for name, _ in message.get("headers", ())}
-                added = [
-                    (name.encode(), value.encode())
-                    for name, value in _HEADERS.items()
-                    if name.encode() not in own
-                ]
-                message = {**message, "headers": [*message.get("headers", ()), *added]}
-            await send(message)
-
-        request = _RequestHead(scope)
+        send_safely = add_headers(send)
+        request = RequestHead(scope)
         try:
             request.check_origin()
             if TOKEN in request.query and request.is_safe:
-                if not self._is_same(request.query[TOKEN], self._token):
-                    raise _AccessRefusal(403, f"The token is not that of this server. {_NO_ACCESS}")
+                if not is_same(request.query[TOKEN], self._token):
+                    raise AccessRefusal(403, f"The token is not that of this server. {_NO_ACCESS}")
                 await _open(request, self._session, send_safely)
                 return
-            if not any(self._is_same(each, self._session) for each in request.read_cookies()):
-                raise _AccessRefusal(401, _NO_ACCESS)
-        except _AccessRefusal as error:
+            if not any(is_same(each, self._session) for each in request.read_cookies()):
+                raise AccessRefusal(401, _NO_ACCESS)
+        except AccessRefusal as error:
             await _refuse(error, send_safely)
             return
         await self._application(scope, receive, send_safely)
 
-    def _is_same(self, given: str, expected: str) -> bool:
-        return hmac.compare_digest(given.encode(), expected.encode())
+
+def is_same(given: str, expected: str) -> bool:
+    """Return whether two secrets are the same, in a time that does not depend on them."""
+    return hmac.compare_digest(given.encode(), expected.encode())
 
 
-class _RequestHead:
+def add_headers(send: Send) -> Send:
+    """Return a function that sends responses with the headers of all responses of the server."""
+
+    async def send_safely(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            own = {name for name, _ in message.get("headers", ())}
+            added = [
+                (name.encode(), value.encode())
+                for name, value in _HEADERS.items()
+                if name.encode() not in own
+            ]
+            message = {**message, "headers": [*message.get("headers", ()), *added]}
+        await send(message)
+
+    return send_safely
+
+
+class RequestHead:
     """Headers and address of a request."""
 
     def __init__(self, scope: Any) -> None:
@@ -129,12 +138,17 @@ class _RequestHead:
         """Return the value of a header; empty if there is none."""
         return ", ".join(self._headers.get(name, ()))
 
-    def check_origin(self) -> None:
-        """Raise a refusal for another host, and for a page of another origin."""
+    def check_host(self) -> str:
+        """Return the host; raise a refusal for a name of another site."""
         host = self.find("host")
         if not _HOST.fullmatch(host):
             text = "This server is used as 127.0.0.1 or localhost, not by another name of the host."
-            raise _AccessRefusal(403, text)
+            raise AccessRefusal(403, text)
+        return host
+
+    def check_origin(self) -> None:
+        """Raise a refusal for another host, and for a page of another origin."""
+        host = self.check_host()
         origin, site = self.find("origin"), self.find("sec-fetch-site")
         is_other = bool(origin) and origin != f"http://{host}"
         if self.is_safe and self.find("sec-fetch-mode") != "navigate":
@@ -142,7 +156,7 @@ class _RequestHead:
         elif not self.is_safe:
             is_other |= not origin and site != "same-origin"
         if is_other:
-            raise _AccessRefusal(403, "This request comes from a page of another origin.")
+            raise AccessRefusal(403, "This request comes from a page of another origin.")
 
     def read_cookies(self) -> list[str]:
         """Return the values of the cookie; servers on other ports may have set others.
@@ -171,7 +185,7 @@ class _RequestHead:
         return self.find("sec-fetch-site") in ("cross-site", "same-site")
 
 
-async def _open(request: _RequestHead, session: str, send: Send) -> None:
+async def _open(request: RequestHead, session: str, send: Send) -> None:
     """Set the cookie, and continue at the address without the token."""
     cookie = f"{request.cookie_name}={session}; HttpOnly; SameSite=Strict; Path=/"
     address = request.address_without_token
@@ -185,7 +199,7 @@ async def _open(request: _RequestHead, session: str, send: Send) -> None:
     await _respond(200, _make_page("Opening hyperplane", refresh, ""), headers, send)
 
 
-async def _refuse(error: _AccessRefusal, send: Send) -> None:
+async def _refuse(error: AccessRefusal, send: Send) -> None:
     headers = {"connection": "close"}  # a body is not read
     if error.code == 401:
         headers["www-authenticate"] = "Cookie"

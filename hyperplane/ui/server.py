@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.errors import Fault, JobStoreError, RequestError
 from hyperplane.core.html_output import escape
 from hyperplane.core.optional import need
 from hyperplane.guard.same_user import find_reason_unchecked
+from hyperplane.jobs.graphql_server import PATH, GraphqlServer, publish_server
 from hyperplane.ui.access import TOKEN, AccessCheck
 from hyperplane.ui.connections import make_protocol_class
 
@@ -37,7 +38,7 @@ def run_server(
     *,
     port: int,
     allow_actions: bool,
-    announce: Callable[[str], None],
+    announce: Callable[[str, str], None],
     is_stopping: Callable[[], bool],
 ) -> bool:
     """Serve the page until SIGTERM or Ctrl-C; return whether all requests have finished.
@@ -52,7 +53,8 @@ def run_server(
     allow_actions : bool
         Whether the page can stop clusters and cancel jobs.
     announce : callable
-        Receives the first address, which has the token, when requests are answered.
+        Receives, when requests are answered, the first address, which has the token, and a sentence
+        about the file with the GraphQL address.
     is_stopping : callable
         Whether a signal came before uvicorn handles them.
 
@@ -66,21 +68,34 @@ def run_server(
     uvicorn = need("uvicorn", "ui")
     need("starlette", "ui")
     need("sqlalchemy", "ui")
+    need("strawberry", "ui")
     from hyperplane.ui.application import create_application
+    from hyperplane.ui.graphql_api.access import GraphqlAccessCheck
+    from hyperplane.ui.graphql_api.endpoint import GraphqlEndpoint
 
-    token = secrets.token_urlsafe(32)
-    with contextlib.closing(_bind(port)) as listener:
-        url = f"http://{_LOOPBACK}:{listener.getsockname()[1]}/?{TOKEN}={token}"
+    token, graphql_token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+    graphql = GraphqlAccessCheck(GraphqlEndpoint(Path.cwd()), graphql_token)
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(contextlib.closing(_bind(port)))
+        used_port = listener.getsockname()[1]
+        url = f"http://{_LOOPBACK}:{used_port}/?{TOKEN}={token}"
+        try:
+            file = stack.enter_context(publish_server(GraphqlServer(used_port, graphql_token)))
+            note = f"Programs find its GraphQL address in {file}."
+        except JobStoreError as error:  # the page shows it, too
+            note = f"Programs cannot find its GraphQL address: {error}"
 
         def on_ready() -> None:
             if is_stopping():  # uvicorn must end its start first
                 loop = asyncio.get_running_loop()
                 loop.call_later(0.1, setattr, server, "should_exit", True)
                 return
-            announce(url)
+            announce(url, note)
 
         config = uvicorn.Config(
-            AccessCheck(create_application(allow_actions, on_ready), token),
+            _route_requests(
+                AccessCheck(create_application(allow_actions, on_ready), token), graphql
+            ),
             http=make_protocol_class(),
             loop="asyncio",
             lifespan="on",
@@ -98,6 +113,16 @@ def run_server(
         with contextlib.suppress(KeyboardInterrupt):
             server.run(sockets=[listener])
     return _wait_for_threads(time.monotonic() + _THREAD_SECONDS)
+
+
+def _route_requests(page: Any, graphql: Any) -> Any:
+    """Return an ASGI application with the page, and GraphQL under its path."""
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        is_graphql = scope["type"] == "http" and scope["path"] == PATH
+        await (graphql if is_graphql else page)(scope, receive, send)
+
+    return application
 
 
 def _make_server_class() -> type[Any]:

@@ -33,6 +33,7 @@ from hyperplane.errors import (
     OutputConflict,
     OutputExists,
     PreflightError,
+    QueryFailed,
     ReadError,
     RequestError,
     SchedulerUnreachable,
@@ -99,6 +100,11 @@ EXAMPLES = [
     (
         JobStoreError("/home/ada/jobs.db", "full", passing=True),
         {"store": "/home/ada/jobs.db", "passing": True},
+        RuntimeError,
+    ),
+    (
+        QueryFailed("no such job", [{"message": "no such job"}], [{"countJobs": 1}]),
+        {"errors": [{"message": "no such job"}], "results": [{"countJobs": 1}]},
         RuntimeError,
     ),
     (JobTimeout("4f2a", "timed out"), {"job_id": "4f2a"}, TimeoutError),

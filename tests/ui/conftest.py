@@ -40,8 +40,8 @@ def start_server(place: Path) -> Iterator[Callable[..., UiServer]]:
     del place
     servers: list[UiServer] = []
 
-    def start(*arguments: str) -> UiServer:
-        servers.append(UiServer(*arguments))
+    def start(*arguments: str, folder: Path | None = None) -> UiServer:
+        servers.append(UiServer(*arguments, folder=folder))
         return servers[-1]
 
     yield start

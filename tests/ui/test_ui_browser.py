@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from ui_server import UiServer
 
 import hyperplane
 from hyperplane.jobs.store.job_records import IN_PROGRESS
+from hyperplane.jobs.store.jobs_home import open_store
 
 pytestmark = [
     pytest.mark.cluster,
@@ -209,3 +211,35 @@ def test_pages_of_other_origins_change_and_read_nothing(
     assert browser.evaluate("location.search") == ""
     (tmp_path / "go").touch()
     assert job.wait(170) == "done"
+
+
+def test_no_page_uses_the_graphql_address_even_if_it_knows_the_token(
+    browser: Browser, server: UiServer, tmp_path: Path
+) -> None:
+    token = json.loads(server.graphql_file.read_text())["token"]
+    (tmp_path / "mark.sh").write_text(f"touch {tmp_path / 'ran'}\n")
+    path = json.dumps(str(tmp_path / "mark.sh"))
+    query = f"mutation {{ createPipelineJob(data: {{pipelineYamlPath: {path}}}) {{ id }} }}"
+    body = json.dumps(json.dumps({"query": query}))
+    before = len(open_store().find())
+
+    def fetch(address: str, kind: str, mode: str) -> str:
+        return browser.evaluate(
+            f"""fetch("{address}", {{method: "POST", mode: "{mode}", credentials: "include",
+                headers: {{"content-type": "{kind}", "authorization": "Bearer {token}"}},
+                body: {body}}}).then(answer => String(answer.status), () => "blocked")"""
+        )
+
+    address = f"{server.origin}/graphql"
+    browser.open(server.address)
+    assert fetch("/graphql", "application/json", "same-origin") == "403", "not even its own page"
+    page = tmp_path / "page.html"
+    page.write_text("<title>another site</title><form method=post enctype=text/plain></form>")
+    browser.open(page.as_uri())
+    assert fetch(address, "application/json", "cors") == "blocked"
+    assert fetch(address, "text/plain", "no-cors") in ("blocked", "0"), "nothing can be read"
+    browser.evaluate(f"document.forms[0].action = '{address}'; document.forms[0].submit()")
+    browser.wait(f"location.href === '{address}'")
+    assert "not for pages of a browser" in browser.evaluate("document.body.textContent")
+    assert len(open_store().find()) == before
+    assert not (tmp_path / "ran").exists()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 from xml.etree import ElementTree
@@ -72,7 +73,7 @@ def read(source: str) -> Page:
 class UiServer:
     """The command in a separate session, as in another terminal."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, folder: Path | None = None) -> None:
         script = "from hyperplane.cli import main; main()"
         self.process = subprocess.Popen(
             [sys.executable, "-c", script, "ui", "--no-browser", *arguments],
@@ -80,14 +81,19 @@ class UiServer:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            cwd=folder,
             env={**os.environ, "COLUMNS": "80"},
         )
         watchdog = threading.Timer(LIMIT, self.process.kill)
         watchdog.start()
-        line, hint = self.process.stdout.readline(), self.process.stdout.readline()
+        line, note, hint = (self.process.stdout.readline() for _ in range(3))
         watchdog.cancel()
         prefix = "hyperplane ui is at "
         assert line.startswith(prefix), (line, self.process.communicate())
+        #: File with the address and the token for programs.
+        self.graphql_file = Path(
+            note.strip().removeprefix("Programs find its GraphQL address in ").removesuffix(".")
+        )
         assert hint == "It runs until you press Ctrl-C.\n"
         self.address = line.removeprefix(prefix).strip()
         parts = urlsplit(self.address)

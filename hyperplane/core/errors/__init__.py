@@ -41,6 +41,7 @@ from hyperplane.core.errors.jobs import (
     JobFailed,
     JobStoreError,
     JobTimeout,
+    QueryFailed,
 )
 from hyperplane.core.errors.ml import GangFailed, GangTimeout, SearchFailed, TrainingFailed
 
@@ -66,6 +67,7 @@ __all__ = [
     "OutputConflict",
     "OutputExists",
     "PreflightError",
+    "QueryFailed",
     "ReadError",
     "RequestError",
     "SearchFailed",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from hyperplane.core.errors.base import HyperplaneError
 
 
@@ -48,3 +51,27 @@ class JobStoreError(HyperplaneError, RuntimeError):
     def __init__(self, store: str, wrong: str, *, passing: bool) -> None:
         super().__init__(f"job store {store}: {wrong}")
         self.store, self.passing = store, passing
+
+
+class QueryFailed(HyperplaneError, RuntimeError):
+    """A GraphQL server cannot be reached, or has answered a query with errors.
+
+    Attributes
+    ----------
+    errors : list of dict
+        The errors of the response.
+    results : list of dict
+        The data of the queries that were answered before.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        errors: Sequence[Mapping[str, Any]] = (),
+        results: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        super().__init__(message)
+        self.errors, self.results = list(errors), list(results)
+
+    def __reduce__(self) -> tuple[type[QueryFailed], tuple[str, list[Any], list[Any]]]:
+        return type(self), (str(self), self.errors, self.results)

@@ -15,7 +15,7 @@ from hyperplane.core.units import parse_seconds
 from hyperplane.history.store import RECORDS_FOLDER
 from hyperplane.jobs import step_wrapper
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.execution import redaction, requirements, saved_shards
+from hyperplane.jobs.execution import redaction, requirements, saved_shards, step_graphql
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.failure_kinds import (
     INPUT,
@@ -278,6 +278,7 @@ class StepExecutor:
         secret_values = secret_variables(values)
         environment = {
             **without_other_secrets(step, self.steps, self.submission.environment),
+            **step_graphql.server_variables(self.runner, self.submission.environment),
             **variables,
             **secret_values,
             PROGRESS: str(files.with_name(f"{files.name}.progress")),
@@ -351,9 +352,10 @@ class StepExecutor:
     async def _redact_secrets(
         self, step: Step, attempt: Attempt, process: StepProcess
     ) -> tuple[str, ...]:
-        """Mask the step's secrets in its log and its notebook; return their values."""
+        """Mask secrets of the step in its log and its notebook; return their values."""
         values, _ = find_secrets(step.secrets, self.submission.environment, self._settings.secrets)
-        secret_values = tuple(values.values())
+        tokens = step_graphql.find_tokens(self.runner, process.command.environment)
+        secret_values = (*values.values(), *tokens)
         if secret_values:
             await asyncio.to_thread(
                 redaction.redact_file, process.command.file(".log"), secret_values

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hyperplane import config
+from hyperplane.jobs.graphql_server import without_server
 from hyperplane.jobs.store.jobs_home import jobs_folder
 
 
@@ -20,7 +21,9 @@ class SubmissionEnvironment:
 def capture_environment() -> SubmissionEnvironment:
     """Return the environment for steps of a job submitted from this process."""
     environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("HYPERPLANE_JOB_")
+        name: value
+        for name, value in without_server(os.environ).items()
+        if not name.startswith("HYPERPLANE_JOB_")
     }
     environment["DASK_HYPERPLANE__JOBS__HOME"] = str(jobs_folder())
     if config.jobs().store:

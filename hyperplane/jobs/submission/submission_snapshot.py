@@ -60,6 +60,8 @@ class SubmissionSnapshot:
         Options of the runner.
     notes : tuple of str
         Warnings for the log of the first step.
+    notify : tuple of str, or None
+        Targets of notifications that the submission has named; the settings have them, too.
     """
 
     settings: JobSettings
@@ -67,6 +69,7 @@ class SubmissionSnapshot:
     environment: Mapping[str, str] | None = None
     runner: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    notify: tuple[str, ...] | None = None
 
     def with_pool_resources(self, step: Step) -> Step:
         """Return a step with the resources of its pool in place of the pool's name."""
@@ -98,6 +101,7 @@ def save_snapshot(
     environment: Mapping[str, str],
     runner: Mapping[str, Any],
     notes: Sequence[str] = (),
+    notify: Sequence[str] | None = None,
 ) -> None:
     """Store the settings, pools and environment of a job.
 
@@ -111,6 +115,9 @@ def save_snapshot(
         Options of its runner, from :func:`hyperplane.jobs.runners.registry.resolve_options`.
     notes : sequence of str
         Warnings for the log of the first step.
+    notify : sequence of str, optional
+        Where to send a message about its failure, in place of the setting ``notify``; if empty, no
+        message is sent at all.
 
     Raises
     ------
@@ -118,6 +125,10 @@ def save_snapshot(
         If the job's folder cannot be written.
     """
     settings = config.jobs().model_dump(mode="json")
+    if notify is not None:
+        settings["notify"] = list(notify)
+    if notify is not None and not notify:
+        settings |= {"notify_success": [], "notify_late": []}
     document = {
         "settings": {name: settings[name] for name in JOB_SETTINGS},
         "pools": _pool_resources(job),
@@ -125,6 +136,7 @@ def save_snapshot(
         "runner": dict(runner),
         "system": running_system(),
         "notes": list(notes),
+        "notify": notify if notify is None else list(notify),
     }
     _write(job, document)
 
@@ -193,6 +205,7 @@ def load_snapshot(job: Job) -> SubmissionSnapshot:
             {str(name): str(text) for name, text in document["environment"].items()},
             document.get("runner", {}),
             tuple(map(str, document.get("notes", ()))),
+            None if document.get("notify") is None else tuple(map(str, document["notify"])),
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return SubmissionSnapshot(settings)

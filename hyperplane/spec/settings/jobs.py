@@ -33,7 +33,8 @@ _TARGET = re.compile(
 )
 
 
-def _check_target(value: str) -> str:
+def check_target(value: str) -> str:
+    """Return a target of notifications; raise ValueError if it has none of the four forms."""
     if not _TARGET.fullmatch(value):
         raise ValueError(
             "'slack:#channel', 'webhook', 'email:name@example.com', or 'json:VARIABLE' with the "
@@ -42,7 +43,7 @@ def _check_target(value: str) -> str:
     return value
 
 
-Targets = tuple[Annotated[str, AfterValidator(_check_target)], ...]
+Targets = tuple[Annotated[str, AfterValidator(check_target)], ...]
 #: Time limit of a job in seconds; -1 for no limit.
 Limit = Annotated[float, BeforeValidator(in_seconds)]
 

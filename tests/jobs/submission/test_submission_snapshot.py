@@ -15,6 +15,7 @@ from hyperplane.errors import JobError, RequestError
 from hyperplane.jobs import JobHandle, Pipeline, Resources, Step, submit
 from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
 from hyperplane.jobs.job_control import new_job
+from hyperplane.jobs.job_control import submit_job as submit_job_record
 from hyperplane.jobs.store.job_records import DONE, FAILED
 from hyperplane.jobs.submission import submission_snapshot
 
@@ -108,6 +109,24 @@ def test_resume_has_the_environment_and_the_settings_of_the_resuming_process(mon
         assert job.resume().wait(LIMIT) == DONE
     assert job.logs() == "C.second\n"
     assert submission_snapshot.load_snapshot(job.job).settings.grace == "3s"
+
+
+def test_resume_keeps_the_targets_of_notifications_that_the_submission_has_named():
+    def targets(job):
+        return submission_snapshot.load_snapshot(job.job).settings.notify
+
+    named, usual = (
+        new_job(Pipeline.from_steps("p", [bash("a", "[ -e now ]")]), max_retries=0)
+        for _ in range(2)
+    )
+    with dask.config.set({"hyperplane.jobs.notify": ["slack:#before"]}):
+        jobs = [JobHandle(submit_job_record(named, notify=[]).id),
+                JobHandle(submit_job_record(usual).id)]  # fmt: skip
+        assert [job.wait(LIMIT) for job in jobs] == [FAILED, FAILED]
+    assert list(map(targets, jobs)) == [(), ("slack:#before",)]
+    with open("now", "w"), dask.config.set({"hyperplane.jobs.notify": ["slack:#after"]}):  # noqa: PTH123
+        assert [job.resume().wait(LIMIT) for job in jobs] == [DONE, DONE]
+    assert list(map(targets, jobs)) == [(), ("slack:#after",)]
 
 
 def test_a_snapshot_has_no_secret_and_is_private(monkeypatch):
