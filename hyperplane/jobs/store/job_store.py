@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
-from pathlib import Path
-from sqlite3 import OperationalError
 from typing import Any
 
 import sqlalchemy as sql
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import (
-    ArgumentError,
-    DatabaseError,
-    DBAPIError,
-    IntegrityError,
-    SQLAlchemyError,
-)  # fmt: skip
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from hyperplane.core.errors import Fault, JobError, RequestError
 from hyperplane.history import RunRecord
+from hyperplane.jobs.store.artifact_store import ArtifactStore
+from hyperplane.jobs.store.database import check_tables, create_engine, hide_password, make_tables
 from hyperplane.jobs.store.job_records import (
     OPEN,
     PENDING,
@@ -37,6 +29,7 @@ from hyperplane.jobs.store.job_records import (
 )
 from hyperplane.jobs.store.store_errors import first_line, is_file_error, store_error
 from hyperplane.jobs.store.tables import (
+    ARTIFACTS,
     ATTEMPTS,
     CLUSTERS,
     COUNTERS,
@@ -44,16 +37,14 @@ from hyperplane.jobs.store.tables import (
     NUMBERS,
     RUNS,
     STEPS,
-    TABLES,
 )  # fmt: skip
-from hyperplane.platforms.local.file_systems import is_on_network
 
 _log = logging.getLogger(__name__)
 #: Most records of each kind of one step of a pipeline that are kept, the newest.
 _MOST_RUNS = 50
 
 
-class JobStore:
+class JobStore(ArtifactStore):
     """Store of all jobs; a shared database also has those of other users and machines.
 
     Parameters
@@ -73,14 +64,14 @@ class JobStore:
     def __init__(self, url: str) -> None:
         try:
             parsed = make_url(url)
-            self._engine = _create_engine(parsed)
-            _make_tables(self._engine)
-            _check_tables(self._engine)
+            self._engine = create_engine(parsed)
+            make_tables(self._engine)
+            check_tables(self._engine)
         except (SQLAlchemyError, ImportError, OSError, ValueError) as error:
             if is_file_error(error):
                 raise store_error(make_url(url), error) from error
             allowed = f"the SQLAlchemy URL of a database that can be opened ({first_line(error)})"
-            visible_url = repr(_hide_password(url))
+            visible_url = repr(hide_password(url))
             raise RequestError([Fault("hyperplane.jobs.store", visible_url, allowed)]) from error
 
     def add(self, job: Job) -> None:
@@ -173,7 +164,7 @@ class JobStore:
             return bool(connection.execute(query).rowcount)
 
     def remove_ended(self, job_id: str, before_commit: Callable[[], object]) -> bool:
-        """Remove a job and its attempts if it has ended; return whether it had.
+        """Remove a job with its records if it has ended; return whether it had.
 
         ``before_commit`` is called while no other process can resume the job.
         """
@@ -183,7 +174,8 @@ class JobStore:
         with self._connect(write=True) as connection:
             if not connection.execute(lock.values(cancelled=JOBS.c.cancelled)).rowcount:
                 return False
-            connection.execute(sql.delete(ATTEMPTS).where(ATTEMPTS.c.job_id == job_id))
+            for table in (ATTEMPTS, ARTIFACTS):
+                connection.execute(sql.delete(table).where(table.c.job_id == job_id))
             connection.execute(sql.delete(NUMBERS).where(NUMBERS.c.job_id == job_id))
             connection.execute(sql.delete(JOBS).where(same))
             before_commit()
@@ -335,64 +327,3 @@ def _next_number(connection: sql.Connection, pipeline: str) -> int:
         except IntegrityError:  # another process has inserted it since
             connection.execute(increase)
     return int(connection.execute(sql.select(COUNTERS.c.last).where(same)).scalar_one())
-
-
-def _make_tables(engine: sql.Engine) -> None:
-    for tries in range(3):
-        try:
-            TABLES.create_all(engine)
-            return
-        except DBAPIError as error:  # another process may be creating them
-            # SQLite's errors for a damaged file are of this class; others are of its subclasses.
-            if tries == 2 or type(error) is DatabaseError:
-                raise
-            time.sleep(0.2)
-
-
-def _check_tables(engine: sql.Engine) -> None:
-    for table in TABLES.sorted_tables:
-        existing = {column["name"] for column in sql.inspect(engine).get_columns(table.name)}
-        if not set(table.columns.keys()) <= existing:
-            advice = "move it away, or set hyperplane.jobs.store to another one"
-            raise OSError(f"created by another version of hyperplane; {advice}")
-
-
-def _create_engine(url: URL) -> sql.Engine:
-    if url.get_backend_name() != "sqlite":
-        return sql.create_engine(url, pool_pre_ping=True)
-    if url.database and url.database != ":memory:":
-        _create_private_file(Path(url.database))
-    engine = sql.create_engine(url, connect_args={"timeout": 60})
-    shared = is_on_network(Path(url.database)) if url.database else False
-    sql.event.listen(
-        engine, "connect", partial(_configure_sqlite, mode="DELETE" if shared else "WAL")
-    )
-    return engine
-
-
-def _create_private_file(file: Path) -> None:
-    """Create a file that only its owner can read, because it contains parameters."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with suppress(FileExistsError):
-        os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
-
-
-def _configure_sqlite(connection: Any, _: object, *, mode: str) -> None:
-    # WAL allows concurrent readers and a writer, but needs shared memory, which other machines do
-    # not have. In both modes a commit survives the death of the process.
-    try:
-        connection.execute(f"PRAGMA journal_mode={mode}")
-    except OperationalError:
-        if mode == "WAL":
-            raise
-        # Leaving WAL fails while another process has the file open, which then stays in WAL mode.
-    for setting in (f"synchronous={'NORMAL' if mode == 'WAL' else 'FULL'}", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {setting}")
-
-
-def _hide_password(url: str) -> str:
-    """Return a URL without its password."""
-    try:
-        return make_url(url).render_as_string(hide_password=True)
-    except ArgumentError:
-        return "a URL not shown"

@@ -164,5 +164,5 @@ def test_sqlite_uses_no_wal_on_a_network_file_system(tmp_path, monkeypatch):
             return opened.execute("PRAGMA journal_mode").fetchone()[0]
 
     assert mode("local.db") == "wal"
-    monkeypatch.setattr("hyperplane.jobs.store.job_store.is_on_network", lambda path: True)
+    monkeypatch.setattr("hyperplane.jobs.store.database.is_on_network", lambda path: True)
     assert [mode(name) for name in ("shared.db", "local.db")] == ["delete", "delete"]
