@@ -29,7 +29,7 @@ pre{font-size:.85rem;border-left:3px solid var(--line);padding-left:.7rem}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:.2rem .9rem .2rem 0;text-align:left;vertical-align:top;
 border-bottom:1px solid var(--line)}
-td.number,th.number{text-align:right}
+td.number,th.number{text-align:right;white-space:nowrap}
 svg:not(.hp-steps){display:block;width:100%;height:auto;font:11px system-ui,sans-serif}
 svg text{fill:var(--text)}
 .data{fill:var(--data);fill-opacity:.35;stroke:var(--data)}

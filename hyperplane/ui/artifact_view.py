@@ -85,10 +85,17 @@ def list_artifacts(request: PageRequest) -> View:
     links = paging.make_links(
         len(found), lambda page: make_path("jobs", job.id, "artifacts", page=page)
     )
+    return describe_artifacts(job, shown, paging.describe("artifacts", len(shown)), links)
+
+
+def describe_artifacts(
+    job: Job, artifacts: Sequence[Artifact], caption: str, links: str = ""
+) -> View:
+    """Return artifacts of a job with previews of the first ones."""
     title = f"Artifacts of {shorten(job.run_name or job.id)}"
     back = make_page_link(make_path("jobs", job.id), "The job")
-    table = make_artifact_table(job, shown, paging.describe("artifacts", len(shown)))
-    return View(title, (back, table, links, *_show_previews(job, shown)))
+    table = make_artifact_table(job, artifacts, caption)
+    return View(title, (back, table, Markup(links), *_show_previews(job, artifacts)))
 
 
 def make_artifact_table(job: Job, artifacts: Sequence[Artifact], caption: str) -> Markup:
@@ -123,8 +130,7 @@ def _make_preview(job: Job, artifact: Artifact) -> Markup | None:
             return None
         path = _make_path(job, artifact, "picture")
         text = escape(shorten(artifact.name))
-        source = f'src="{escape(path)}" alt="{text}"'
-        return Markup(f'<img class="hp-picture" {source} loading="lazy"/>')
+        return Markup(f'<img class="hp-picture" src="{escape(path)}" alt="{text}"/>')
     preview = read_preview(artifact, job.output)
     return None if isinstance(preview, NoPreview) else render_preview(preview, artifact.name)
 
