@@ -132,11 +132,11 @@ def save(
         result = save_parts(obj, request)
     else:
         result = save_file(obj, request)
-    _report(request, result)
+    _report(obj, request, result)
     return replace(result, seconds=time.monotonic() - began)
 
 
-def _report(request: SaveRequest, result: SaveResult) -> None:
+def _report(obj: Any, request: SaveRequest, result: SaveResult) -> None:
     """Report a saved output to the job that this process is a step of, if any."""
     if request.target.store.protocol == "memory":
         return  # it ends with this process
@@ -149,6 +149,9 @@ def _report(request: SaveRequest, result: SaveResult) -> None:
         files=result.files,
         # Its figures are those of one shard.
         shard=None if request.shard is None else request.shard[0],
+        folder=request.in_parts
+        or request.kind == "array"
+        or (request.kind == "path" and obj.expanduser().is_dir()),
         local=request.target.store.local,
     )
 

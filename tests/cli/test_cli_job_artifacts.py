@@ -42,6 +42,8 @@ def test_artifacts_are_listed(run: Run, alone: Path) -> None:
     assert ["figures/delay.png", "one", "picture", "69", "B"] in rows
     assert ["days.csv", "two", "[2]", "table", "4", "B", "1"] in rows
     assert ["output", "output", "2", "B"] in rows
+    shown = run("job", "show", job.id).out
+    assert f"3, shown by hyperplane job artifacts {job.id[:8]}" in shown
     found = run("job", "artifacts", job.id[:8], "--json").json
     assert {each["name"]: each["chunk"] for each in found} == {
         "figures/delay.png": -1, "days.csv": 2, "output": -1

@@ -87,16 +87,18 @@ def test_chunks_have_artifacts_of_the_same_name():
     assert contents == {0: b"0\n", 1: b"1\n", 2: b"2\n"}
 
 
-def test_an_executed_notebook_is_attached(folder):
+def test_an_executed_notebook_and_what_it_saves_are_attached(folder):
     document = json.loads(notebook())
-    document["cells"][1]["source"] = "6 * 7"
+    document["cells"][1]["source"] = "import hyperplane\nhyperplane.save(b'x', 'nb.bin').files"
     (folder / "a.ipynb").write_text(json.dumps(document))
     job = submit(Pipeline.from_steps("p", [Step(name="n", kind="notebook", path="a.ipynb")]))
     assert job.wait(LIMIT) == DONE, job.logs()
-    executed = named(job)["a.ipynb"]
-    assert executed.kind == "notebook"
-    outputs = json.loads(read(executed))["cells"][-1]["outputs"]
-    assert outputs[0]["data"]["text/plain"] == ["42"]
+    found = named(job)
+    assert {name: each.kind for name, each in found.items()} == {
+        "a.ipynb": "notebook", "nb.bin": "file"
+    }  # fmt: skip
+    outputs = json.loads(read(found["a.ipynb"]))["cells"][-1]["outputs"]
+    assert outputs[0]["data"]["text/plain"] == ["1"]
 
 
 def test_secrets_are_masked_before_a_notebook_is_attached(folder, monkeypatch):

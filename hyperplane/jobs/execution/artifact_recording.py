@@ -172,24 +172,22 @@ class _Collector:
         elif path.is_dir():
             first = _find_first(path, found.format) if found.kind == TABLE else ""
             identity = identify(url, first) if first else None
-            self._add(replace(found, is_folder=True, identity=str(identity or "")))
+            self._add(replace(found, identity=str(identity or "")))
         else:
             identity = identify(url)
             size = found.size if identity is None else identity.size
             self._add(replace(found, size=size, identity=str(identity or "")))
 
     def _describe_saved(self, report: dict[str, Any], name: str, url: str) -> Artifact:
+        is_folder = report["folder"] or report["shard"] is not None
         kind = _SAVED_KINDS.get(report["kind"]) or kind_of_file(name)
-        if report["files"] not in (None, 1) and kind == FILE:
-            kind = FOLDER
-        shard = report["shard"]
-        suffix = find_suffix(name)
         is_named = report["format"] not in ("", "figure", "bytes", "text", "files")
         return Artifact(
-            **self._names(), name=self._make_unique(name, url), kind=kind,
-            format=(report["format"] if is_named else suffix)[:32], url=url, size=report["size"],
-            rows=report["rows"], files=report["files"], created=report["created"], shard=shard,
-            is_folder=report["files"] not in (None, 1) or shard is not None,
+            **self._names(), name=self._make_unique(name, url),
+            kind=FOLDER if is_folder and kind == FILE else kind,
+            format=(report["format"] if is_named else find_suffix(name))[:32], url=url,
+            size=report["size"], rows=report["rows"], files=report["files"],
+            created=report["created"], is_folder=is_folder, shard=report["shard"],
         )  # fmt: skip
 
     def _is_internal(self, path: Path) -> bool:

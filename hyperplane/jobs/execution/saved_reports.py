@@ -59,4 +59,5 @@ def _check_report(report: Any) -> dict[str, Any]:
             raise ValueError("no such number")
     if not math.isfinite(created) or not (texts["url"] or texts["kind"] == OUTPUT):
         raise ValueError("no time or address")
-    return {**texts, **numbers, "created": created, "local": report.get("local") is True}
+    flags = {name: report.get(name) is True for name in ("folder", "local")}
+    return {**texts, **numbers, **flags, "created": created}

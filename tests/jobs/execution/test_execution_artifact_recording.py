@@ -93,6 +93,25 @@ def test_a_folder_of_parts_is_one_artifact(attempted, tmp_path):
         assert opened.read(4) == b"PAR1"
 
 
+def test_a_folder_of_one_part_or_file_is_a_folder(attempted, tmp_path):
+    frame = dd.from_pandas(pd.DataFrame({"day": range(10)}), npartitions=1)
+    hyperplane.save(frame, tmp_path / "days")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "a.txt").write_text("x")
+    hyperplane.save(tmp_path / "own", tmp_path / "copies")
+    hyperplane.save(tmp_path / "own" / "a.txt", tmp_path / "copy.txt")
+    attempted.write_report(
+        '{"kind": "dataframe", "created": 1, "url": "s3://b/far", "files": 1, "folder": true}\n'
+    )
+    found = attempted.collect()
+    assert {name: (each.kind, each.is_folder, each.files) for name, each in found.items()} == {
+        "far": ("table", True, 1),
+        "days": ("table", True, 1),
+        "copies": ("folder", True, 1),
+        "copy.txt": ("text", False, 1),
+    }
+
+
 def test_the_same_output_saved_twice_is_recorded_once(attempted):
     for text in ("a", "bb"):
         hyperplane.save(text.encode(), "x.bin", mode="overwrite")
