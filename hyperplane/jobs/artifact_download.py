@@ -6,7 +6,7 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -17,7 +17,7 @@ from hyperplane.core.argument_checks import (
     find_count_faults,
     find_flag_faults,
 )
-from hyperplane.core.errors import Fault, JobError, RequestError, check
+from hyperplane.core.errors import Fault, HyperplaneError, JobError, RequestError, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.jobs.artifact_files import ArtifactUnavailable, FileIdentity, open_artifact
 from hyperplane.jobs.artifacts import choose_artifact, list_artifacts
@@ -39,6 +39,7 @@ def download_artifact(
     step: str | None = None,
     chunk: int | None = None,
     overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Path:
     """Copy an artifact of a job to a file or folder, also from an object store.
 
@@ -60,6 +61,9 @@ def download_artifact(
         The chunk, from 0.
     overwrite : bool
         Whether a file that exists is replaced; folders are never replaced.
+    storage_options : mapping, optional
+        Options of the file system for an artifact in an object store; those that the step has
+        passed to :func:`hyperplane.save` are not stored.
 
     Returns
     -------
@@ -85,16 +89,17 @@ def download_artifact(
         *([] if file is None else _find_path_faults(file)),
         *([] if chunk is None else find_count_faults("chunk", chunk, 0)),
         *find_flag_faults(overwrite=overwrite),
+        *_find_option_faults(storage_options),
     ])  # fmt: skip
     listed = list_artifacts(job, step)
     found = find_job(open_store(), to_job_id(job))
     artifact = choose_artifact(found, listed, name, chunk)
     target = find_target(artifact, None if file is None else Path(file), overwrite)
     if is_several(artifact):
-        _copy_folder(found, artifact, target)
+        _copy_folder(found, artifact, target, storage_options)
         return target
     with open_draft(target, overwrite) as draft:
-        write_artifact(found, artifact, draft)
+        write_artifact(found, artifact, draft, storage_options)
     return target
 
 
@@ -109,6 +114,13 @@ def _find_path_faults(file: object) -> list[Fault]:
     if is_path and str(file) and "\0" not in str(file):
         return []
     return [Fault("file", describe_value(file), "the path of a file")]
+
+
+def _find_option_faults(options: object) -> list[Fault]:
+    if options is None or isinstance(options, Mapping):
+        return []
+    type_name = f"a {type(options).__name__}"  # not its value, which may be a secret
+    return [Fault("storage_options", type_name, "a mapping for fsspec")]
 
 
 def find_target(artifact: Artifact, file: Path | None, overwrite: bool) -> Path:
@@ -139,7 +151,12 @@ def is_several(artifact: Artifact) -> bool:
     return artifact.is_folder or artifact.files is None
 
 
-def write_artifact(job: Job, artifact: Artifact, file: BinaryIO) -> None:
+def write_artifact(
+    job: Job,
+    artifact: Artifact,
+    file: BinaryIO,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
     """Write the content of an artifact that is one file.
 
     Raises
@@ -163,26 +180,32 @@ def write_artifact(job: Job, artifact: Artifact, file: BinaryIO) -> None:
             message = f"the artifact {artifact.name!r} cannot be copied: {error}"
             raise JobError(job.id, f"{message}; the job ran on {job.machine}") from error
     else:
-        _fetch(artifact, file)
+        _fetch(artifact, file, storage_options)
 
 
-def _fetch(artifact: Artifact, file: BinaryIO) -> None:
+def _fetch(artifact: Artifact, file: BinaryIO, options: Mapping[str, Any] | None) -> None:
     """Write the content of a file in an object store."""
     from hyperplane.objectstore.retrying import translate_errors
     from hyperplane.objectstore.save_target import resolve_target
 
-    target = resolve_target(artifact.url, None)
-    with translate_errors(target.url), target.store.system.open(target.path, "rb") as opened:
+    target = resolve_target(artifact.url, options)
+    with (
+        translate_errors(target.url, options),
+        target.store.system.open(target.path, "rb") as opened,
+    ):
         shutil.copyfileobj(opened, file, 1 << 20)
 
 
-def _copy_folder(job: Job, artifact: Artifact, folder: Path) -> None:
+def _copy_folder(
+    job: Job, artifact: Artifact, folder: Path, options: Mapping[str, Any] | None
+) -> None:
     """Copy the files of a folder, as they are published now, to a new folder."""
     # Imported here: it takes a third of a second, and most artifacts are files.
     from hyperplane.objectstore.save_target import resolve_target
     from hyperplane.storage.commit_protocol import commit_protocol_for
 
-    commits = commit_protocol_for(resolve_target(artifact.url, None))
+    own_options = None if artifact.is_local else options
+    commits = commit_protocol_for(resolve_target(artifact.url, own_options))
     manifest = commits.read_state().manifest
     if manifest is None:
         message = f"the artifact {artifact.name!r} cannot be copied: nothing is at {artifact.url}"
@@ -220,6 +243,8 @@ def open_draft(target: Path, overwrite: bool) -> Iterator[BinaryIO]:
         if not overwrite and os.path.lexists(target):
             raise FileExistsError(errno.EEXIST, "it has come to exist meanwhile")
         draft.replace(target)
+    except HyperplaneError:  # an error of a store is an OSError, too
+        raise
     except OSError as error:
         allowed = f"a new file that can be written ({error.strerror or error})"
         raise RequestError([Fault("file", repr(str(target))[:200], allowed)]) from error

@@ -169,9 +169,12 @@ def test_a_name_leads_to_no_other_folder(alone: Path, name: str) -> None:
 
 def test_bad_values_are_reported_together(alone: Path) -> None:
     with pytest.raises(RequestError) as caught:
-        download_artifact(add_job(alone).id, "", 3, chunk=-1, overwrite="no")
+        download_artifact(
+            add_job(alone).id, "", 3, chunk=-1, overwrite="no", storage_options="hunter"
+        )
     text = str(caught.value)
-    for where in ("name", "file", "chunk", "overwrite"):
+    assert "hunter" not in text
+    for where in ("name", "file", "chunk", "overwrite", "storage_options"):
         assert f"{where} =" in text
 
 
@@ -190,6 +193,7 @@ def test_a_cleanup_removes_what_is_in_the_folder_of_the_job_only(
     assert open_store().artifacts(job.id) == []
 
 
+@pytest.mark.slow
 def test_a_thousand_artifacts_are_listed(run: Run, alone: Path) -> None:
     job = add_job(alone)
     path = Path(job.folder, "x.txt")
