@@ -116,7 +116,8 @@ def open_artifact(artifact: Artifact) -> Iterator[BinaryIO]:
         opened = open_regular(path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is no regular file"
-        raise ArtifactUnavailable(f"it was removed, moved or replaced ({reason})") from error
+        message = f"it was removed, moved or replaced, or cannot be read ({reason})"
+        raise ArtifactUnavailable(message) from error
     with opened:
         if FileIdentity.of(os.fstat(opened.fileno()), identity.name) != identity:
             raise ArtifactUnavailable("it has changed since its step ended")
