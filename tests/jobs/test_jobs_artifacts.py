@@ -128,6 +128,22 @@ def test_an_output_that_was_set_last_counts(folder):
     assert [(each.name, each.step, each.size) for each in found] == [("output", "two", 3)]
 
 
+def test_an_output_of_chunks_is_attached_to_each_run_also_if_it_was_saved_before(folder):
+    code = (
+        "import hyperplane, pandas; i, n = hyperplane.shard(); "
+        "hyperplane.save(pandas.DataFrame({'a': range(i + 1)}), 'all.parquet', shard=(i, n))"
+    )
+    argv = (sys.executable, "-c", code)
+    step = Step(name="fan", kind="command", argv=argv, chunks=2, output="all.parquet")
+    for rows in (3, None):
+        job = run_job(step)
+        assert job.status == DONE, job.logs()
+        [whole] = job.artifacts()
+        assert (whole.name, whole.chunk, whole.rows) == ("all.parquet", -1, rows)
+        assert whole.url == str(folder / "all.parquet")
+    assert {each.reason for each in job.attempts} == {"its shard was already saved"}
+
+
 def test_a_cancelled_attempt_has_artifacts(folder):
     begun = folder / "begun"
     text = f'echo x > "$HYPERPLANE_JOB_OUTPUT_FOLDER/a.txt"; touch {begun}; sleep 600'

@@ -190,9 +190,7 @@ class StepExecutor:
                 )
             # Only before the first attempt: a chunk that has failed is run again.
             if not before and unit.chunk in saved.chunks:
-                return self._store(
-                    self._new_attempt(unit, DONE, reason="its shard was already saved")
-                )
+                return await self._record_saved(step, unit)
         step = self._sizes.resize(step)
         memory_faults = sum(attempt.fault == MEMORY for attempt in before)
         memory_factor = self._sizes.memory_factor(step, memory_faults)
@@ -204,6 +202,13 @@ class StepExecutor:
                 if ended.status != LOST:
                     return ended
             return await self._start_attempt(step, unit, memory_faults, memory_factor)
+
+    async def _record_saved(self, step: Step, unit: WorkUnit) -> Attempt:
+        """Store an attempt at a chunk whose shard was saved before, and that shard."""
+        attempt = self._new_attempt(unit, DONE, reason="its shard was already saved")
+        command = AttemptCommand((), {}, "", attempt_prefix(self.job, unit, attempt.number))
+        await self._results.finish(step, attempt, command, 0)
+        return self._store(attempt)
 
     async def _find_saved(self, step: Step) -> saved_shards.SavedShards:
         """Return the shards that were saved before the first chunk of a step started."""
