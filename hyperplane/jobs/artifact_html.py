@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 
 from hyperplane.core.html_output import (
@@ -13,7 +12,7 @@ from hyperplane.core.html_output import (
     make_output,
     make_table,
 )
-from hyperplane.core.units import format_bytes, plural
+from hyperplane.core.units import format_bytes, format_local_time, plural
 from hyperplane.jobs.artifact_previews import (
     NoPreview,
     NotebookPreview,
@@ -68,8 +67,7 @@ def _list_cells(artifact: Artifact) -> Iterator[str]:
     yield artifact.kind
     yield "" if artifact.size is None else format_bytes(artifact.size)
     yield "" if artifact.rows is None else f"{artifact.rows:,}"
-    saved = time.localtime(artifact.created)
-    yield time.strftime("%Y-%m-%d %H:%M:%S", saved) if artifact.created else ""
+    yield format_local_time(artifact.created) if artifact.created else ""
 
 
 def _fold(artifact: Artifact, preview: Preview) -> Markup:

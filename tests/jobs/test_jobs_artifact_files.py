@@ -306,7 +306,7 @@ def test_artifacts_are_shown_in_a_notebook(write, job, tmp_path):
         write("plot.png", PNG),
         write("unsafe.svg", SVG),
         write("big.png", b"\x89PNG\r\n\x1a\n" + b"x" * 300_000),
-        Artifact(job.id, NASTY, 7, 1, NASTY, "file", url="javascript:alert(1)"),
+        Artifact(job.id, NASTY, 7, 1, NASTY, "file", url="javascript:alert(1)", created=1e300),
         Artifact(job.id, "two", -1, 1, "x.csv", "table", url="https://host/x.csv"),
     ]
     for content in (render_artifacts(artifacts), render_job(job, [], artifacts=artifacts)):
