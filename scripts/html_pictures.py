@@ -8,7 +8,9 @@ with ``--lab FOLDER`` also pages with a theme of JupyterLab other than that of t
 from __future__ import annotations
 
 import argparse
+import base64
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -16,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 from PIL import Image, ImageChops
 
 import hyperplane
@@ -28,12 +31,16 @@ from hyperplane.history import (
     WorkerTimeline,
     WorkerUsage,
 )
-from hyperplane.jobs import Job, Pipeline, Step
+from hyperplane.jobs import Artifact, Job, Pipeline, Step
+from hyperplane.jobs.artifact_files import identify
+from hyperplane.jobs.artifact_html import render_artifacts
 from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.job_html import render_job, render_jobs
+from hyperplane.jobs.store.artifact_records import find_suffix, kind_of_file
 from hyperplane.jobs.store.job_records import DONE, FAILED, IN_PROGRESS, Attempt
 from hyperplane.storage.result import SaveResult
 from hyperplane.ui.application import read_style
+from hyperplane.ui.artifact_view import describe_artifacts
 from hyperplane.ui.cluster_views import describe_cluster
 from hyperplane.ui.job_view import describe_job
 from hyperplane.ui.live_cluster import LiveCluster
@@ -117,6 +124,33 @@ def make_jobs(folder: Path) -> tuple[Job, list[Attempt], list[Job]]:
     return job, attempts, jobs
 
 
+def make_artifacts(job: Job, folder: Path) -> list[Artifact]:
+    """Return what the steps of a job have saved, with the files."""
+    rows = {
+        "carrier": ["UA", "AA", "B6", "DL", "EV"],
+        "flights": [58_665, 32_729, 54_635, 48_110, 54_173],
+        "delay": [12.1, 8.6, 13.0, 9.3, 19.9],
+    }
+    frame = pd.DataFrame(rows)
+    frame.to_parquet(folder / "delays.parquet")
+    axes = frame.plot.bar("carrier", "delay", legend=False, ylabel="minutes", figsize=(5, 2.4))
+    axes.figure.savefig(folder / "delays.png", bbox_inches="tight")
+    (folder / "summary.txt").write_text("12.6 minutes on average\n")
+    found = []
+    for number, (name, step) in enumerate(
+        {"delays.parquet": "join", "delays.png": "score", "summary.txt": "score"}.items()
+    ):
+        path = str(folder / name)
+        identity = identify(path)
+        size = None if identity is None else identity.size
+        count = len(frame) if number == 0 else None
+        found.append(Artifact(
+            job.id, step, -1, 1, name, kind_of_file(name), find_suffix(name), path, size, count,
+            created=_BEGAN + 600 + 20 * number, identity=str(identity or ""),
+        ))  # fmt: skip
+    return found
+
+
 def make_bodies(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield names of pictures and their HTML."""
     import dask.array as da
@@ -124,6 +158,8 @@ def make_bodies(folder: Path) -> Iterator[tuple[str, str]]:
     job, attempts, jobs = make_jobs(folder)
     shown = "/home/me/flights"
     yield "job", render_job(job, attempts).replace(str(folder), shown)
+    artifacts = make_artifacts(job, folder)
+    yield "artifacts", render_artifacts(artifacts).replace(str(folder), shown)
     yield "jobs", render_jobs(jobs, _BEGAN + 86700).replace(str(folder), shown)
     yield "advice", hyperplane.size_cluster("100GB", "groupby")._repr_html_()
     plan = hyperplane.plan_cluster(num_workers=2, pool="16_16", engine="local", name="flights")
@@ -183,7 +219,11 @@ def make_pages(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield names of pictures and pages of ``hyperplane ui``, with their style."""
     job, attempts, _ = make_jobs(folder)
     record, figures = make_cluster()
+    artifacts = make_artifacts(job, folder)
+    picture = base64.b64encode((folder / "delays.png").read_bytes()).decode()
+    listed = describe_artifacts(job, artifacts[::-1], "artifacts 1 to 3, the newest first")
     views = {
+        "artifacts": (f"/jobs/{job.id}/artifacts", listed),
         "job": (f"/jobs/{job.id}", describe_job(job, attempts, True, _BEGAN + 800)),
         "cluster": ("/clusters/slurm/flights", describe_cluster(record, figures, True)),
     }
@@ -192,6 +232,7 @@ def make_pages(folder: Path) -> Iterator[tuple[str, str]]:
     for name, (path, view) in views.items():
         page = view.render_page(PageRequest(path, ""))
         page = page.replace(link, style).replace(script, "<script>")
+        page = re.sub(r'src="/jobs/[^"]*"', f'src="data:image/png;base64,{picture}"', page)
         yield name, page.replace(str(folder), "/home/me/flights")
 
 

@@ -281,6 +281,8 @@ JOBS: dict[str, Call] = {
     ),
     "list_jobs": Call(hyperplane.jobs.list_jobs, {}),
     "list_step_runs": Call(hyperplane.jobs.list_step_runs, {}),
+    "list_artifacts": Call(hyperplane.jobs.list_artifacts, {"job": JOB}),
+    "download_artifact": Call(hyperplane.jobs.download_artifact, {"job": JOB, "name": "a.csv"}),
     "resume": Call(hyperplane.jobs.resume, {"job_id": JOB}),
     "cancel": Call(hyperplane.jobs.cancel, {"job_id": JOB}),
     "JobHandle": Call(hyperplane.jobs.JobHandle, {"job_id": JOB}),
@@ -292,6 +294,10 @@ JOBS: dict[str, Call] = {
     ),
     "JobHandle.logs": Call(
         lambda **options: handle().logs(**options), {}, (), (), hyperplane.jobs.JobHandle.logs
+    ),
+    "JobHandle.artifacts": Call(
+        lambda **options: handle().artifacts(**options), {}, (), (),
+        hyperplane.jobs.JobHandle.artifacts,
     ),
     "Step": Call(step, {}, hyperplane.jobs.Step.model_fields, (), hyperplane.jobs.Step),
     "Pipeline": Call(

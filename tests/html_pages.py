@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 #: Elements and attributes that results use; scripts, frames and forms are not among them.
 TAGS = {
     "div", "style", "table", "thead", "tbody", "tr", "th", "td", "span", "b", "a", "br", "pre", "p",
-    "details", "summary", "svg", "g", "rect", "path", "polyline", "text", "circle", "title",
+    "details", "summary", "img", "svg", "g", "rect", "path", "polyline", "text", "circle", "title",
 }  # fmt: skip
 ATTRIBUTES = {
-    "class", "style", "href", "target", "rel", "open", "role", "width", "height", "viewBox", "rx",
-    "transform", "d", "x", "y", "r", "cx", "cy", "fill", "stroke", "opacity", "points",
-    "text-anchor", "font-weight", "font-family", "font-size", "stroke-width", "aria-label",
+    "class", "style", "href", "src", "alt", "target", "rel", "open", "role", "width", "height",
+    "viewBox", "rx", "transform", "d", "x", "y", "r", "cx", "cy", "fill", "stroke", "opacity",
+    "points", "text-anchor", "font-weight", "font-family", "font-size", "stroke-width",
+    "aria-label",
 }  # fmt: skip
 
 
@@ -36,6 +37,7 @@ def read_page(source: str) -> Page:
         tag = element.tag.removeprefix("{http://www.w3.org/2000/svg}")
         assert tag in TAGS
         assert set(element.attrib) <= ATTRIBUTES
+        assert element.get("src", "data:image/").startswith("data:image/")
         page.tags.append(tag)
         page.classes += element.get("class", "").split()
         content = "".join(element.itertext())

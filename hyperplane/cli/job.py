@@ -11,6 +11,7 @@ import typer
 
 from hyperplane.cli import (
     asl_run,
+    job_artifacts,
     job_clean,
     job_inspect,
     job_rehearse,
@@ -224,6 +225,8 @@ def watch(ids: IdsArgument, as_json: JsonOption = False) -> None:
 
 
 app.command()(job_inspect.logs)
+app.command("artifacts")(job_artifacts.show_artifacts)
+app.command("artifact")(job_artifacts.fetch_artifact)
 
 
 @app.command()

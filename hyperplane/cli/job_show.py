@@ -12,6 +12,7 @@ from hyperplane.cli.job_options import IdArgument
 from hyperplane.cli.job_screen import job_document
 from hyperplane.cli.output import JsonOption, new_table, show, write_json, write_rows
 from hyperplane.core.units import format_duration, format_local_time
+from hyperplane.jobs.artifacts import read_artifacts
 from hyperplane.jobs.job_comparison import compare_jobs, compare_steps
 from hyperplane.jobs.job_control import ensure_supervisor
 from hyperplane.jobs.job_names import find_job
@@ -34,7 +35,9 @@ def show_job(id_: IdArgument, as_json: JsonOption = False) -> None:
     if as_json:
         write_json(job_document(job, store))
         return
-    write_rows(_describe(job))
+    count = len(read_artifacts(store, job))
+    rows = [("artifacts", f"{count:,}, shown by hyperplane job artifacts {job.id[:8]}")]
+    write_rows([*_describe(job), *(rows if count else [])])
     table = new_table(["step", "status", "detail"], ["took"])
     for state in step_progress(job, store.attempts(job.id), time.time()):
         took = format_duration(state.seconds) if state.attempts else ""

@@ -87,6 +87,7 @@ STYLE = make_theme_style(
     "max-height:16em;overflow:auto;margin:2px 0 8px;padding:6px 8px;"
     "white-space:pre-wrap;overflow-wrap:anywhere;background:rgba(128,128,128,.12);color:inherit}"
     ".hp-scroll{overflow:auto;max-height:30em}"
+    ".hp-picture{max-width:100%;max-height:24em;background:#fff}"
 )
 #: Most characters of a cell that is not wrapped.
 _SHORT = 32

@@ -1,3 +1,5 @@
+from .artifact_download import download_artifact as download_artifact
+from .artifacts import list_artifacts as list_artifacts
 from .definition.pipeline import Pipeline as Pipeline
 from .definition.pipeline_file import read_pipeline as read_pipeline
 from .definition.step import Resources as Resources
@@ -9,5 +11,6 @@ from .job_control import cancel as cancel
 from .job_control import resume as resume
 from .job_list import list_jobs as list_jobs
 from .step_runs import list_step_runs as list_step_runs
+from .store.artifact_records import Artifact as Artifact
 from .store.job_records import Attempt as Attempt
 from .store.job_records import Job as Job

@@ -6,9 +6,8 @@ import math
 import os
 import time
 from collections.abc import Iterable, Mapping
-from numbers import Real
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from hyperplane import config
 from hyperplane.core.argument_checks import find_flag_faults
@@ -18,27 +17,25 @@ from hyperplane.core.errors import (
     JobError,
     JobFailed,
     JobTimeout,
-    RequestError,
     check,
 )  # fmt: skip
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.text_tables import as_text
-from hyperplane.core.units import in_seconds, is_boolean, whole_number
+from hyperplane.core.units import whole_number
 from hyperplane.core.wait_display import INTERVAL, WaitDisplay, show_wait
 from hyperplane.jobs import calls, job_control
+from hyperplane.jobs.artifacts import ArtifactList, list_artifacts, read_artifacts
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.execution.step_log import read_last_lines
 from hyperplane.jobs.job_html import render_job
 from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.job_progress import step_progress
-from hyperplane.jobs.job_waiting import describe_wait
+from hyperplane.jobs.job_waiting import describe_wait, parse_timeout
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
 
 #: Seconds between polls of a job.
 _POLL_SECONDS = 0.1
-#: Maximum timeout in seconds, about thirty years.
-_MAX_TIMEOUT = 1e9
 
 
 @check_call
@@ -101,7 +98,7 @@ class JobHandle:
             If the job has not ended in time.
         """
         check(find_flag_faults(progress=progress))
-        limit = _timeout_seconds(timeout)
+        limit = parse_timeout(timeout)
         job_control.ensure_supervisor(self._store)
         job = self.job
         if job.processed:
@@ -241,6 +238,27 @@ class JobHandle:
             raise JobError(self.id, f"{message}; it ran on {self.job.machine}") from error
 
     @check_call
+    def artifacts(self, step: str | None = None) -> ArtifactList:
+        """Return what the steps of the job have saved.
+
+        Parameters
+        ----------
+        step : str, optional
+            Only artifacts of this step.
+
+        Returns
+        -------
+        list of Artifact
+            As for :func:`~hyperplane.jobs.list_artifacts`.
+
+        Raises
+        ------
+        RequestError
+            If the job has no such step.
+        """
+        return list_artifacts(self.id, step)
+
+    @check_call
     def as_rows(self) -> list[tuple[str, str]]:
         """Return the job and its steps as rows of a table.
 
@@ -274,18 +292,8 @@ class JobHandle:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return render_job(self.job, self.attempts)
-
-
-def _timeout_seconds(timeout: Any) -> float | None:
-    """Return a timeout in seconds, or None for no limit."""
-    seconds = in_seconds(timeout)
-    is_number = isinstance(seconds, Real) and not is_boolean(seconds)
-    # Negative timeouts are accepted: programs compute the time left by subtraction.
-    if seconds is None or (is_number and (abs(seconds) < _MAX_TIMEOUT or seconds == math.inf)):
-        return cast("float | None", seconds)
-    allowed = f"fewer than {_MAX_TIMEOUT:g} seconds, text such as '10 min', or None for no limit"
-    raise RequestError([Fault("timeout", repr(timeout)[:80], allowed)])
+        job = self.job
+        return render_job(job, self.attempts, artifacts=read_artifacts(self._store, job))
 
 
 def _most_relevant(attempts: Iterable[Attempt]) -> Attempt:

@@ -19,12 +19,14 @@ from hyperplane.core.html_output import (
     make_table,
 )
 from hyperplane.core.units import format_duration, format_local_time, plural
+from hyperplane.jobs.artifact_html import show_artifacts
 from hyperplane.jobs.attempt_logs import read_log_end
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.requirements import INSTALL_STEP
 from hyperplane.jobs.execution.step_command import notebook_output_path, working_folder
 from hyperplane.jobs.job_progress import StepProgress, step_progress, to_plain_line
 from hyperplane.jobs.step_graph import Node, draw_steps, find_state_style
+from hyperplane.jobs.store.artifact_records import Artifact
 from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job, WorkUnit
 
 #: Most steps, and most jobs of a list, that are shown; of more the most important ones.
@@ -37,7 +39,13 @@ _OUTPUT_LENGTH = 2000
 _MOST_CHUNKS = 5
 
 
-def render_job(job: Job, attempts: Sequence[Attempt], now: float | None = None) -> str:
+def render_job(
+    job: Job,
+    attempts: Sequence[Attempt],
+    now: float | None = None,
+    *,
+    artifacts: Sequence[Artifact] = (),
+) -> str:
     """Return a job with the graph of its steps, their attempts, logs and files.
 
     Parameters
@@ -48,6 +56,8 @@ def render_job(job: Job, attempts: Sequence[Attempt], now: float | None = None) 
         All attempts at its steps.
     now : float, optional
         Seconds since 1970 until which the time of running steps is counted; now by default.
+    artifacts : sequence of Artifact
+        What the steps have saved.
     """
     now = time.time() if now is None else now
     states = step_progress(job, attempts, now)
@@ -74,6 +84,8 @@ def render_job(job: Job, attempts: Sequence[Attempt], now: float | None = None) 
         parts.append(Markup(f"<div>{escape(f'and {counts}')}</div>"))
     shown_attempts = [each for state in shown for each in latest.get(state.name, ())]
     parts += _list_logs(job, steps, shown_attempts)
+    if artifacts:
+        parts += show_artifacts(artifacts)
     return make_output(*parts)
 
 

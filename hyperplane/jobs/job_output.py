@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from typing import Any
 
+from hyperplane.core.artifact_reports import OUTPUT, report_artifact
 from hyperplane.core.errors import Fault, JobError, check
 from hyperplane.jobs.job_control import Submitted, to_job_id
 from hyperplane.jobs.job_names import find_job
@@ -40,7 +42,12 @@ def set_output(value: str, job_id: str | Submitted | None = None) -> None:
         advice = "convert the value with json.dumps(value)"
         check([Fault("output of a job", ascii(argument)[:80], "text", advice)])
     store = open_store()
-    store.update(find_job(store, _resolve_id(job_id)).id, output=value)
+    found = find_job(store, _resolve_id(job_id)).id
+    store.update(found, output=value)
+    if found == os.environ.get("HYPERPLANE_JOB_ID"):
+        content = value.encode(errors="surrogatepass")
+        digest = hashlib.sha256(content).hexdigest()
+        report_artifact(OUTPUT, size=len(content), digest=digest)
 
 
 def get_output(job_id: str | Submitted | None = None) -> str | None:

@@ -12,11 +12,13 @@ from hyperplane.core.units import format_duration, plural
 from hyperplane.guard.task_group_times import MAX_GROUPS, merge_groups
 from hyperplane.history.timeline import TaskGroupTimes
 from hyperplane.jobs import job_control
+from hyperplane.jobs.artifacts import read_artifacts
 from hyperplane.jobs.attempt_logs import has_failed, read_log_end
 from hyperplane.jobs.job_control import Submitted
 from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.store.job_records import Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
+from hyperplane.reports.artifact_section import show_artifacts
 from hyperplane.reports.gantt_chart import draw_gantt
 from hyperplane.reports.page import escape, grid, note, page, preformatted, section, table
 from hyperplane.reports.report_file import write_file
@@ -74,7 +76,8 @@ def render_job_report(job: str | Submitted) -> str:
     Returns
     -------
     str
-        A page in UTF-8 for browsers. It has the ends of logs: what the steps have printed.
+        A page in UTF-8 for browsers. It has the ends of logs: what the steps have printed, and
+        small previews of what they have saved.
 
     Raises
     ------
@@ -99,6 +102,7 @@ def render_job_report(job: str | Submitted) -> str:
         table(_summary(found)),
         draw_attempts(attempts),
         list_attempts(attempts),
+        show_artifacts(read_artifacts(store, found), found.output),
         section("Ends of logs", *_show_logs(found, attempts)),
         *(
             section(

@@ -11,8 +11,8 @@ from hyperplane.core import html_output
 _SEQUENCE = re.compile("\x1b\\[[0-9;?]*[A-Za-z]")
 #: Longest text of a name; names of tasks are chosen by programs.
 _LONGEST = 300
-#: The page loads nothing, whatever it contains.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+#: The page loads nothing, whatever it contains; its pictures are part of it.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 #: Style sheet of all pages.
 STYLE = """
 :root{color-scheme:light dark;--text:#1b1f24;--muted:#5b6470;--page:#fff;--line:#d5dae0;
@@ -22,13 +22,14 @@ STYLE = """
 body{font:15px/1.45 system-ui,sans-serif;color:var(--text);background:var(--page);max-width:60rem;
 margin:1.5rem auto;padding:0 1rem}
 h1{font-size:1.5rem;margin:0 0 .2rem}h2{font-size:1.15rem;margin:2rem 0 .5rem}
+h3{font-size:1rem;margin:1.2rem 0 .3rem}img.hp-picture{max-width:100%;background:#fff}
 p.note{color:var(--muted);margin:.3rem 0}
 div.wide,pre{overflow-x:auto}
 pre{font-size:.85rem;border-left:3px solid var(--line);padding-left:.7rem}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:.2rem .9rem .2rem 0;text-align:left;vertical-align:top;
 border-bottom:1px solid var(--line)}
-td.number,th.number{text-align:right}
+td.number,th.number{text-align:right;white-space:nowrap}
 svg:not(.hp-steps){display:block;width:100%;height:auto;font:11px system-ui,sans-serif}
 svg text{fill:var(--text)}
 .data{fill:var(--data);fill-opacity:.35;stroke:var(--data)}

@@ -12,6 +12,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
+from hyperplane.core.artifact_reports import report_artifact
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call, warn_caller
 from hyperplane.formats.parquet.pandas_index import check_index
@@ -25,7 +26,7 @@ from hyperplane.objectstore.save_target import (
 from hyperplane.storage.arrays import save_array
 from hyperplane.storage.local_files import save_path
 from hyperplane.storage.part_saving import save_parts
-from hyperplane.storage.request import Mode, is_shard, parse_request
+from hyperplane.storage.request import Mode, SaveRequest, is_shard, parse_request
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.shard_saving import save_shard
 from hyperplane.storage.single_file import save_file
@@ -131,7 +132,28 @@ def save(
         result = save_parts(obj, request)
     else:
         result = save_file(obj, request)
+    _report(obj, request, result)
     return replace(result, seconds=time.monotonic() - began)
+
+
+def _report(obj: Any, request: SaveRequest, result: SaveResult) -> None:
+    """Report a saved output to the job that this process is a step of, if any."""
+    if request.target.store.protocol == "memory":
+        return  # it ends with this process
+    report_artifact(
+        request.kind,
+        url=result.url,
+        format=request.format,
+        size=result.nbytes,
+        rows=result.rows,
+        files=result.files,
+        # Its figures are those of one shard.
+        shard=None if request.shard is None else request.shard[0],
+        folder=request.in_parts
+        or request.kind == "array"
+        or (request.kind == "path" and obj.expanduser().is_dir()),
+        local=request.target.store.local,
+    )
 
 
 def flatten_columns(obj: Any) -> Any:

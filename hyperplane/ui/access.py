@@ -30,7 +30,7 @@ TOKEN = "token"  # noqa: S105 - a name
 #: elements are permitted: bars have a width.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
-    "img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {
     "cache-control": "no-store",

@@ -12,13 +12,14 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from hyperplane.core import html_output
 from hyperplane.core.errors import HyperplaneError, JobError, RequestError
 from hyperplane.reports import page
 from hyperplane.ui import (
+    artifact_view,
     cluster_views,
     job_list_view,
     job_view,
@@ -41,6 +42,8 @@ _VIEWS: Mapping[str, Callable[[PageRequest], View]] = {
     "/clusters/{engine}/{name}": cluster_views.show_cluster,
     "/jobs": job_list_view.list_jobs,
     "/jobs/{id}": job_view.show_job,
+    "/jobs/{id}/artifacts": artifact_view.list_artifacts,
+    "/jobs/{id}/artifacts/{key}": artifact_view.show_artifact,
     "/records": record_views.list_records,
     "/records/{name}": record_views.show_record,
     "/schedules": schedule_view.list_schedules,
@@ -52,6 +55,13 @@ _REPORTS: Mapping[str, Callable[[PageRequest], str]] = {
     "/jobs/{id}/report": job_view.render_report,
     "/records/{name}/report": record_views.render_report,
 }
+#: Files of jobs by their paths.
+_FILES: Mapping[str, Callable[[PageRequest], artifact_view.SentFile]] = {
+    "/jobs/{id}/artifacts/{key}/picture": artifact_view.send_picture,
+    "/jobs/{id}/artifacts/{key}/download": artifact_view.send_artifact,
+}
+#: A file is never a page: a browser that opens it runs nothing, and has no access to this server.
+_FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 #: Actions by their paths; they return the path of the page that shows the result.
 _ACTIONS: Mapping[str, Callable[[PageRequest], str]] = {
     "/clusters/{engine}/{name}/stop": cluster_views.stop_cluster,
@@ -73,6 +83,7 @@ def create_application(allow_actions: bool, on_ready: Callable[[], None]) -> Sta
     routes = [
         *(Route(path, _make_page(view, read)) for path, view in _VIEWS.items()),
         *(Route(path, _make_report(render, read)) for path, render in _REPORTS.items()),
+        *(Route(path, _make_file(find, read)) for path, find in _FILES.items()),
         *(Route(path, _make_action(act, read), methods=["POST"]) for path, act in _ACTIONS.items()),
         *(
             Route(path, partial(_send_text, text=text, kind=kind))
@@ -123,6 +134,19 @@ def _make_report(render: Callable[[PageRequest], str], read: Read) -> Endpoint:
     def send(request: Request) -> Response:
         # The policy of the report itself forbids scripts.
         return HTMLResponse(render(read(request)))
+
+    return send
+
+
+def _make_file(find: Callable[[PageRequest], artifact_view.SentFile], read: Read) -> Endpoint:
+    def send(request: Request) -> Response:
+        content = find(read(request))
+        headers = {
+            "content-disposition": content.disposition,
+            "content-length": str(content.size),
+            "content-security-policy": _FILE_POLICY,
+        }
+        return StreamingResponse(content.blocks, 200, headers, content.media_type)
 
     return send
 

@@ -9,14 +9,17 @@ from hyperplane.core.errors import JobError
 from hyperplane.core.html_output import Markup, make_bar, make_chip, make_link
 from hyperplane.core.units import format_duration, plural
 from hyperplane.jobs import job_control
+from hyperplane.jobs.artifacts import read_artifacts
 from hyperplane.jobs.attempt_logs import has_failed, read_log_end
 from hyperplane.jobs.job_html import list_nodes
 from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.job_progress import StepProgress, step_progress
 from hyperplane.jobs.step_graph import draw_steps, find_state_style
+from hyperplane.jobs.store.artifact_records import Artifact
 from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job, WorkUnit
 from hyperplane.reports import render_job_report
 from hyperplane.reports.job_report import draw_attempts, list_attempts
+from hyperplane.ui.artifact_view import JOB_SIZE, make_artifact_table
 from hyperplane.ui.elements import (
     make_action,
     make_facts,
@@ -43,8 +46,10 @@ _OUTPUT_LENGTH = 2000
 def show_job(request: PageRequest) -> View:
     """Return a job in its current state."""
     job = _find(request)
-    attempts = open_job_store().attempts(job.id)
-    return describe_job(job, attempts, request.allow_actions, time.time())
+    store = open_job_store()
+    artifacts = read_artifacts(store, job)
+    attempts = store.attempts(job.id)
+    return describe_job(job, attempts, request.allow_actions, time.time(), artifacts)
 
 
 def _find(request: PageRequest) -> Job:
@@ -54,7 +59,13 @@ def _find(request: PageRequest) -> Job:
         raise PageNotFound(str(error)) from error
 
 
-def describe_job(job: Job, attempts: Sequence[Attempt], allow_actions: bool, now: float) -> View:
+def describe_job(
+    job: Job,
+    attempts: Sequence[Attempt],
+    allow_actions: bool,
+    now: float,
+    artifacts: Sequence[Artifact] = (),
+) -> View:
     """Return a job with its attempts; ``now`` is in seconds since 1970."""
     states = step_progress(job, attempts, now)
     parts = [make_facts(_list_facts(job, states, now))]
@@ -66,6 +77,7 @@ def describe_job(job: Job, attempts: Sequence[Attempt], allow_actions: bool, now
         parts.append(make_action(path, "Cancel this job", text))
     parts += [
         make_section("steps", "Steps", *_show_steps(job, states)),
+        *_show_artifacts(job, artifacts),
         make_section("logs", "Ends of logs", *_show_logs(job, attempts)),
         Markup(draw_attempts(attempts)),
         Markup(list_attempts(attempts)),
@@ -120,6 +132,17 @@ def _show_steps(job: Job, states: Sequence[StepProgress]) -> Iterator[str]:
     yield make_table("Steps in the order of the pipeline", titles, rows, numbers=1)
     if len(states) > _STEPS:
         yield make_note(f"and {plural(len(states) - _STEPS, 'more step')}")
+
+
+def _show_artifacts(job: Job, artifacts: Sequence[Artifact]) -> Iterator[Markup]:
+    """Yield a section with the newest artifacts, if there are any."""
+    if not artifacts:
+        return
+    newest = artifacts[: -JOB_SIZE - 1 : -1]
+    path = make_path("jobs", job.id, "artifacts")
+    link = make_page_link(path, f"All {plural(len(artifacts), 'artifact')}, with previews")
+    table = make_artifact_table(job, newest, "What the steps have saved, the newest first")
+    yield make_section("artifacts", "Artifacts", table, link)
 
 
 def _show_logs(job: Job, attempts: Sequence[Attempt]) -> Iterator[str]:

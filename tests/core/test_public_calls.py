@@ -30,7 +30,7 @@ RESULTS = {
     "ComputationUsage", "Forecast", "MeasuredAdvice", "RunComparison", "SizingAdvice",
     "Submitted", "TaskUsage", "WorkerUsage", "ModelServer", "OrcaContext", "PredictionResult",
     "ModelVersion", "Estimator", "TrainingResult", "AsynchronousTrainingResult", "RayWorker",
-    "RunTimeline", "TaskGroupTimes", "WorkerTimeline",
+    "RunTimeline", "TaskGroupTimes", "WorkerTimeline", "Artifact",
 }  # fmt: skip
 REFERENCE = Path(hyperplane.__file__).parents[1] / "docs" / "reference"
 

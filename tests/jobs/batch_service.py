@@ -120,12 +120,12 @@ class BatchService:
 
     def forget(self, job_id: str) -> None:
         """Make a job vanish: its container is killed, and Batch does not have it."""
-        with self._lock:
-            task = self.tasks.pop(job_id)
+        with self._lock:  # in one step: of an unknown job the answer is that of moto
+            task = self.tasks[job_id]
+            self.tasks[job_id] = Task({}, {}, "", self.folder, state="GONE", stopped=1.0)
         if task.process is not None:
             os.killpg(task.process.pid, signal.SIGKILL)
             task.process.wait()
-        self.tasks[job_id] = Task({}, {}, "", self.folder, state="GONE", stopped=1.0)
 
     def interrupt(self, job_id: str, reason: str, container_reason: str = "") -> None:
         """End a container as Batch does for a reason outside of it."""

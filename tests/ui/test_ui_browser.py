@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from artifact_cases import PNG, SVG, add_job, notebook, save
 from browser import Browser, find_browser
 from job_cases import bash, submit_job, until_exists
 from services import need
@@ -36,7 +38,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 
 def check_requests(browser: Browser, server: UiServer) -> None:
     assert browser.problems == []
-    own = (server.origin, "data:,", "about:")
+    own = (server.origin, "data:,", "data:image/", "about:")
     assert [each for each in browser.requests if not each.startswith(own)] == []
 
 
@@ -85,6 +87,31 @@ def test_a_job_that_fails_is_updated_without_a_new_page(
     time.sleep(3)
     browser.evaluate("1")
     assert len(browser.requests) == count, "a job that has ended is not requested again"
+    check_requests(browser, server)
+
+
+def test_pictures_of_a_job_are_shown_and_none_of_their_scripts_runs(
+    browser: Browser, server: UiServer, tmp_path: Path
+) -> None:
+    job = add_job(tmp_path)
+    loads = b'<image href="http://127.0.0.1:9/x.png" width="9" height="9"/>'
+    size = b'<svg width="40" height="20" '
+    content = SVG.replace(b"<svg ", size).replace(b"</svg>", loads + b"</svg>")
+    save(job, f"{NASTY[:20]}.svg".replace("/", ""), content)
+    save(job, "plot.png", PNG)
+    picture = {"image/png": base64.b64encode(PNG).decode(), "text/html": NASTY}
+    save(job, "a.ipynb", notebook({"output_type": "display_data", "data": picture}))
+    browser.open(server.address)
+    base = f"{server.origin}/jobs/{job.id}"
+    widths = "[...document.images].map(each => each.complete ? each.naturalWidth : -1)"
+    browser.open(f"{base}/artifacts")
+    browser.wait(f"{widths}.every(width => width > 0)")
+    assert sorted(browser.evaluate(widths)) == [1, 1, 40]
+    for link in browser.evaluate("[...document.querySelectorAll('th a')].map(each => each.href)"):
+        browser.open(link)
+        assert browser.evaluate("document.querySelectorAll('h1').length") == 1
+    browser.open(f"{base}/report")
+    browser.wait(f"{widths}.length === 2 && {widths}.every(width => width > 0)")
     check_requests(browser, server)
 
 

@@ -26,6 +26,8 @@ PROGRESS = "HYPERPLANE_JOB_PROGRESS"
 PARAMETERS = "HYPERPLANE_JOB_PARAMETERS"
 #: Kernel that a step selects for its notebook.
 KERNEL = "HYPERPLANE_JOB_KERNEL"
+#: Folder for files that are attached to the job.
+OUTPUT_FOLDER = "HYPERPLANE_JOB_OUTPUT_FOLDER"
 #: Folder for the checkpoints of a gang.
 CHECKPOINTS = "HYPERPLANE_CHECKPOINTS"
 

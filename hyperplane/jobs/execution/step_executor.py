@@ -17,6 +17,7 @@ from hyperplane.jobs import step_wrapper
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution import redaction, requirements, saved_shards, step_graphql
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.attempt_results import AttemptResults, make_result_variables
 from hyperplane.jobs.execution.failure_kinds import (
     INPUT,
     MEMORY,
@@ -104,6 +105,9 @@ class StepExecutor:
         #: The job with paths that are valid where its steps run, such as in a pod.
         self._runtime_job = self.runner.with_runtime_paths(job)
         self._settings, self._notes = snapshot.settings, snapshot.notes
+        self._results = AttemptResults(
+            store, job, self.runner, submission.environment, snapshot.settings.secrets
+        )
         self._shards_lock = asyncio.Lock()
         self._saved_shards: dict[str, saved_shards.SavedShards] = {}
         self._attempts: dict[WorkUnit, list[Attempt]] = defaultdict(list)
@@ -154,6 +158,9 @@ class StepExecutor:
         )
         attempt = _with_end_time(last, process)
         code = await self._end(process)
+        for step in self.steps:
+            if step.name == unit.step:
+                await self._results.finish(step, attempt, process.command, code)
         self._store(replace(attempt, status=self._final_status(code), exit_code=code))
 
     def read_failed_log(self) -> str:
@@ -183,9 +190,7 @@ class StepExecutor:
                 )
             # Only before the first attempt: a chunk that has failed is run again.
             if not before and unit.chunk in saved.chunks:
-                return self._store(
-                    self._new_attempt(unit, DONE, reason="its shard was already saved")
-                )
+                return await self._record_saved(step, unit)
         step = self._sizes.resize(step)
         memory_faults = sum(attempt.fault == MEMORY for attempt in before)
         memory_factor = self._sizes.memory_factor(step, memory_faults)
@@ -197,6 +202,13 @@ class StepExecutor:
                 if ended.status != LOST:
                     return ended
             return await self._start_attempt(step, unit, memory_faults, memory_factor)
+
+    async def _record_saved(self, step: Step, unit: WorkUnit) -> Attempt:
+        """Store an attempt at a chunk whose shard was saved before, and that shard."""
+        attempt = self._new_attempt(unit, DONE, reason="its shard was already saved")
+        command = AttemptCommand((), {}, "", attempt_prefix(self.job, unit, attempt.number))
+        await self._results.finish(step, attempt, command, 0)
+        return self._store(attempt)
 
     async def _find_saved(self, step: Step) -> saved_shards.SavedShards:
         """Return the shards that were saved before the first chunk of a step started."""
@@ -270,10 +282,11 @@ class StepExecutor:
         files = attempt_prefix(self.job, unit, number)
         named = (each for each in runtime_job.pipeline.steps if each.name == step.name)
         runtime_step = next(named, step)
+        is_shared = isinstance(self.runner, SharedFilesystemMixin)
         variables = {
             **step_variables(runtime_job, step, unit, (step.split or 1) ** memory_faults),
             **self._sizes.cluster_variable(step, memory_faults),
-            **gang_variables(step, files, number, isinstance(self.runner, SharedFilesystemMixin)),
+            **gang_variables(step, files, number, is_shared),
         }
         secret_values = secret_variables(values)
         environment = {
@@ -283,6 +296,7 @@ class StepExecutor:
             **secret_values,
             PROGRESS: str(files.with_name(f"{files.name}.progress")),
             RECORDS_FOLDER: records_folder(files),
+            **(make_result_variables(files) if is_shared else {}),
             step_wrapper.LOG_LIMIT_VARIABLE: str(self._settings.log_bytes),
         }
         return AttemptCommand(
@@ -318,10 +332,10 @@ class StepExecutor:
             if not self.ending:
                 raise  # the supervisor ends; the step keeps running
             code = await self._end(process)
-            await self._redact_secrets(step, attempt, process)
+            await self._results.finish(step, attempt, process.command, code)
             self._store(replace(attempt, status=self._final_status(code), exit_code=code))
             raise
-        values = await self._redact_secrets(step, attempt, process)
+        values = await self._results.finish(step, attempt, process.command, code)
         if code == 0:
             return self._store(replace(attempt, status=DONE, exit_code=0))
         text = read_tail(process.command.file(".log"))
@@ -348,23 +362,6 @@ class StepExecutor:
             return max(attempt.started, process.command.file(".pid").stat().st_mtime)
         except OSError:  # it has not started
             return attempt.started
-
-    async def _redact_secrets(
-        self, step: Step, attempt: Attempt, process: StepProcess
-    ) -> tuple[str, ...]:
-        """Mask secrets of the step in its log and its notebook; return their values."""
-        values, _ = find_secrets(step.secrets, self.submission.environment, self._settings.secrets)
-        tokens = step_graphql.find_tokens(self.runner, process.command.environment)
-        secret_values = (*values.values(), *tokens)
-        if secret_values:
-            await asyncio.to_thread(
-                redaction.redact_file, process.command.file(".log"), secret_values
-            )
-            if step.kind == "notebook":
-                unit = WorkUnit(step.name, attempt.chunk, step.chunk_count)
-                notebook = notebook_output_path(self.job, step, unit)
-                await asyncio.to_thread(redaction.redact_file, notebook, secret_values)
-        return secret_values
 
     def _final_status(self, code: int | None) -> str:
         return DONE if code == 0 else self.ending

@@ -1,4 +1,4 @@
-"""Engines and tables of the database of the job store."""
+"""The database of the job store: its connection, its tables, and its private file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hyperplane.platforms.local.file_systems import is_on_network
 
 
 def create_tables(engine: sql.Engine) -> None:
-    """Create the tables that do not exist."""
+    """Create the tables that are missing."""
     for tries in range(3):
         try:
             TABLES.create_all(engine)
@@ -32,7 +32,7 @@ def create_tables(engine: sql.Engine) -> None:
 
 
 def check_tables(engine: sql.Engine) -> None:
-    """Raise an error if a table lacks a column."""
+    """Raise OSError if a table lacks columns, as another version has created it."""
     for table in TABLES.sorted_tables:
         existing = {column["name"] for column in sql.inspect(engine).get_columns(table.name)}
         if not set(table.columns.keys()) <= existing:
@@ -41,7 +41,7 @@ def check_tables(engine: sql.Engine) -> None:
 
 
 def create_engine(url: URL) -> sql.Engine:
-    """Return the engine of a database; the file of SQLite is created for its owner only."""
+    """Return the engine of a database; a file of SQLite is created for this user only."""
     if url.get_backend_name() != "sqlite":
         return sql.create_engine(url, pool_pre_ping=True)
     if url.database and url.database != ":memory:":

@@ -16,12 +16,8 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from hyperplane.core.errors import Fault, JobError, RequestError
 from hyperplane.history import RunRecord
-from hyperplane.jobs.store.database import (
-    check_tables,
-    create_engine,
-    create_tables,
-    hide_password,
-)  # fmt: skip
+from hyperplane.jobs.store.artifact_store import ArtifactStore
+from hyperplane.jobs.store.database import check_tables, create_engine, create_tables, hide_password
 from hyperplane.jobs.store.job_records import (
     OPEN,
     PENDING,
@@ -33,6 +29,7 @@ from hyperplane.jobs.store.job_records import (
 )
 from hyperplane.jobs.store.store_errors import first_line, is_file_error, store_error
 from hyperplane.jobs.store.tables import (
+    ARTIFACTS,
     ATTEMPTS,
     CLUSTERS,
     COUNTERS,
@@ -47,7 +44,7 @@ _log = logging.getLogger(__name__)
 _MOST_RUNS = 50
 
 
-class JobStore:
+class JobStore(ArtifactStore):
     """Store of all jobs; a shared database also has those of other users and machines.
 
     Parameters
@@ -179,7 +176,7 @@ class JobStore:
             return bool(connection.execute(query).rowcount)
 
     def remove_ended(self, job_id: str, before_commit: Callable[[], object]) -> bool:
-        """Remove a job and its attempts if it has ended; return whether it had.
+        """Remove a job with its records if it has ended; return whether it had.
 
         ``before_commit`` is called while no other process can resume the job.
         """
@@ -189,7 +186,8 @@ class JobStore:
         with self._connect(write=True) as connection:
             if not connection.execute(lock.values(cancelled=JOBS.c.cancelled)).rowcount:
                 return False
-            connection.execute(sql.delete(ATTEMPTS).where(ATTEMPTS.c.job_id == job_id))
+            for table in (ATTEMPTS, ARTIFACTS):
+                connection.execute(sql.delete(table).where(table.c.job_id == job_id))
             connection.execute(sql.delete(NUMBERS).where(NUMBERS.c.job_id == job_id))
             connection.execute(sql.delete(JOBS).where(same))
             before_commit()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlalchemy as sql
 
+from hyperplane.jobs.store.artifact_records import LONGEST_NAME
+
 TABLES = sql.MetaData()
 JOBS = sql.Table(
     "hyperplane_jobs",
@@ -75,4 +77,22 @@ COUNTERS = sql.Table(
     TABLES,
     sql.Column("pipeline", sql.String(256), primary_key=True),
     sql.Column("last", sql.Integer, nullable=False),
+)
+#: What the attempts of jobs have saved. A name belongs to the last attempt that has saved it.
+ARTIFACTS = sql.Table(
+    "hyperplane_artifacts",
+    TABLES,
+    # No foreign key: a job that is removed meanwhile is no error of an attempt that ends.
+    sql.Column("job_id", sql.String(64), primary_key=True),
+    sql.Column("step", sql.String(256), primary_key=True),
+    sql.Column("chunk", sql.Integer, primary_key=True, autoincrement=False),
+    sql.Column("name", sql.String(LONGEST_NAME), primary_key=True),
+    sql.Column("attempt", sql.Integer, nullable=False),
+    *(sql.Column(name, sql.String(32), nullable=False) for name in ("kind", "format")),
+    sql.Column("url", sql.Text, nullable=False),
+    *(sql.Column(name, sql.BigInteger) for name in ("size", "rows", "files")),
+    sql.Column("created", sql.Double, nullable=False),
+    sql.Column("is_folder", sql.Boolean, nullable=False),
+    sql.Column("shard", sql.Integer),
+    sql.Column("identity", sql.Text, nullable=False),
 )

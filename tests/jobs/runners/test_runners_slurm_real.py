@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from services_slurm import slurm
 from test_jobs_killed import kill_supervisor
 
 from hyperplane.errors import RequestError
-from hyperplane.jobs import JobHandle
+from hyperplane.jobs import JobHandle, Step
+from hyperplane.jobs.artifact_files import open_artifact
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, TIMED_OUT
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
@@ -216,3 +218,21 @@ def test_a_submission_without_the_commands_of_slurm_is_refused(monkeypatch):
         patch.setenv("PATH", "/nonexistent")
         with pytest.raises(RequestError, match="no sbatch, squeue, scancel on the PATH"):
             submit_job(bash("a", "true"), runner="slurm")
+
+
+def test_what_batch_jobs_save_is_attached_to_the_run(tmp_path):
+    code = f"import hyperplane; hyperplane.save(b'x' * 5, '{tmp_path}/saved.bin')"
+    text = 'echo $CHUNK_ID > "$HYPERPLANE_JOB_OUTPUT_FOLDER/n.txt"'
+    save = Step(name="save", kind="command", argv=(sys.executable, "-c", code))
+    job = run_job(save, bash("fan", text, chunks=3), runner="slurm")
+    assert job.status == DONE, job.logs()
+    found = [(each.name, each.chunk, each.size) for each in job.artifacts()]
+    assert sorted(found) == [
+        ("n.txt", 0, 2),
+        ("n.txt", 1, 2),
+        ("n.txt", 2, 2),
+        ("saved.bin", -1, 5),
+    ]
+    for artifact in job.artifacts("fan"):
+        with open_artifact(artifact) as opened:
+            assert opened.read() == f"{artifact.chunk}\n".encode()

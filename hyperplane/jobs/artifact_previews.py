@@ -1,0 +1,207 @@
+"""Small previews of artifacts: the first rows of a table, a picture, a notebook, lines of text.
+
+Everything is bounded, whatever the size of the file, and nothing is executed.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO, NamedTuple
+
+from hyperplane.core.units import format_bytes, plural
+from hyperplane.jobs.artifact_files import ArtifactUnavailable, open_artifact
+from hyperplane.jobs.store.artifact_records import (
+    FOLDER,
+    NOTEBOOK,
+    OUTPUT,
+    PICTURE,
+    TABLE,
+    TEXT,
+    Artifact,
+)
+
+#: Rows, columns, and characters of a cell of a table.
+ROWS, COLUMNS, CELL_LENGTH = 10, 20, 80
+#: Bytes of a text, and of the beginning of a file with separated values.
+TEXT_BYTES, _CSV_BYTES = 16_384, 65_536
+#: Bytes of the largest picture, and of the largest notebook.
+PICTURE_BYTES, _NOTEBOOK_BYTES = 10_000_000, 20_000_000
+#: Average bytes of a cell from which on its column is not read.
+_LARGE_CELL = 1_000_000
+#: Beginnings of the files of pictures, by their types.
+_SIGNATURES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+    b"RIFF": "image/webp",
+}
+SVG = "image/svg+xml"
+
+
+class TablePreview(NamedTuple):
+    """The first rows of a table, as text."""
+
+    titles: list[str]
+    rows: list[list[str]]
+    note: str = ""
+
+
+class PicturePreview(NamedTuple):
+    """A picture and its media type."""
+
+    data: bytes
+    media_type: str
+
+
+class TextPreview(NamedTuple):
+    """The beginning of a text."""
+
+    text: str
+    note: str = ""
+
+
+class NotebookPreview(NamedTuple):
+    """The JSON document of a notebook."""
+
+    document: Mapping[str, Any]
+
+
+class NoPreview(NamedTuple):
+    """Why there is no preview."""
+
+    reason: str
+
+
+Preview = TablePreview | PicturePreview | TextPreview | NotebookPreview | NoPreview
+
+
+def read_preview(artifact: Artifact, output: str | None = None) -> Preview:
+    """Return a preview of an artifact; ``output`` is the output of its job."""
+    if artifact.kind == OUTPUT:
+        text = output or ""
+        return TextPreview(text[:TEXT_BYTES], _note_cut(len(text) > TEXT_BYTES))
+    read = _READERS.get(artifact.format if artifact.kind == TABLE else artifact.kind)
+    if read is None:
+        return NoPreview(f"there is no preview of {artifact.format or 'other'} files")
+    try:
+        with open_artifact(artifact) as opened:
+            return read(artifact, opened)
+    except ArtifactUnavailable as error:
+        return NoPreview(str(error))
+    except Exception as error:  # noqa: BLE001 - what damaged files raise depends on their content
+        return NoPreview(f"its content cannot be shown ({type(error).__name__})")
+
+
+def find_media_type(artifact: Artifact, beginning: bytes) -> str:
+    """Return the media type of a picture by its content; empty if it is none.
+
+    Examples
+    --------
+    >>> find_media_type(Artifact("3f0c", "plot", -1, 1, "a.png", "picture", "png"), b"<html>")
+    ''
+    """
+    for signature, media_type in _SIGNATURES.items():
+        if beginning.startswith(signature):
+            is_other = media_type == "image/webp" and beginning[8:12] != b"WEBP"
+            return "" if is_other else media_type
+    return SVG if artifact.format == "svg" and b"<svg" in beginning else ""
+
+
+def _read_picture(artifact: Artifact, opened: BinaryIO) -> Preview:
+    data = opened.read(PICTURE_BYTES + 1)
+    if len(data) > PICTURE_BYTES:
+        return NoPreview(f"pictures of at most {format_bytes(PICTURE_BYTES)} are shown")
+    media_type = find_media_type(artifact, data[:4096])
+    return PicturePreview(data, media_type) if media_type else NoPreview("it is no picture")
+
+
+def _read_text(artifact: Artifact, opened: BinaryIO) -> Preview:
+    del artifact
+    data = opened.read(TEXT_BYTES + 1)
+    text = data[:TEXT_BYTES].decode(errors="replace")
+    return TextPreview(text, _note_cut(len(data) > TEXT_BYTES))
+
+
+def _note_cut(is_cut: bool) -> str:
+    return f"the first {format_bytes(TEXT_BYTES)}" if is_cut else ""
+
+
+def _read_notebook(artifact: Artifact, opened: BinaryIO) -> Preview:
+    del artifact
+    data = opened.read(_NOTEBOOK_BYTES + 1)
+    if len(data) > _NOTEBOOK_BYTES:
+        return NoPreview(f"notebooks of at most {format_bytes(_NOTEBOOK_BYTES)} are shown")
+    document = json.loads(data)
+    is_notebook = isinstance(document, dict) and isinstance(document.get("cells"), list)
+    return NotebookPreview(document) if is_notebook else NoPreview("it is no notebook")
+
+
+def _read_csv(artifact: Artifact, opened: BinaryIO) -> Preview:
+    data = opened.read(_CSV_BYTES + 1)
+    is_cut = len(data) > _CSV_BYTES
+    text = data[:_CSV_BYTES].decode(errors="replace").removeprefix("\ufeff")
+    if is_cut:  # without the beginning of the next line
+        text = text[: text.rfind("\n") + 1] or text
+    first = text.partition("\n")[0]
+    delimiter = "\t" if artifact.format == "tsv" else max(",;\t", key=first.count)
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    rows = [row for row, _ in zip(lines, range(ROWS + 1), strict=False)]
+    if not rows:
+        return NoPreview("it is empty")
+    width = max(map(len, rows))
+    cells = [[_cut(cell) for cell in [*row, *[""] * (width - len(row))][:COLUMNS]] for row in rows]
+    return TablePreview(cells[0], cells[1:], _describe(artifact.rows, width))
+
+
+def _read_parquet(artifact: Artifact, opened: BinaryIO) -> Preview:
+    import pyarrow.parquet as pq
+
+    # With buffers, pages are read one after the other instead of whole columns.
+    with pq.ParquetFile(opened, buffer_size=65_536, pre_buffer=False) as file:
+        names, metadata = file.schema_arrow.names, file.metadata
+        large = _find_large_columns(metadata) if metadata.num_row_groups else set()
+        shown = [name for name in names if name not in large][:COLUMNS]
+        batches = file.iter_batches(batch_size=ROWS, columns=shown, use_threads=False)
+        batch = next(iter(batches), None)
+        columns = [] if batch is None else [list(map(_cut, each.to_pylist())) for each in batch]
+        rows = [list(cells) for cells in zip(*columns, strict=True)]
+        count = artifact.rows if artifact.is_folder else metadata.num_rows
+        return TablePreview([_cut(name) for name in shown], rows, _describe(count, len(names)))
+
+
+def _find_large_columns(metadata: Any) -> set[str]:
+    """Return the names of columns whose cells are too large, on average of the first rows."""
+    group = metadata.row_group(0)
+    sizes: dict[str, int] = {}
+    for number in range(group.num_columns):
+        column = group.column(number)
+        name = column.path_in_schema.partition(".")[0]
+        sizes[name] = sizes.get(name, 0) + column.total_uncompressed_size
+    return {name for name, size in sizes.items() if size > _LARGE_CELL * max(1, group.num_rows)}
+
+
+def _describe(rows: int | None, columns: int) -> str:
+    texts = [] if rows is None else [f"{rows:,} row{'' if rows == 1 else 's'}"]
+    shown = f", of which {COLUMNS} are shown" if columns > COLUMNS else ""
+    return ", ".join([*texts, f"{plural(columns, 'column')}{shown}"])
+
+
+def _cut(value: Any) -> str:
+    text = "" if value is None else str(value)
+    return text if len(text) <= CELL_LENGTH else f"{text[:CELL_LENGTH]}…"
+
+
+#: Readers by the format of a table, and by the kind of other artifacts.
+_READERS: Mapping[str, Callable[[Artifact, BinaryIO], Preview]] = {
+    "parquet": _read_parquet,
+    "csv": _read_csv,
+    "tsv": _read_csv,
+    PICTURE: _read_picture,
+    NOTEBOOK: _read_notebook,
+    TEXT: _read_text,
+}
+#: Kinds of artifacts that may have a preview.
+PREVIEWED = (TABLE, PICTURE, NOTEBOOK, TEXT, OUTPUT, FOLDER)

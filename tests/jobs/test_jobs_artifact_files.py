@@ -1,0 +1,328 @@
+"""Files of artifacts: only the recorded one is opened. Previews of them are small and harmless."""
+
+from __future__ import annotations
+
+import base64
+import os
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from artifact_cases import NASTY, PNG, SVG, make_artifact, notebook
+from html_pages import read_page
+from job_cases import bash
+
+from hyperplane.jobs import Artifact, Pipeline
+from hyperplane.jobs.artifact_files import ArtifactUnavailable, open_artifact
+from hyperplane.jobs.artifact_html import MOST_ARTIFACTS, render_artifacts, render_preview
+from hyperplane.jobs.artifact_previews import (
+    CELL_LENGTH,
+    COLUMNS,
+    PICTURE_BYTES,
+    ROWS,
+    TEXT_BYTES,
+    NoPreview,
+    NotebookPreview,
+    PicturePreview,
+    TablePreview,
+    TextPreview,
+    read_preview,
+)
+from hyperplane.jobs.job_control import new_job
+from hyperplane.jobs.job_html import render_job
+from hyperplane.jobs.notebook_steps.notebook_html import render_notebook
+
+
+@pytest.fixture
+def job(tmp_path):
+    return new_job(Pipeline.from_steps("p", [bash("one", "true")], root=str(tmp_path)))
+
+
+@pytest.fixture
+def write(job, tmp_path):
+    """Write a file, and return its record."""
+
+    def write_file(name, content, **fields):
+        path = tmp_path / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        return make_artifact(job, path, **fields)
+
+    return write_file
+
+
+def read_all(artifact):
+    with open_artifact(artifact) as opened:
+        return opened.read()
+
+
+def test_a_recorded_file_is_opened(write):
+    assert read_all(write("a.txt", b"mine")) == b"mine"
+
+
+def swap_file(path, secret):
+    path.unlink()
+    path.symlink_to(secret)
+
+
+def swap_folder(path, secret):
+    path.parent.rename(path.parent.with_name("moved"))
+    path.parent.symlink_to(secret.parent)
+
+
+def move_folder(path, secret):
+    path.parent.rename(path.parent.with_name("moved"))
+    path.parent.symlink_to(path.parent.with_name("moved"))
+
+
+def overwrite(path, secret):
+    path.write_bytes(b"else")
+
+
+def replace_file(path, secret):
+    status = path.stat()
+    other = path.with_name("other")
+    other.write_bytes(b"else")
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    other.replace(path)
+
+
+def remove(path, secret):
+    path.unlink()
+
+
+def make_pipe(path, secret):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def make_folder(path, secret):
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        swap_file, swap_folder, move_folder, overwrite, replace_file, remove, make_pipe, make_folder
+    ],
+)  # fmt: skip
+def test_another_file_in_its_place_is_never_opened(write, tmp_path, change):
+    artifact = write("a.txt", b"mine")
+    secret = tmp_path / "private" / "a.txt"
+    secret.parent.mkdir()
+    secret.write_bytes(b"hunt")
+    change(tmp_path / "data" / "a.txt", secret)
+    with pytest.raises(ArtifactUnavailable):
+        read_all(artifact)
+    assert isinstance(read_preview(artifact), NoPreview)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"url": "/etc/passwd"},
+        {"url": "s3://bucket/a.txt"},
+        {"url": "relative.txt"},
+        {"url": "/"},
+        {"url": "/a\0b"},
+        {"identity": ""},
+        {"identity": "1:2"},
+        {"identity": "x:y:z:"},
+        {"identity": "1:2:3:../../../etc/passwd"},
+        {"identity": "1:2:3:/etc/passwd"},
+    ],
+)
+def test_a_record_of_another_path_opens_nothing(write, fields):
+    with pytest.raises(ArtifactUnavailable):
+        read_all(replace(write("a.txt", b"mine"), **fields))
+
+
+def test_a_path_with_dots_is_not_opened(write, tmp_path):
+    artifact = write("a.txt", b"mine")
+    dotted = f"{tmp_path}/data/../data/a.txt"
+    with pytest.raises(ArtifactUnavailable):
+        read_all(replace(artifact, url=dotted))
+
+
+def write_parquet(path, table, **options):
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(table, path, **options)
+    return path
+
+
+def test_the_first_rows_of_parquet_are_shown(job, tmp_path):
+    frame = {f"c{number}": range(1000) for number in range(30)}
+    path = write_parquet(tmp_path / "a.parquet", pa.table({**frame, "c1": ["x" * 500] * 1000}))
+    preview = read_preview(make_artifact(job, path))
+    assert isinstance(preview, TablePreview)
+    assert preview.titles == [f"c{number}" for number in range(COLUMNS)]
+    assert len(preview.rows) == ROWS
+    assert preview.rows[3][:2] == ["3", "x" * CELL_LENGTH + "…"]
+    assert preview.note == "1,000 rows, 30 columns, of which 20 are shown"
+
+
+def test_large_cells_of_parquet_are_not_read(job, tmp_path):
+    table = pa.table({"day": [1, 2], "scan": [b"\0" * 3_000_000, os.urandom(3_000_000)]})
+    path = write_parquet(tmp_path / "a.parquet", table, use_dictionary=False)
+    preview = read_preview(make_artifact(job, path))
+    assert preview.titles == ["day"]
+    assert preview.rows == [["1"], ["2"]]
+
+
+def test_tables_without_rows_or_columns_are_shown(job, tmp_path):
+    path = write_parquet(tmp_path / "a.parquet", pa.table({"day": pa.array([], pa.int64())}))
+    assert read_preview(make_artifact(job, path))[:2] == (["day"], [])
+    path = write_parquet(tmp_path / "b.parquet", pa.table({}))
+    assert read_preview(make_artifact(job, path))[:2] == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.csv", 'a,b\n1,"x, y"\n2,z\n', (["a", "b"], [["1", "x, y"], ["2", "z"]])),
+        ("a.csv", "\ufeffa;b\r\n1;2\r\n", (["a", "b"], [["1", "2"]])),
+        ("a.tsv", "a\tb,c\n1\t2\n", (["a", "b,c"], [["1", "2"]])),
+        ("a.csv", "a\n1,2\n", (["a", ""], [["1", "2"]])),
+    ],
+)
+def test_the_first_rows_of_separated_values_are_shown(write, name, content, expected):
+    assert read_preview(write(name, content.encode()))[:2] == expected
+
+
+def test_of_a_long_file_with_separated_values_only_the_beginning_is_read(write):
+    rows = "".join(f"{number},{'x' * 200}\n" for number in range(5000))
+    preview = read_preview(write("a.csv", b"n,x\n" + rows.encode()))
+    assert len(preview.rows) == ROWS
+    assert all(len(cell) <= CELL_LENGTH + 1 for row in preview.rows for cell in row)
+    wide = ",".join(map(str, range(1000)))
+    assert len(read_preview(write("b.csv", wide.encode())).titles) == COLUMNS
+    assert len(read_preview(write("c.csv", b"x" * 1_000_000)).titles[0]) <= CELL_LENGTH + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.parquet", b""),
+        ("a.parquet", b"PAR1 and no more"),
+        ("a.csv", b""),
+        ("a.ipynb", b"{"),
+        ("a.ipynb", b"[" * 100_000),
+        ("a.ipynb", b'{"cells": 3}'),
+        ("a.ipynb", b"[]"),
+        ("a.png", b"<html><script>alert(1)</script>"),
+        ("a.svg", b"<html>"),
+        ("a.webp", b"RIFFxxxxAVI "),
+        ("a.png", b"\x89PNG\r\n\x1a\n" + b"x" * PICTURE_BYTES),
+        ("a.npy", b"\x93NUMPY"),
+        ("a.html", b"<script>alert(1)</script>"),
+        ("a.zip", b"PK"),
+    ],
+)
+def test_what_is_damaged_or_of_another_kind_has_a_reason(write, name, content):
+    preview = read_preview(write(name, content))
+    assert isinstance(preview, NoPreview)
+    assert preview.reason
+
+
+def test_texts_are_shortened(write):
+    assert read_preview(write("a.txt", b"x\xff")) == TextPreview("x\ufffd")
+    long = read_preview(write("b.json", b"y" * 100_000))
+    assert len(long.text) == TEXT_BYTES
+    assert long.note
+    output = Artifact("3f0c", "one", -1, 1, "output", "output")
+    assert read_preview(output, "42") == TextPreview("42")
+    assert len(read_preview(output, "z" * 100_000).text) == TEXT_BYTES
+
+
+def test_pictures_are_known_by_their_content(write):
+    assert read_preview(write("a.png", PNG)) == PicturePreview(PNG, "image/png")
+    assert read_preview(write("a.svg", SVG)) == PicturePreview(SVG, "image/svg+xml")
+    assert read_preview(write("b.png", SVG)) == NoPreview("it is no picture")
+
+
+def read_html(content):
+    """Read HTML strictly, in which only pictures that are part of it may be."""
+    root = ET.fromstring(f"<div>{content}</div>")
+    for element in root.iter():
+        assert element.tag in ("div", "pre", "img", "table", "thead", "tbody", "tr", "th", "td")
+        assert set(element.attrib) <= {"class", "src", "alt"}
+        assert element.get("src", "data:image/").startswith("data:image/")
+    return "".join(root.itertext()), [each.get("src") for each in root.iter("img")]
+
+
+def test_a_notebook_is_shown_without_scripts(write):
+    picture = base64.b64encode(PNG).decode()
+    html = {"text/html": ["<script>alert(2)</script>"], "text/plain": ["<table>", " of 3 rows"]}
+    outputs = [
+        {"output_type": "stream", "name": "stdout", "text": ["\x1b[31mred\x1b[0m\n", NASTY]},
+        {"output_type": "display_data", "data": {"image/png": picture, "text/plain": "<Figure>"}},
+        {"output_type": "display_data", "data": {"image/svg+xml": SVG.decode()}},
+        {"output_type": "execute_result", "data": html},
+        {"output_type": "display_data", "data": {"application/javascript": "alert(3)"}},
+        {"output_type": "error", "ename": "E", "traceback": ["\x1b[0;31mValueError", "line 2"]},
+    ]
+    preview = read_preview(write("a.ipynb", notebook(*outputs)))
+    assert isinstance(preview, NotebookPreview)
+    text, pictures = read_html(render_preview(preview, "a.ipynb"))
+    assert pictures == [f"data:image/png;base64,{picture}"]
+    for expected in ("# Delays", NASTY, "In [3]:", "plot()", "red", "<table> of 3 rows", "line 2"):
+        assert expected in text
+    for hidden in ("alert(2)", "alert(3)", 'onload="alert', "\x1b"):
+        assert hidden not in text
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [None, 3, "x", {}, {"cell_type": "code"}, {"cell_type": 7, "source": 3}],
+        [{"cell_type": "code", "source": {"a": 1}, "outputs": "x", "execution_count": "<b>"}],
+        [{"cell_type": "code", "source": [1, "x"], "outputs": [None, {}, {"data": []}]}],
+        [{"cell_type": "code", "outputs": [{"data": {"image/png": "%%%", "text/plain": 3}}]}],
+        [{"cell_type": "code", "outputs": [{"data": {"image/png": ['"><script>'] * 3}}]}],
+    ],
+)
+def test_cells_that_are_none_are_no_error(cells):
+    read_html(render_notebook({"cells": cells}))
+
+
+def test_a_large_notebook_is_shortened():
+    picture = base64.b64encode(os.urandom(1_000_000)).decode()
+    outputs = [{"output_type": "display_data", "data": {"image/png": picture}}] * 10
+    cells = [{"cell_type": "code", "source": "x" * 1_000_000, "outputs": outputs}] * 300
+    content = render_notebook({"cells": cells})
+    assert len(content) < 8_000_000
+    assert "and 100 more cells" in content
+
+
+def test_artifacts_are_shown_in_a_notebook(write, job, tmp_path):
+    frame = pd.DataFrame({NASTY: [NASTY, "fine"]})
+    frame.to_parquet(tmp_path / "a.parquet")
+    artifacts = [
+        make_artifact(job, tmp_path / "a.parquet", rows=2),
+        write("plot.png", PNG),
+        write("unsafe.svg", SVG),
+        write("big.png", b"\x89PNG\r\n\x1a\n" + b"x" * 300_000),
+        Artifact(job.id, NASTY, 7, 1, NASTY, "file", url="javascript:alert(1)", created=1e300),
+        Artifact(job.id, "two", -1, 1, "x.csv", "table", url="https://host/x.csv"),
+    ]
+    for content in (render_artifacts(artifacts), render_job(job, [], artifacts=artifacts)):
+        page = read_page(content)
+        assert page.text.count(NASTY) >= 3
+        assert page.links["x.csv"] == "https://host/x.csv"
+        assert NASTY not in page.links
+        assert content.count("<img ") == 2
+        assert 'src="data:image/svg+xml;base64,' in content
+        assert f"{NASTY} [7]" in page.cells
+    assert "no artifacts" in render_artifacts([])
+
+
+def test_of_many_artifacts_the_first_are_shown(job):
+    many = [Artifact(job.id, "one", -1, 1, f"{number}.csv", "table") for number in range(1000)]
+    content = render_artifacts(many)
+    assert f"and {1000 - MOST_ARTIFACTS} more artifacts" in content
+    assert len(content) < 30_000
+    read_page(content)
