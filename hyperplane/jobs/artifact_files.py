@@ -23,7 +23,7 @@ _FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOL
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class ArtifactUnavailable(HyperplaneError):
+class ArtifactUnavailable(HyperplaneError, RuntimeError):
     """The file of an artifact was removed or changed, or is not on a disk of this machine."""
 
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.process
 
 AWAITED = [
     "cancel_pipeline_job", "checkjobs", "get_a_job_output", "get_current_job_output",
-    "get_previous_job_runs", "set_current_job_output", "submit_pipeline_job",
+    "get_previous_job_runs", "graphql_operation", "set_current_job_output", "submit_pipeline_job",
 ]  # fmt: skip
 
 CELL = """

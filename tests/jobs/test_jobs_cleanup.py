@@ -197,9 +197,9 @@ def test_a_job_that_is_removed_while_it_is_resumed_is_named(monkeypatch, moment)
     job = add(status=FAILED)
     unchanged = getattr(job_control, moment)
 
-    def clean_before(*arguments):
+    def clean_before(*arguments, **options):
         assert ids(clean_jobs(keep=0)) == [job.id]
-        return unchanged(*arguments)
+        return unchanged(*arguments, **options)
 
     monkeypatch.setattr(job_control, moment, clean_before)
     monkeypatch.setattr(job_control.supervisor_client, "notify_supervisor", lambda *_: None)

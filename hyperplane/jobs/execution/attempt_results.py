@@ -107,5 +107,6 @@ def make_result_variables(command_prefix: Path) -> dict[str, str]:
         command_prefix.with_name(command_prefix.name + suffix)
         for suffix in (OUTPUTS_SUFFIX, REPORTS_SUFFIX)
     )
-    outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    outputs.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    outputs.mkdir(mode=0o700, exist_ok=True)
     return {OUTPUT_FOLDER: str(outputs), REPORTS_FOLDER: str(reports)}
