@@ -34,6 +34,7 @@ from hyperplane.spec.settings import (
     SparkSlurmSettings,
     SparkSshSettings,
     SshSettings,
+    VertexSettings,
 )
 
 #: Section below ``hyperplane.engines`` -> model.
@@ -103,6 +104,7 @@ def test_defaults_of_runners() -> None:
     assert RunnersSection() == RunnersSection(**shipped)
     assert set(RunnersSection.model_fields) == set(shipped)
     assert set(AwsBatchSettings.model_fields) == set(shipped["aws_batch"])
+    assert set(VertexSettings.model_fields) == set(shipped["vertex"])
 
 
 def test_defaults_of_the_memory_policy() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from hyperplane.platforms.task_size import TaskSize
 
 _GIB = 1024
 #: Fargate's vCPUs -> least and most memory in MiB, and the difference between two sizes.
@@ -22,14 +22,6 @@ LARGEST_FARGATE = "16 cores and 128.8 GB (120 GiB)"
 #: on x86 without a discount. Other regions, and instances of EC2, are not in the table.
 _PRICES = {"us-east-1": (0.04048, 0.004445)}
 PRICE_DATE, PRICE_SOURCE = "2026-03", "https://aws.amazon.com/fargate/pricing/"
-
-
-class TaskSize(NamedTuple):
-    """vCPUs, memory in MiB and GPUs of one task."""
-
-    cores: float
-    memory: int
-    gpus: int = 0
 
 
 def round_to_fargate(size: TaskSize) -> TaskSize | None:

@@ -8,12 +8,11 @@ import os
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from hyperplane.core import config_defaults
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.notebook_program import PROGRAM_FILES
-from hyperplane.spec.settings import AwsBatchSettings
 
 #: Folder for files of hyperplane, below the working folder of a task.
 PROGRAM_FOLDER = ".hyperplane"
@@ -29,6 +28,25 @@ _SECRET_FILES = (
 )  # fmt: skip
 #: The earliest time that an archive can have: equal contents have equal archives.
 _TIME = (1980, 1, 1, 0, 0, 0)
+
+
+class StagedCodeSettings(Protocol):
+    """Settings of a runner that decide which files containers get."""
+
+    @property
+    def root(self) -> str | None:
+        """Folder of the image that has the files of the pipeline."""
+        ...
+
+    @property
+    def stage(self) -> str:
+        """``"file"`` for the script of each step, ``"folder"`` for that of the pipeline."""
+        ...
+
+    @property
+    def send_package(self) -> bool:
+        """Whether the package hyperplane is sent."""
+        ...
 
 
 class TaskFile(NamedTuple):
@@ -58,7 +76,7 @@ class TaskFile(NamedTuple):
 
 
 def collect_files(
-    command: AttemptCommand, kind: str, root: str, settings: AwsBatchSettings
+    command: AttemptCommand, kind: str, root: str, settings: StagedCodeSettings
 ) -> list[TaskFile]:
     """Return the files that an attempt needs.
 
