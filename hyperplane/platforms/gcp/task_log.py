@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from hyperplane.platforms.gcp.errors import GcpConnectionError
+from hyperplane.platforms.gcp.job_status import parse_time
 from hyperplane.platforms.gcp.session import GcpSession
 
 #: Maximum jobs of one request: its filter has at most 20,000 characters.
@@ -32,15 +34,15 @@ class LogEntry(NamedTuple):
         Number of the job.
     id : str
         Id of the entry, which is unique in a log for a time.
-    time : str
-        Its time.
+    time : float
+        Its time in seconds since 1970.
     line : str
         The text without the end of the line.
     """
 
     job: str
     id: str
-    time: str
+    time: float
     line: str
 
 
@@ -65,9 +67,12 @@ def read_page(session: GcpSession, positions: Sequence[LogPosition], token: str)
     if token:
         request["pageToken"] = token
     answer = session.call("logging", "entries.list", body=request)
-    return LogEntryPage(
-        list(map(_read_entry, answer.get("entries", []))), answer.get("nextPageToken", "")
-    )
+    try:
+        entries = list(map(_read_entry, answer.get("entries", [])))
+    except (AttributeError, ValueError) as error:
+        text = f"the answer of Google cannot be read (logging entries.list): {error}"
+        raise GcpConnectionError(text) from error
+    return LogEntryPage(entries, answer.get("nextPageToken", ""))
 
 
 def build_filter(positions: Sequence[LogPosition]) -> str:
@@ -91,9 +96,9 @@ def _build_clause(position: LogPosition) -> str:
 def _read_entry(entry: dict[str, Any]) -> LogEntry:
     labels = entry.get("resource", {}).get("labels", {})
     line = "\n".join(_read_texts(entry)).removesuffix("\n")
-    return LogEntry(
-        str(labels.get("job_id", "")), entry.get("insertId", ""), entry.get("timestamp", ""), line
-    )
+    at = entry.get("timestamp", "")
+    unique = str(entry.get("insertId") or f"{at} {line}")
+    return LogEntry(str(labels.get("job_id", "")), unique, parse_time(at), line)
 
 
 def _read_texts(entry: dict[str, Any]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import threading
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import numpy as np
 import pytest
 import vertex_service
 from job_cases import bash
@@ -186,6 +188,29 @@ def test_a_job_continues_when_the_service_answers_again(service: VertexService) 
 
 
 @pytest.mark.slow
+def test_six_files_on_two_machines_give_the_local_result(
+    service: VertexService, tmp_path: Path
+) -> None:
+    names = [f"file-{number}.csv" for number in range(1, 7)]
+    (tmp_path / "share.py").write_text(
+        "import argparse, os\n"
+        "import numpy as np\n"
+        "parser = argparse.ArgumentParser()\n"
+        "for name in ('--n_machines', '--idx'):\n"
+        "    parser.add_argument(name, type=int)\n"
+        "given = parser.parse_args([f'--n_machines={os.environ[\"HYPERPLANE_SHARD_COUNT\"]}',\n"
+        "    f'--idx={os.environ[\"CHUNK_ID\"]}'])\n"
+        "files = [f'file-{number}.csv' for number in range(1, 7)]\n"
+        "print(*np.array_split(files, given.n_machines)[given.idx])\n"
+    )
+    step = Step(name="share", kind="python", path="share.py", chunks=2)
+    job, attempts = run(step, root=tmp_path)
+    assert job.status == DONE, job.reason
+    logs = [log_of(job, attempt).strip() for attempt in sorted(attempts, key=lambda a: a.chunk)]
+    assert logs == [" ".join(part) for part in np.array_split(names, 2)]
+
+
+@pytest.mark.slow
 def test_a_log_of_several_pages_is_complete_and_in_order(service: VertexService) -> None:
     service.page = 7
     job, [attempt] = run(bash("one", "for each in $(seq 50); do echo $each; sleep 0.01; done"))
@@ -313,10 +338,10 @@ def test_an_executed_notebook_comes_back(service: VertexService, tmp_path: Path)
     assert "hyperplane-notebook:" not in log_of(job, attempts[-1])
 
 
-def attempt_command(folder: Path) -> AttemptCommand:
+def attempt_command(folder: Path, *words: str) -> AttemptCommand:
     above = folder / str(uuid.uuid4()) / "steps" / "000-one"
     above.mkdir(parents=True)
-    command = AttemptCommand(("sleep", "600"), {}, ".", above / "attempt-1")
+    command = AttemptCommand(words or ("sleep", "600"), {}, ".", above / "attempt-1")
     command.file(".log").touch()
     return command
 
@@ -389,6 +414,62 @@ def test_a_creation_whose_name_was_not_stored_is_found_and_ended(
         await runner.close()
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_full_disk_creates_no_second_job(
+    service: VertexService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    command = attempt_command(tmp_path, "echo", "once")
+    written: list[str] = []
+    write = vertex_job_id.VertexJobId.write
+
+    def fail(job_id: vertex_job_id.VertexJobId, command: AttemptCommand) -> None:
+        written.append(job_id.name)
+        if len(written) == at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(job_id, command)
+
+    monkeypatch.setattr(vertex_job_id.VertexJobId, "write", fail)
+
+    async def work() -> int | None:
+        runner = create_runner()
+        try:
+            process = await runner.start(command, bash("one", "true"), 1.0)
+            code: int | None = await process.wait()
+            return code
+        finally:
+            await runner.close()
+
+    if at == 1:  # before the request
+        with pytest.raises(OSError, match="No space left"):
+            asyncio.run(work())
+        assert service.jobs == {}
+    else:  # after it: the job is found by its label
+        assert asyncio.run(work()) == 0
+        assert service.count("customJobs.create") == 1
+
+
+def test_the_next_supervisor_copies_the_log_anew(service: VertexService, tmp_path: Path) -> None:
+    text = f"echo first; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo second"
+    command = attempt_command(tmp_path, "bash", "-c", text)
+
+    async def work(*, is_last: bool) -> None:
+        runner = create_runner()
+        if is_last:
+            process = runner.reattach(command)
+            (tmp_path / "go").touch()
+            assert await process.wait() == 0
+        else:
+            process = await runner.start(command, bash("one", "true"), 1.0)
+            await process.wait_until_running()
+            log = command.file(".log")
+            await asyncio.to_thread(until, lambda: "first" in log.read_text())
+        await runner.close()
+
+    asyncio.run(work(is_last=False))
+    asyncio.run(work(is_last=True))
+    assert command.file(".log").read_text().split() == ["first", "second"]
 
 
 def test_the_check_reports_all_faults_at_once(service: VertexService) -> None:

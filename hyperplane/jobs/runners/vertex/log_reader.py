@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 
 from hyperplane.jobs.runners.service_client import ServiceClient
 from hyperplane.platforms.gcp.errors import GcpCredentialsError, GcpError, is_retryable
-from hyperplane.platforms.gcp.job_status import parse_time
 from hyperplane.platforms.gcp.session import GcpSession
 from hyperplane.platforms.gcp.task_log import MAX_JOBS, LogEntry, LogPosition, read_page
 from hyperplane.platforms.request_rate import RequestRate
@@ -37,7 +36,8 @@ class _FollowedLog:
 
     write: Callable[[Sequence[str]], None]
     since: str = ""
-    seen: dict[str, str] = field(default_factory=dict)
+    #: Id -> time of the entries since then.
+    seen: dict[str, float] = field(default_factory=dict)
     #: Time, of ``time.monotonic()``, at which the last complete reading began.
     read_at: float = 0.0
     #: Time at which the last reading with new lines began.
@@ -51,9 +51,10 @@ class _FollowedLog:
         if new:
             self.write([entry.line for entry in new])
             self.seen |= {entry.id: entry.time for entry in new}
-            latest = max(map(parse_time, self.seen.values())) - _OVERLAP_SECONDS
-            self.since = datetime.fromtimestamp(latest, UTC).isoformat().replace("+00:00", "Z")
-            self.seen = {id_: at for id_, at in self.seen.items() if parse_time(at) >= latest}
+            start = max(self.seen.values()) - _OVERLAP_SECONDS
+            self.since = datetime.fromtimestamp(start, UTC).isoformat().replace("+00:00", "Z")
+            # One second more, because times are rounded.
+            self.seen = {id_: at for id_, at in self.seen.items() if at >= start - 1}
         return bool(new)
 
 
@@ -124,7 +125,7 @@ class LogReader:
                     log.error = error
                 return
             for job, log in logs.items():
-                with suppress(OSError):  # such as a full disk; the lines are lost
+                with suppress(OSError):  # such as a full disk; the lines are read again
                     if log.add([entry for entry in page.entries if entry.job == job]):
                         log.new_at = began
             token = page.token

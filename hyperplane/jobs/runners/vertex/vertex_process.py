@@ -37,6 +37,8 @@ class VertexProcess:
         self._finished = self._end_requested = False
         self._pending_text, self._problem = "", ""
         self._missing_since = 0.0
+        #: Whether lines of the container were copied; each supervisor copies them from the first.
+        self._has_lines = False
         self._lock = asyncio.Lock()
 
     def exit_code(self) -> int | None:
@@ -166,8 +168,11 @@ class VertexProcess:
         return True
 
     def _append(self, lines: Sequence[str]) -> None:
+        if not self._has_lines:
+            self._files.restart_log()
         with self.command.file(".log").open("a") as log:
             log.write("".join(f"{line}\n" for line in lines))
+        self._has_lines = True
 
     async def _fetch_notebook(self, *, is_required: bool) -> None:
         """Copy the executed notebook from the staging folder, if the step is one."""
