@@ -61,17 +61,21 @@ class Request(NamedTuple):
 
 @dataclass
 class Job:
-    """A custom job, and its container: a process of this machine, or none yet."""
+    """A custom job, and its containers: processes of this machine, or none yet.
+
+    ``process`` is that of the first machine, ``others`` those of the other ones, by their names.
+    """
 
     description: Object
     folder: Path
     process: subprocess.Popen[bytes] | None = None
+    others: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     message: str = ""
     killed_at: float = float("inf")
     cancelled: bool = False
-    #: Lines of the log with their times.
-    lines: list[tuple[str, str]] = field(default_factory=list)
-    read: int = 0
+    #: Lines of the logs with their times and machines.
+    lines: list[tuple[str, str, str]] = field(default_factory=list)
+    read: dict[str, int] = field(default_factory=dict)
 
     @property
     def number(self) -> str:
@@ -137,9 +141,10 @@ class VertexService:
             thread.join()
         self._server.server_close()
         for job in self.jobs.values():
-            if job.process is not None and job.process.poll() is None:
-                os.killpg(job.process.pid, signal.SIGKILL)
-                job.process.wait()
+            for process in filter(None, (job.process, *job.others.values())):
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
 
     def count(self, method: str) -> int:
         """Return the number of requests of a method."""
@@ -266,9 +271,12 @@ class VertexService:
 
     def _create(self, request: Request) -> Object:
         self._check_parent(request)
-        [pool] = request.body["jobSpec"]["workerPoolSpecs"]
-        if find_machine(pool["machineSpec"]["machineType"]) is None:
-            raise Refused(400, "the machine type is not supported")
+        pools = request.body["jobSpec"]["workerPoolSpecs"]
+        if pools[0].get("replicaCount") != "1":
+            raise Refused(400, "the first worker pool must have one replica")
+        for pool in filter(None, pools):
+            if find_machine(pool["machineSpec"]["machineType"]) is None:
+                raise Refused(400, "the machine type is not supported")
         number = str(uuid.uuid4().int % 10**19)
         name = f"projects/{NUMBER}/locations/{REGION}/customJobs/{number}"
         folder = self.folder / number
@@ -353,18 +361,18 @@ class VertexService:
     def _list_entries(self, request: Request) -> Object:
         """Return entries of the one form of filters that is sent."""
         filter_text = request.body["filter"]
-        start = 'resource.type="ml_job" AND resource.labels.task_name="workerpool0-0" AND ('
+        start = 'resource.type="ml_job" AND resource.labels.task_name:"workerpool" AND ('
         if not filter_text.startswith(start) or len(filter_text) > 20_000:
             raise Refused(400, "Unparseable filter")
         wanted = re.findall(
             r'resource\.labels\.job_id="(\d+)"(?: AND timestamp>="([^"]+)")?', filter_text
         )
         entries = [
-            _entry(job.number, index, at, line)
+            _entry(job.number, index, at, replica, line)
             for number, since in wanted
             for job in self.jobs.values()
             if job.number == number
-            for index, (at, line) in enumerate(job.lines)
+            for index, (at, replica, line) in enumerate(job.lines)
             if at >= since
         ]
         entries.sort(key=lambda entry: entry["timestamp"])
@@ -391,15 +399,27 @@ class VertexService:
         if time.monotonic() > job.killed_at:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(job.process.pid, signal.SIGKILL)
-        code = job.process.poll()
-        _read_lines(job, whole=code is not None)
-        if code is None:
+        processes = {"workerpool0-0": job.process, **job.others}
+        codes = {name: process.poll() for name, process in processes.items()}
+        for name, code in codes.items():
+            _read_lines(job, name, whole=code is not None)
+        failed = next((name for name, code in codes.items() if code), None)
+        if failed is None and codes["workerpool0-0"] is None:
             return
-        state = "JOB_STATE_FAILED" if code or job.message else "JOB_STATE_SUCCEEDED"
+        for name, process in job.others.items():
+            if codes[name] is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                _read_lines(job, name, whole=True)
+        if failed is not None and codes["workerpool0-0"] is None:
+            os.killpg(job.process.pid, signal.SIGKILL)
+            job.process.wait()
+        state = "JOB_STATE_FAILED" if failed or job.message else "JOB_STATE_SUCCEEDED"
+        code = codes.get(failed or "")
         if code and not job.message:
             shown = code if code > 0 else 128 - code
             job.message = (
-                f"The replica workerpool0-0 exited with a non-zero status of {shown}. "
+                f"The replica {failed} exited with a non-zero status of {shown}. "
                 "Termination reason: Error."
             )
         self._end(job, "JOB_STATE_CANCELLED" if job.cancelled else state)
@@ -412,16 +432,39 @@ class VertexService:
             job.description["error"] = {"code": 3, "message": job.message}
 
     def _start(self, job: Job) -> None:
-        [pool] = job.description["jobSpec"]["workerPoolSpecs"]
+        """Start the containers of all machines."""
+        pools = job.description["jobSpec"]["workerPoolSpecs"]
+        cluster = {
+            f"workerpool{number}": [
+                f"host-{number}-{index}:2222" for index in range(int(pool["replicaCount"]))
+            ]
+            for number, pool in enumerate(pools)
+            if pool
+        }
+        for name, hosts in cluster.items():
+            for index in range(len(hosts)):
+                spec = {
+                    "cluster": cluster, "environment": "cloud",
+                    "task": {"type": name, "index": index},
+                }  # fmt: skip
+                pool = pools[int(name.removeprefix("workerpool"))]
+                process = self._start_replica(job, f"{name}-{index}", pool, spec)
+                if job.process is None:
+                    job.process = process
+                else:
+                    job.others[f"{name}-{index}"] = process
+        job.description |= {"state": "JOB_STATE_RUNNING", "startTime": _now()}
+
+    def _start_replica(
+        self, job: Job, name: str, pool: Object, spec: Object
+    ) -> subprocess.Popen[bytes]:
         container = pool["containerSpec"]
         machine = find_machine(pool["machineSpec"]["machineType"])
         assert machine is not None
         limit = machine.allocatable << 20
-        cluster = {"cluster": {"workerpool0": ["host:2222"]}, "environment": "cloud",
-                   "task": {"type": "workerpool0", "index": 0}}  # fmt: skip
         environment = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "CLUSTER_SPEC": json.dumps(cluster),
+            "CLUSTER_SPEC": json.dumps(spec),
             "CLOUD_ML_JOB_ID": job.number,
             "CLOUD_ML_PROJECT_ID": NUMBER,
             **{each["name"]: each["value"].replace("$$(", "$(") for each in container["env"]},
@@ -430,8 +473,8 @@ class VertexService:
         mount, *arguments = container["args"]
         assert mount.startswith("/gcs/")
         words = [f"{self.buckets}/{mount.removeprefix('/gcs/')}", *arguments]
-        with (job.folder / "log").open("wb") as log:
-            job.process = subprocess.Popen(
+        with (job.folder / f"{name}.log").open("wb") as log:
+            return subprocess.Popen(
                 [*container["command"], *words],
                 env=environment,
                 cwd=job.folder,
@@ -441,27 +484,26 @@ class VertexService:
                 start_new_session=True,
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
             )
-        job.description |= {"state": "JOB_STATE_RUNNING", "startTime": _now()}
 
 
-def _read_lines(job: Job, whole: bool) -> None:
-    with (job.folder / "log").open("rb") as log:
-        log.seek(job.read)
+def _read_lines(job: Job, name: str, whole: bool) -> None:
+    with (job.folder / f"{name}.log").open("rb") as log:
+        log.seek(job.read.get(name, 0))
         text = log.read()
     if not whole:
         text = text[: text.rfind(b"\n") + 1]
-    job.read += len(text)
+    job.read[name] = job.read.get(name, 0) + len(text)
     lines = text.decode(errors="replace").removesuffix("\n").split("\n") if text else []
-    job.lines += [(_now(), line) for line in lines]
+    job.lines += [(_now(), name, line) for line in lines]
 
 
-def _entry(number: str, index: int, at: str, line: str) -> Object:
-    labels = {"job_id": number, "task_name": "workerpool0-0", "project_id": PROJECT}
+def _entry(number: str, index: int, at: str, replica: str, line: str) -> Object:
+    labels = {"job_id": number, "task_name": replica, "project_id": PROJECT}
     text = {"textPayload": line} if index % 2 else {"jsonPayload": {"message": f"{line}\n"}}
     return {
         "insertId": f"{number}-{index}",
         "timestamp": at,
-        "logName": f"projects/{PROJECT}/logs/workerpool0-0",
+        "logName": f"projects/{PROJECT}/logs/{replica}",
         "resource": {"type": "ml_job", "labels": labels},
         **text,
     }

@@ -89,7 +89,7 @@ class AwsBatchExporter:
         settings = runner.settings
         first = min(step.max_parallel or runner.at_once, MAX_ARRAY)
         commands = list(first_attempts(job, in_container, step, moved))[:first]
-        files = collect_files(commands[0], step.kind, job.pipeline.root, settings)
+        files = collect_files(commands[0], step, job.pipeline.root, settings)
         program = TaskFile(PROGRAM_FILE.name, PROGRAM_FILE.read_bytes())
         planned = plan_submission(commands, with_sizes(step), 1.0, settings, program, files)
         folder = parse_staging(str(settings.staging))

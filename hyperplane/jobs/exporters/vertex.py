@@ -58,7 +58,7 @@ class VertexExporter:
         return [
             *find_option_faults(runner.settings),
             *runner.find_unsupported(pipeline),
-            *find_process_faults(pipeline, self.name),
+            *find_process_faults(pipeline, self.name, runs_programs=True),
         ]
 
     def render(self, job: Job) -> list[Document]:
@@ -92,7 +92,7 @@ class VertexExporter:
         settings = runner.settings
         first = step.max_parallel or runner.at_once
         commands = list(first_attempts(job, in_container, step, moved))[:first]
-        files = collect_files(commands[0], step.kind, job.pipeline.root, settings)
+        files = collect_files(commands[0], step, job.pipeline.root, settings)
         program = TaskFile(PROGRAM_FILE.name, PROGRAM_FILE.read_bytes())
         folder = parse_staging(str(settings.staging))
         planned = [

@@ -110,13 +110,13 @@ def _find_costs(
             allowed = f"an amount in {price.currency}, the currency of the price of {where}"
             faults.append(Fault(f"{costs.section}.budget", str(budget), allowed))
         elif hours is not None:
-            containers = step.chunk_count or 1
+            containers = _count_containers(step)
             yield StepCost(step.name, containers, hours, hours * price.amount, price.source)
 
 
 def _most_hours(step: Step, job: Job, costs: ContainerCosts) -> float | None:
     """Return the most hours of all containers of a step together; None without a time limit."""
-    containers = step.chunk_count or 1
+    containers = _count_containers(step)
     attempts = count_retries(step, job.max_retries) + 1
     bounds = []
     if step.timeout is not None:
@@ -124,9 +124,15 @@ def _most_hours(step: Step, job: Job, costs: ContainerCosts) -> float | None:
         bounds.append(containers * attempts * seconds)
     for limit in (job.timeout, job.active_timeout):
         if limit > 0:
-            together = min(containers, step.max_parallel or containers)
+            together = containers
+            if step.max_parallel is not None:
+                together = min(containers, step.max_parallel * max(1, step.gang_size))
             bounds.append(together * (limit + costs.stop_seconds))
     return min(bounds) / 3600 if bounds else None
+
+
+def _count_containers(step: Step) -> int:
+    return (step.chunk_count or 1) * max(1, step.gang_size)
 
 
 def _largest_factor(step: Step, job: Job, costs: ContainerCosts) -> float | None:

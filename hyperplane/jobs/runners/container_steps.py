@@ -33,12 +33,17 @@ def find_code_faults(
             yield Fault("root", f"{size} bytes in {pipeline.root}", allowed, advice)
 
 
-def find_process_faults(pipeline: Pipeline, runner: str) -> Iterator[Fault]:
-    """Yield a fault for each step with several processes, or a cluster that starts before it."""
+def find_process_faults(
+    pipeline: Pipeline, runner: str, *, runs_programs: bool = False
+) -> Iterator[Fault]:
+    """Yield a fault for each step with several processes, or a cluster that starts before it.
+
+    ``runs_programs`` is whether training programs are accepted.
+    """
     for index, step in enumerate(pipeline.steps):
         where = f"steps[{index}]"
-        if step.gang_size:
-            is_training = step.kind == "train"
+        is_training = step.kind == "train"
+        if step.gang_size and not (is_training and runs_programs):
             field = "kind" if is_training else "gang"
             shown = "train" if is_training else str(step.gang)
             yield Fault(f"{where}.{field}", shown, f"a step of one process on {runner}")

@@ -218,7 +218,7 @@ def _run_task(
     index: int,
     runner: RehearsedRunner,
 ) -> TaskOutcome:
-    files = collect_files(commands[0], step.kind, job.pipeline.root, runner.settings)
+    files = collect_files(commands[0], step, job.pipeline.root, runner.settings)
     keys = [str(number) for number in range(len(files))]
     prepared = [with_notebook_program(command, step) for command in commands]
     if runner.max_array == 1:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from hyperplane.core import config_defaults
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.notebook_program import PROGRAM_FILES
 
@@ -76,7 +77,7 @@ class TaskFile(NamedTuple):
 
 
 def collect_files(
-    command: AttemptCommand, kind: str, root: str, settings: StagedCodeSettings
+    command: AttemptCommand, step: Step, root: str, settings: StagedCodeSettings
 ) -> list[TaskFile]:
     """Return the files that an attempt needs.
 
@@ -84,8 +85,8 @@ def collect_files(
     ----------
     command : AttemptCommand
         The attempt.
-    kind : str
-        Kind of its step.
+    step : Step
+        Its step.
     root : str
         Folder of the pipeline on this machine.
     settings : AwsBatchSettings
@@ -101,7 +102,10 @@ def collect_files(
         files.append(TaskFile(".", build_archive(list_folder(Path(root))), archive=True))
     elif settings.root is None and command.script is not None:
         files.append(TaskFile(command.script.name, command.script.read_bytes()))
-    if kind == "notebook":
+    elif settings.root is None and step.package_path is not None:
+        package = Path(root, step.package_path)
+        files.append(TaskFile(package.name, build_archive(list_folder(package)), archive=True))
+    if step.kind == "notebook":
         files += [
             TaskFile(f"{PROGRAM_FOLDER}/{file.name}", file.read_bytes()) for file in PROGRAM_FILES
         ]

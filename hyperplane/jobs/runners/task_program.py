@@ -13,12 +13,19 @@ import os
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 #: Variables of an array job. Steps do not see them, because timing decides which attempts are an
 #: array; HYPERPLANE_SHARD_INDEX, CHUNK_ID and so on have the number of the chunk.
 _INDEX, _SIZE = "AWS_BATCH_JOB_ARRAY_INDEX", "AWS_BATCH_JOB_ARRAY_SIZE"
+#: Worker pool of Vertex AI -> type of its tasks in TF_CONFIG.
+_POOLS = {
+    "workerpool0": "chief",
+    "workerpool1": "worker",
+    "workerpool2": "ps",
+    "workerpool3": "evaluator",
+}
 _JOB_FOLDER = "HYPERPLANE_JOB_FOLDER"
 
 
@@ -62,6 +69,7 @@ def run_task(
         argv[position] = os.path.join(folder, argv[position])  # noqa: PTH118
     for position in manifest.get("bucket_paths", ()):
         argv[position] = os.path.join(bucket, argv[position])  # noqa: PTH118
+    set_tf_config(os.environ)
     name = manifest["folder"]
     try:
         os.chdir(os.path.join(folder, name))  # noqa: PTH118
@@ -71,6 +79,26 @@ def run_task(
         sys.stderr.write(f"{name}: {error.strerror}\n")
         # The exit codes of a shell.
         sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def set_tf_config(environment: MutableMapping[str, str]) -> None:
+    """Set TF_CONFIG for the machines of a Vertex AI job, unless the service has set it.
+
+    Nothing is set for a job of one machine.
+    """
+    spec = json.loads(environment.get("CLUSTER_SPEC") or "{}")
+    pools = spec.get("cluster", {})
+    if "TF_CONFIG" in environment or sum(map(len, pools.values())) <= 1:
+        return
+    cluster = {_POOLS[name]: hosts for name, hosts in pools.items() if hosts}
+    cluster.pop("evaluator", None)  # never a part of it
+    task = spec["task"]
+    config = {
+        "cluster": cluster,
+        "task": {"type": _POOLS[task["type"]], "index": task["index"]},
+        "environment": "cloud",
+    }
+    environment["TF_CONFIG"] = json.dumps(config)
 
 
 def main(bucket: str, key: str) -> None:

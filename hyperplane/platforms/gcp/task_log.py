@@ -13,9 +13,8 @@ from hyperplane.platforms.gcp.session import GcpSession
 MAX_JOBS = 150
 #: Maximum entries of one page.
 _PAGE = 1000
-#: The only replica of a job with one worker pool of one machine. Vertex AI itself writes as
-#: "service".
-_REPLICA = "workerpool0-0"
+#: Beginning of the names of the replicas of a job. Vertex AI itself writes as "service".
+_REPLICAS = "workerpool"
 
 
 class LogPosition(NamedTuple):
@@ -36,6 +35,8 @@ class LogEntry(NamedTuple):
         Id of the entry, which is unique in a log for a time.
     time : float
         Its time in seconds since 1970.
+    replica : str
+        Name of the machine, such as ``"workerpool0-0"``.
     line : str
         The text without the end of the line.
     """
@@ -43,6 +44,7 @@ class LogEntry(NamedTuple):
     job: str
     id: str
     time: float
+    replica: str
     line: str
 
 
@@ -81,11 +83,11 @@ def build_filter(positions: Sequence[LogPosition]) -> str:
     Examples
     --------
     >>> build_filter([LogPosition("7", "2026-05-18T00:00:00Z")])  # doctest: +NORMALIZE_WHITESPACE
-    'resource.type="ml_job" AND resource.labels.task_name="workerpool0-0"
+    'resource.type="ml_job" AND resource.labels.task_name:"workerpool"
      AND ((resource.labels.job_id="7" AND timestamp>="2026-05-18T00:00:00Z"))'
     """
     jobs = " OR ".join(f"({each})" for each in map(_build_clause, positions))
-    return f'resource.type="ml_job" AND resource.labels.task_name="{_REPLICA}" AND ({jobs})'
+    return f'resource.type="ml_job" AND resource.labels.task_name:"{_REPLICAS}" AND ({jobs})'
 
 
 def _build_clause(position: LogPosition) -> str:
@@ -98,7 +100,8 @@ def _read_entry(entry: dict[str, Any]) -> LogEntry:
     line = "\n".join(_read_texts(entry)).removesuffix("\n")
     at = entry.get("timestamp", "")
     unique = str(entry.get("insertId") or f"{at} {line}")
-    return LogEntry(str(labels.get("job_id", "")), unique, parse_time(at), line)
+    job, replica = (str(labels.get(name, "")) for name in ("job_id", "task_name"))
+    return LogEntry(job, unique, parse_time(at), replica, line)
 
 
 def _read_texts(entry: dict[str, Any]) -> Iterator[str]:

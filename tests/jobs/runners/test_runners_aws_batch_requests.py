@@ -343,7 +343,7 @@ def test_scripts_are_found_from_another_working_folder(tmp_path: Path, stage: st
     job = make_job(step, root=image)
     moved = AwsBatchRunner({}, options.model_dump()).with_runtime_paths(job)
     commands = list(first_attempts(job, moved, step, moved.pipeline.steps[0]))
-    files = collect_files(commands[0], step.kind, str(image), options)
+    files = collect_files(commands[0], step, str(image), options)
     keys = [str(tmp_path / str(number)) for number in range(len(files))]
     for key, file in zip(keys, files, strict=True):
         Path(key).write_bytes(file.content)
@@ -428,7 +428,8 @@ def test_files_of_a_step_are_its_script_the_folder_or_none(tmp_path: Path) -> No
     one = replace(attempt(), script=script)
 
     def paths(kind: str, **options: Any) -> list[str]:
-        found = collect_files(one, kind, str(tmp_path), settings(**options))
+        step = STEP.model_copy(update={"kind": kind})
+        found = collect_files(one, step, str(tmp_path), settings(**options))
         return [file.path for file in found]
 
     assert paths("python") == ["a.py"]

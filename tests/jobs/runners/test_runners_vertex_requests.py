@@ -134,6 +134,20 @@ def test_secrets_functions_and_requirements_are_refused(tmp_path: Path) -> None:
     assert "read it in the step from Secret Manager" in faults[1]
 
 
+def test_only_gangs_that_are_training_programs_are_accepted() -> None:
+    gang = command("a", "true", gang=2)
+    program = Step(name="fit", kind="train", module_name="trainer.task", worker_count=2)
+    pipeline = make_job(gang, program).pipeline
+    [fault] = create_runner().find_unsupported(pipeline)
+    assert "step 'a': gang = 2: expected a step of one process, or of type train" in str(fault)
+    job = make_job(program.model_copy(update={"timeout": 3410.0}), active_timeout=-1.0)
+    [line] = create_runner(region="us-central1").describe_cost(job)
+    assert "0.1040 USD for an hour, 3 at once" in line
+    with dask.config.set({"hyperplane.jobs.grace": "10s"}):
+        [fault] = create_runner(budget="1 core-hours").find_budget_faults(job)
+    assert "3 containers, " in str(fault)
+
+
 def test_all_faults_of_the_options_are_reported_at_once() -> None:
     runner = VertexRunner(
         {}, VertexRunner.resolve_options({

@@ -320,6 +320,95 @@ def test_scripts_and_folders_are_sent_once(service: VertexService, tmp_path: Pat
     assert {file.name: file.stat().st_mtime_ns for file in content.iterdir()} == before
 
 
+PROGRAM = """
+import argparse, json, os, time
+from trainer import helper
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int)
+parser.add_argument("--job-dir")
+given = parser.parse_args()
+config = json.loads(os.environ.get("TF_CONFIG") or "{}")
+task = config.get("task", {})
+print(helper.WORD, given.steps, given.job_dir, task, sorted(config.get("cluster", {})), flush=True)
+if task.get("type") == os.environ.get("FAILS", "none"):
+    raise SystemExit(3)
+time.sleep(600 if task.get("type") in ("ps", os.environ.get("WAITS", "none")) else 0.5)
+"""
+
+
+def training(root: Path, **fields: Any) -> Step:
+    package = root / "code" / "trainer"
+    package.mkdir(parents=True, exist_ok=True)
+    (package / "__init__.py").touch()
+    (package / "helper.py").write_text("WORD = 'imported'\n")
+    (package / "task.py").write_text(PROGRAM)
+    return Step(
+        name="fit", kind="train", module_name="trainer.task", package_path="code/trainer",
+        job_dir="gs://flights/fit", args=("--steps", "7"), **fields,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["file", "folder"])
+def test_a_training_program_runs_with_its_package(
+    service: VertexService, tmp_path: Path, stage: str
+) -> None:
+    job, [attempt] = run(training(tmp_path), root=tmp_path, stage=stage)
+    assert job.status == DONE, log_of(job, attempt)
+    assert log_of(job, attempt).strip() == "imported 7 gs://flights/fit {} []"
+
+
+@pytest.mark.slow
+def test_a_command_with_the_options_of_gcloud_runs_a_training_program(
+    service: VertexService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "train", "--module-name", "trainer.task", "--package-path", "code/trainer/", "--job-dir",
+        "gs://flights/fit", "--runner", "vertex",
+    ]  # fmt: skip
+    for name, text in vertex_service.options(stage="folder").items():
+        words += ["--runner-option", f"{name}={text}"]
+    result = CliRunner().invoke(app, [*words, "--", "--steps", "7"])
+    assert result.exit_code == 0, result.output
+    [created] = service.jobs.values()
+    assert [line for _, _, line in created.lines] == ["imported 7 gs://flights/fit {} []"]
+    [body] = service.created()
+    assert len(body["jobSpec"]["workerPoolSpecs"]) == 1
+
+
+@pytest.mark.slow
+def test_a_distributed_program_has_the_machines_of_its_pools(
+    service: VertexService, tmp_path: Path
+) -> None:
+    step = training(tmp_path, worker_count=2, evaluator_count=1)
+    job, [attempt] = run(step, root=tmp_path)
+    log = log_of(job, attempt)
+    assert job.status == DONE, log
+    assert sorted(log.strip().splitlines()) == [
+        f"{prefix}imported 7 gs://flights/fit {{'type': '{kind}', 'index': {index}}} "
+        "['chief', 'worker']"
+        for prefix, kind, index in (
+            ("", "chief", 0), ("workerpool1-0 | ", "worker", 0), ("workerpool1-1 | ", "worker", 1),
+            ("workerpool3-0 | ", "evaluator", 0),
+        )
+    ]  # fmt: skip
+    [body] = service.created()
+    pools = body["jobSpec"]["workerPoolSpecs"]
+    assert [pool.get("replicaCount") for pool in pools] == ["1", "2", None, "1"]
+
+
+@pytest.mark.slow
+def test_a_machine_that_fails_ends_the_others(service: VertexService, tmp_path: Path) -> None:
+    env = {"FAILS": "worker", "WAITS": "chief"}
+    step = training(tmp_path, worker_count=1, parameter_server_count=1, env=env)
+    job, [attempt] = run(step, root=tmp_path)
+    assert (job.status, attempt.exit_code) == (FAILED, 3), log_of(job, attempt)
+    [created] = service.jobs.values()
+    assert all(process.poll() is not None for process in created.others.values())
+
+
 @pytest.mark.slow
 def test_an_executed_notebook_comes_back(service: VertexService, tmp_path: Path) -> None:
     cells = [

@@ -105,7 +105,7 @@ class AttemptSubmitter:
     async def _submit_together(self, requests: list[AttemptRequest]) -> None:
         client, settings = self._client, self._settings
         commands, step = [each.command for each in requests], requests[0].step
-        files = await client.run(collect_files, commands[0], step.kind, self._root, settings)
+        files = await client.run(collect_files, commands[0], step, self._root, settings)
         for file in (self._program, *files):
             await client.repeat(client.staging.upload_content, file.content, file.suffix)
         planned = plan_submission(

@@ -32,7 +32,7 @@ def estimate_cost(step: Step, settings: VertexSettings, at_once: int) -> str:
     if price.amount is None:
         return f"{where}: {machine.describe()}; cost unknown: {price.source}"
     chunks = step.chunk_count or 1
-    count = min(chunks, step.max_parallel or at_once)
+    count = min(chunks, step.max_parallel or at_once) * max(1, step.gang_size)
     text = f"{where}: {machine.describe()}, {price.amount:.4f} {price.currency} for an hour"
     return f"{text}, {count} at once ({price.source})" if count > 1 else f"{text} ({price.source})"
 

@@ -34,7 +34,7 @@ _OVERLAP_SECONDS = 30.0
 class _FollowedLog:
     """A log, where the next reading begins, and how far it was read."""
 
-    write: Callable[[Sequence[str]], None]
+    write: Callable[[Sequence[LogEntry]], None]
     since: str = ""
     #: Id -> time of the entries since then.
     seen: dict[str, float] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class _FollowedLog:
         """Write the entries that are new; return whether there are any."""
         new = [entry for entry in entries if entry.id not in self.seen]
         if new:
-            self.write([entry.line for entry in new])
+            self.write(new)
             self.seen |= {entry.id: entry.time for entry in new}
             start = max(self.seen.values()) - _OVERLAP_SECONDS
             self.since = datetime.fromtimestamp(start, UTC).isoformat().replace("+00:00", "Z")
@@ -67,10 +67,10 @@ class LogReader:
         self._logs: dict[str, _FollowedLog] = {}
         self._task: asyncio.Task[None] | None = None
 
-    def follow(self, job: str, write: Callable[[Sequence[str]], None]) -> None:
+    def follow(self, job: str, write: Callable[[Sequence[LogEntry]], None]) -> None:
         """Begin to read the log of a job, from its beginning; a second call has no effect.
 
-        ``write`` is called with new lines.
+        ``write`` is called with new entries.
         """
         if job in self._logs:
             return

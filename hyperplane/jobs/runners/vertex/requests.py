@@ -64,6 +64,24 @@ def attempt_seconds(timeout: float) -> int:
     return math.ceil(timeout + grace_seconds()) + _TIMEOUT_MARGIN
 
 
+def pool_counts(step: Step) -> list[int]:
+    """Return the machines in each worker pool of a step.
+
+    The pools of a training program are those of its primary, workers, parameter servers and
+    evaluators. A pool without machines is empty, and left out at the end.
+
+    Examples
+    --------
+    >>> step = Step(name="fit", kind="train", module_name="trainer.task", parameter_server_count=2)
+    >>> pool_counts(step)
+    [1, 0, 2]
+    """
+    counts = [1, step.worker_count, step.parameter_server_count, step.evaluator_count]
+    while not counts[-1]:
+        counts.pop()
+    return counts
+
+
 def notebook_key(folder: StagingFolder, command: AttemptCommand) -> str:
     """Return the key of the executed notebook of an attempt in the bucket."""
     return folder.key("attempts", f"{attempt_job_name(command)}.ipynb")
@@ -110,14 +128,14 @@ def plan_job(
         scheduling["timeout"] = f"{attempt_seconds(step.timeout)}s"
     if settings.spot:
         scheduling["strategy"] = "SPOT"
+    pool: Object = {
+        "machineSpec": machine_spec,
+        "diskSpec": {"bootDiskSizeGb": settings.disk_gb},
+        "containerSpec": container,
+    }
     spec: Object = {
         "workerPoolSpecs": [
-            {
-                "machineSpec": machine_spec,
-                "replicaCount": "1",
-                "diskSpec": {"bootDiskSizeGb": settings.disk_gb},
-                "containerSpec": container,
-            }
+            {**pool, "replicaCount": str(count)} if count else {} for count in pool_counts(step)
         ],
         "scheduling": scheduling,
     }

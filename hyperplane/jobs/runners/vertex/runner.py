@@ -61,6 +61,8 @@ class VertexRunner(RemoteQueueMixin):
     vendor: ClassVar[str] = "Google"
     max_array: ClassVar[int] = 1
     at_once: ClassVar[int] = 100
+    #: Training programs; other gangs are refused as parts of a pipeline.
+    runs_gangs: ClassVar[bool] = True
 
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
         self.settings = VertexSettings(**options)
@@ -96,8 +98,11 @@ class VertexRunner(RemoteQueueMixin):
         """Return the job with paths relative to the working folder of a task, or in the image."""
         pipeline, settings = job.pipeline, self.settings
         self._root = pipeline.root
-        steps = pipeline.steps
-        if settings.root is None and settings.stage == "file":
+        is_file = settings.root is None and settings.stage == "file"
+        steps = tuple(
+            _with_package(step, pipeline.root, only_name=is_file) for step in pipeline.steps
+        )
+        if is_file:
             steps = tuple(
                 step.model_copy(update={"path": Path(step.path).name, "working_dir": None})
                 for step in steps
@@ -177,3 +182,13 @@ class VertexRunner(RemoteQueueMixin):
                 self._get_client(), self.settings, self._root, program
             )
         return self._submitter
+
+
+def _with_package(step: Step, root: str, *, only_name: bool) -> Step:
+    """Return a training program with the path of its package in a container, others unchanged."""
+    if step.package_path is None:
+        return step
+    package = Path(root, step.package_path)
+    inside = package.is_relative_to(root) and not only_name
+    path = package.relative_to(root) if inside else Path(package.name)
+    return step.model_copy(update={"package_path": str(path)})

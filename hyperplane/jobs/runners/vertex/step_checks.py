@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from hyperplane.core.errors import Fault, UnknownPool
 from hyperplane.jobs.definition.message_formatting import format_value, suggest_names
@@ -63,6 +64,15 @@ def find_step_faults(pipeline: Pipeline, settings: VertexSettings) -> Iterator[F
     """Yield a fault for each part of a pipeline that a container cannot run."""
     yield from find_code_faults(pipeline, settings, "vertex")
     for step in pipeline.steps:
+        is_sent = settings.root is None and settings.stage == "file"
+        if step.package_path is not None and not is_sent:
+            package = Path(pipeline.root, step.package_path)
+            if not package.is_relative_to(pipeline.root):
+                allowed = f"a folder in {pipeline.root}"
+                yield Fault(f"step {step.name!r}: package_path", str(package), allowed)
+        if step.gang is not None:
+            allowed = "a step of one process, or of type train, on vertex"
+            yield Fault(f"step {step.name!r}: gang", str(step.gang), allowed)
         for name in step.secrets:
             advice = "read it in the step from Secret Manager, with its service account"
             allowed = "no secrets on vertex, whose containers would show them in the console"

@@ -17,6 +17,7 @@ from hyperplane.jobs.runners.vertex.vertex_client import VertexClient
 from hyperplane.jobs.runners.vertex.vertex_job_id import VertexJobId, read_job_id
 from hyperplane.platforms.gcp.errors import GcpError, is_invalid, is_retryable
 from hyperplane.platforms.gcp.job_status import SUCCEEDED, VertexJobStatus, parse_job
+from hyperplane.platforms.gcp.task_log import LogEntry
 
 #: Seconds between polls.
 POLL_SECONDS = 10.0
@@ -25,6 +26,8 @@ POLL_SECONDS = 10.0
 VANISHED_SECONDS = 60.0
 #: Seconds between requests to cancel a job, and within which it must end after an answer.
 END_SECONDS, CONFIRM_SECONDS = 10.0, 600.0
+#: The first machine of a job, and the only one unless the step is a training program.
+_PRIMARY = "workerpool0-0"
 
 
 class VertexProcess:
@@ -167,11 +170,11 @@ class VertexProcess:
         self._record_end(status)
         return True
 
-    def _append(self, lines: Sequence[str]) -> None:
+    def _append(self, entries: Sequence[LogEntry]) -> None:
         if not self._has_lines:
             self._files.restart_log()
         with self.command.file(".log").open("a") as log:
-            log.write("".join(f"{line}\n" for line in lines))
+            log.writelines(f"{_format_entry(entry)}\n" for entry in entries)
         self._has_lines = True
 
     async def _fetch_notebook(self, *, is_required: bool) -> None:
@@ -226,3 +229,8 @@ class VertexProcess:
             self._files.record_end(1, at)
         else:
             self._files.record_end(status.exit_code, at)
+
+
+def _format_entry(entry: LogEntry) -> str:
+    """Return a line of the log, with the name of its machine unless that is the first one."""
+    return entry.line if entry.replica == _PRIMARY else f"{entry.replica} | {entry.line}"

@@ -76,7 +76,7 @@ class VertexSubmitter:
     ) -> list[list[TaskFile]]:
         """Upload the files of attempts at one step; return them for each attempt."""
         client, (command, step) = self._client, attempts[0]
-        files = await client.run(collect_files, command, step.kind, self._root, self._settings)
+        files = await client.run(collect_files, command, step, self._root, self._settings)
         for file in (self._program, *files):
             await client.repeat(client.staging.upload_content, file.content, file.suffix)
         return [files for _ in attempts]
