@@ -512,8 +512,10 @@ def _entry(number: str, index: int, at: str, replica: str, line: str) -> Object:
 def _matches(job: Object, clause: str) -> bool:
     if not clause:
         return True
-    if match := re.fullmatch(r"labels\.([a-z-]+)=([a-z0-9-]+)", clause):
-        return bool(job.get("labels", {}).get(match[1]) == match[2])
+    if match := re.fullmatch(r'display_name="([a-z0-9-]+)"', clause):
+        return bool(job["displayName"] == match[1])
+    if match := re.fullmatch(r'display_name:"([a-z0-9-]+)\*"', clause):
+        return str(job["displayName"]).startswith(match[1])
     if match := re.fullmatch(r'state!="([A-Z_]+)"', clause):
         return bool(job["state"] != match[1])
     raise Refused(400, f"Invalid filter: {clause}")

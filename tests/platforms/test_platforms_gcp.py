@@ -46,7 +46,7 @@ def open_session(service: VertexService, **changes: str) -> GcpSession:
     return GcpSession(None, vertex_service.REGION, environment)
 
 
-def job_request(label: str) -> dict[str, Any]:
+def job_request(name: str) -> dict[str, Any]:
     container = {"imageUri": "i", "command": ["true"], "args": [], "env": []}
     pool = {
         "machineSpec": {"machineType": "e2-standard-4"},
@@ -54,7 +54,7 @@ def job_request(label: str) -> dict[str, Any]:
         "containerSpec": container,
     }
     return {
-        "displayName": label, "labels": {"a": label}, "jobSpec": {"workerPoolSpecs": [pool]}
+        "displayName": name, "jobSpec": {"workerPoolSpecs": [pool]}
     }  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def test_a_request_without_an_answer_is_sent_once(service: VertexService) -> Non
         api.create(job_request("one"))
     assert errors.is_unconfirmed(caught.value)
     assert service.count("customJobs.create") == before + 1
-    [name] = api.find_jobs("a", "one")
+    [name] = api.find_jobs("one")
     assert name in service.jobs
 
 
@@ -103,17 +103,17 @@ def test_a_token_is_renewed_and_a_login_that_has_expired_is_an_error(
 ) -> None:
     session = open_session(service)
     api = VertexApi(session)
-    assert api.find_jobs("a", "none") == []
+    assert api.find_jobs("none") == []
     service.revoke_tokens()
-    assert api.find_jobs("a", "none") == []
+    assert api.find_jobs("none") == []
     service.revoke_tokens()
     service.is_logged_in = False
     try:
         with pytest.raises(GcpCredentialsError, match="application-default login"):
-            api.find_jobs("a", "none")
+            api.find_jobs("none")
     finally:
         service.is_logged_in = True
-    assert api.find_jobs("a", "none") == []
+    assert api.find_jobs("none") == []
 
 
 @pytest.mark.service
@@ -134,10 +134,10 @@ def test_jobs_of_several_pages_are_found_oldest_first(
     monkeypatch.setattr("hyperplane.platforms.gcp.vertex._PAGE", 2)
     api = VertexApi(open_session(service))
     names = [api.create(job_request("many")) for _ in range(5)]
-    assert api.find_jobs("a", "many") == names
-    assert list(api.list_active("a", "many")) == names
+    assert api.find_jobs("many") == names
+    assert list(api.list_active("many")) == names
     api.cancel(names[0])
-    assert list(api.list_active("a", "many")) == names[1:]
+    assert list(api.list_active("many")) == names[1:]
     gone = names[1].replace("customJobs/", "customJobs/9")
     assert list(api.read_jobs([names[0], gone])) == [names[0]]
 
@@ -163,7 +163,7 @@ def test_threads_share_a_session(service: VertexService) -> None:
     api, found = VertexApi(open_session(service)), []
 
     def find() -> None:
-        found.append(api.find_jobs("a", "none"))
+        found.append(api.find_jobs("none"))
 
     threads = [threading.Thread(target=find) for _ in range(8)]
     for thread in threads:

@@ -35,15 +35,16 @@ class VertexApi:
             raise GcpConnectionError("the answer of Google has no name (aiplatform create)")
         return str(answer["name"])
 
-    def find_jobs(self, label: str, value: str) -> list[str]:
-        """Return the names of the jobs with a label, in all states, oldest first."""
-        jobs = self._list(f"labels.{label}={value}")
+    def find_jobs(self, display_name: str) -> list[str]:
+        """Return the names of the jobs with a display name, in all states, oldest first."""
+        jobs = self._list(f'display_name="{display_name}"')
         return [job["name"] for job in sorted(jobs, key=lambda job: job.get("createTime", ""))]
 
-    def list_active(self, label: str, value: str) -> dict[str, Object]:
-        """Return the jobs with a label that have not ended, by their names."""
+    def list_active(self, prefix: str) -> dict[str, Object]:
+        """Return the jobs whose display name has a prefix and that have not ended, by name."""
+        # Only forms of filters that the discovery document shows.
         ended = " AND ".join(f'state!="{state}"' for state in ENDED)
-        jobs = self._list(f"labels.{label}={value} AND {ended}")
+        jobs = self._list(f'display_name:"{prefix}*" AND {ended}')
         return {job["name"]: job for job in jobs}
 
     def read_jobs(self, names: Iterable[str]) -> dict[str, Object]:

@@ -496,7 +496,9 @@ def test_a_creation_whose_name_was_not_stored_is_found_and_ended(
         await runner._get_client().create(body)
         stored = vertex_job_id.read_job_id(command)
         assert stored is not None
-        vertex_job_id.VertexJobId(stored.label, stored.owner, written=time.time()).write(command)
+        vertex_job_id.VertexJobId(stored.display_name, stored.prefix, written=time.time()).write(
+            command
+        )
         assert len(service.running()) == 2
         await runner.reattach(command).end(1.0)
         await asyncio.to_thread(until, lambda: not service.running())
@@ -534,7 +536,7 @@ def test_a_full_disk_creates_no_second_job(
         with pytest.raises(OSError, match="No space left"):
             asyncio.run(work())
         assert service.jobs == {}
-    else:  # after it: the job is found by its label
+    else:  # after it: the job is found by its display name
         assert asyncio.run(work()) == 0
         assert service.count("customJobs.create") == 1
 

@@ -4,7 +4,7 @@ The supervisor uploads the files of an attempt, creates its job when the depende
 copies the log and records how it ended, and submits the next attempt. Each chunk of a step has its
 own job: in a worker pool of several machines, all end with the first one, and one that fails ends
 the others. If the supervisor is killed, the jobs continue, and the next supervisor finds them by
-the names, or the labels, that it stored before their creation.
+the names, or the display names, that it stored before their creation.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from hyperplane.jobs.runners.retry_time import ServiceErrors
 from hyperplane.jobs.runners.service_client import ServiceClient
 from hyperplane.jobs.runners.vertex.log_reader import LogReader
-from hyperplane.jobs.runners.vertex.requests import ATTEMPT_LABEL, JOB_LABEL, SYSTEM
+from hyperplane.jobs.runners.vertex.requests import SYSTEM
 from hyperplane.jobs.runners.vertex.vertex_job_id import VertexJobId
 from hyperplane.platforms.gcp.errors import GcpCredentialsError, GcpError, is_retryable
 from hyperplane.platforms.gcp.object_staging import GcsStaging
@@ -41,14 +41,14 @@ class VertexClient(ServiceClient):
     async def describe(self, job_id: VertexJobId) -> Description:
         """Return a job; None if Vertex AI does not have it, and the error without an answer."""
         # One request, or few, for all attempts of a job of hyperplane.
-        return await self._descriptions.request(job_id, job_id.owner)
+        return await self._descriptions.request(job_id, job_id.prefix)
 
     async def _describe(self, ids: list[VertexJobId]) -> list[Description]:
         names = list(dict.fromkeys(job_id.name for job_id in ids))
         try:
             jobs: dict[str, dict[str, Any]] = {}
             if len(names) >= _LIST_FROM:
-                jobs = await self.run(self.api.list_active, JOB_LABEL, ids[0].owner)
+                jobs = await self.run(self.api.list_active, ids[0].prefix)
             # Those that have ended, and those that the list does not show yet.
             missing = [name for name in names if name not in jobs]
             jobs |= await self.run(self.api.read_jobs, missing)
@@ -60,13 +60,13 @@ class VertexClient(ServiceClient):
         self._describe_error = ""
         return [jobs.get(job_id.name) for job_id in ids]
 
-    async def find(self, label: str) -> str | GcpError:
-        """Return the name of the job of an attempt by its label; empty if there is none.
+    async def find(self, display_name: str) -> str | GcpError:
+        """Return the name of the job of an attempt by its display name; empty if there is none.
 
         If two creations of it were accepted, the later jobs are cancelled.
         """
         try:
-            found, *others = await self.run(self.api.find_jobs, ATTEMPT_LABEL, label) or [""]
+            found, *others = await self.run(self.api.find_jobs, display_name) or [""]
             for name in others:
                 await self.run(self.api.cancel, name)
         except GcpError as error:

@@ -1,7 +1,7 @@
 """Name of the custom job of an attempt, stored beside its files before and after its creation.
 
 The file is written before the request, so that a supervisor that is killed before it has the answer
-finds the job by its label, and does not create another one.
+finds the job by its display name, and does not create another one.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ UNCONFIRMED_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class VertexJobId:
-    """Label and name of the job of an attempt.
+    """Display name and name of the job of an attempt.
 
     Parameters
     ----------
-    label : str
-        Value of its label with the name of the attempt, which is unique.
-    owner : str
-        Id of the job of hyperplane.
+    display_name : str
+        Its display name, which is unique because it is that of the attempt.
+    prefix : str
+        Beginning of the display names of all attempts of the job of hyperplane.
     name : str
         Name of the custom job, as ``projects/.../customJobs/...``; empty until the answer to its
         creation.
@@ -34,8 +34,8 @@ class VertexJobId:
         Time when the request was sent.
     """
 
-    label: str
-    owner: str
+    display_name: str
+    prefix: str
     name: str = ""
     written: float = 0.0
 

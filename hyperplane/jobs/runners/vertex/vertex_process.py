@@ -82,7 +82,7 @@ class VertexProcess:
                     if is_retryable(error):  # the job continues until Vertex AI has the request
                         until = time.monotonic() + CONFIRM_SECONDS
             if time.monotonic() > until:
-                name = (job_id.name or job_id.label) if job_id else ""
+                name = (job_id.name or job_id.display_name) if job_id else ""
                 reason = f": {error}" if error else ""
                 self._files.append_line(
                     f"Vertex AI does not confirm that the step has ended{reason}; check job "
@@ -122,18 +122,18 @@ class VertexProcess:
     async def _find_created(self, job_id: VertexJobId) -> bool:
         """Search a job whose creation had no answer; return whether there is none."""
         may_appear = job_id.may_appear()  # before the request
-        found = await self._client.find(job_id.label)
+        found = await self._client.find(job_id.display_name)
         if isinstance(found, GcpError):
             self._report_error(found)
             return False
         if found:
             self._job_id = job_id.with_name(found)
-            with suppress(OSError):  # on a full disk it is found by its label again
+            with suppress(OSError):  # on a full disk it is found by its display name again
                 self._job_id.write(self.command)
             return False
-        text = f"no answer says whether job {job_id.label} was created"
+        text = f"no answer says whether job {job_id.display_name} was created"
         if may_appear:
-            self._report_status(f"{text}; its label is searched in the list of jobs")
+            self._report_status(f"{text}; its name is searched in the list of jobs")
             return False
         self._files.append_line(f"{text}, and Vertex AI does not list it: the attempt is lost")
         return True

@@ -1,7 +1,7 @@
-"""Submission of attempts: upload their files, store the label of the job, and create it once.
+"""Submission of attempts: upload their files, store the name of the job, and create it once.
 
 A request is sent again only after a refusal. If it is unknown whether Vertex AI created the job,
-the process of the attempt searches it by its label, for as long as it may appear.
+the process of the attempt searches it by its display name, for as long as it may appear.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import Any
 
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.runners.attempt_names import name_prefix
 from hyperplane.jobs.runners.retry_time import RetryTime
 from hyperplane.jobs.runners.service_client import finish
 from hyperplane.jobs.runners.staged_code import TaskFile, collect_files
 from hyperplane.jobs.runners.task_manifest import dump_manifest
-from hyperplane.jobs.runners.vertex.requests import ATTEMPT_LABEL, JOB_LABEL, plan_job
+from hyperplane.jobs.runners.vertex.requests import plan_job
 from hyperplane.jobs.runners.vertex.vertex_client import VertexClient
 from hyperplane.jobs.runners.vertex.vertex_job_id import VertexJobId, forget_job_id
 from hyperplane.platforms.gcp.errors import GcpError, is_unconfirmed
@@ -53,7 +54,7 @@ class VertexSubmitter:
         )
 
     async def submit(self, command: AttemptCommand, step: Step, memory_factor: float) -> None:
-        """Submit an attempt, or leave its label for a search if there is no answer.
+        """Submit an attempt, or leave its display name for a search if there is no answer.
 
         If it is cancelled, nothing is sent afterwards, and a job that was already created is
         stored. Raises OSError if it was not created.
@@ -84,10 +85,9 @@ class VertexSubmitter:
     async def _send(self, command: AttemptCommand, job: Mapping[str, Any]) -> GcpError | None:
         """Send a creation once; return the error if Vertex AI refuses it.
 
-        The label of the job is stored before the request, and its name after it.
+        The display name of the job is stored before the request, and its name after it.
         """
-        labels = job["labels"]
-        job_id = VertexJobId(labels[ATTEMPT_LABEL], labels[JOB_LABEL])
+        job_id = VertexJobId(job["displayName"], name_prefix(command))
         try:
             replace(job_id, written=time.time()).write(command)
             name = await self._client.create(job)
@@ -102,7 +102,7 @@ class VertexSubmitter:
         except OSError:  # such as a full disk
             forget_job_id(command)
             raise
-        # The job may run from here on: without its name, it is found by the label.
+        # The job may run from here on: without its name, it is found by the other one.
         with suppress(OSError):
             replace(job_id, written=time.time(), name=name).write(command)
         return None
