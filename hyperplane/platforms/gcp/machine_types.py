@@ -111,8 +111,8 @@ def find_machine(name: str) -> VertexMachine | None:
 
     Examples
     --------
-    >>> find_machine("g2-standard-24")
-    VertexMachine(name='g2-standard-24', cores=24, memory=98304, gpus=2, gpu_type='NVIDIA_L4')
+    >>> find_machine("g2-standard-24").describe()
+    'g2-standard-24 with 2 NVIDIA_L4'
     """
     return _MACHINES.get(name)
 
