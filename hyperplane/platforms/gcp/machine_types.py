@@ -132,7 +132,7 @@ def choose_machine(
     >>> choose_machine("n1", 2, 14_000, 0, None).name
     'n1-highmem-4'
     >>> choose_machine("n1", 2, 8_000, 2, "NVIDIA_TESLA_T4").describe()
-    'n1-standard-4 with 2 NVIDIA_TESLA_T4'
+    'n1-highmem-2 with 2 NVIDIA_TESLA_T4'
     >>> choose_machine("e2", 2, 8_000, 1, "NVIDIA_TESLA_T4")
     """
     machines = (_MACHINES[name] for name in machine_names(series))
