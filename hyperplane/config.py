@@ -34,6 +34,7 @@ from hyperplane.sizing.rules import SizingRules
 from hyperplane.spec.engine_names import platform_of
 from hyperplane.spec.pool import PoolSpec, canonical_pool_name, listing_order
 from hyperplane.spec.settings import (
+    EmailSettings,
     EngineSettings,
     HistorySettings,
     JobSettings,
@@ -45,6 +46,7 @@ from hyperplane.spec.tuning import TuningSection
 __all__ = [
     "auto_engines",
     "check_sections",
+    "email",
     "engine_settings",
     "faults",
     "get_pool",
@@ -264,6 +266,11 @@ def jobs() -> JobSettings:
     return read_section(f"{_ROOT}.jobs", JobSettings)
 
 
+def email() -> EmailSettings:
+    """Return the settings of the server that sends e-mail."""
+    return read_section(f"{_ROOT}.email", EmailSettings)
+
+
 def history() -> HistorySettings:
     """Return the settings of the records of runs."""
     return read_section(f"{_ROOT}.history", HistorySettings)
@@ -320,7 +327,7 @@ def faults(engines: Registry[Any]) -> list[Fault]:
             models[name] = engines.load(name).settings
     readers: list[Callable[[], object]] = [
         *(pools, sizing_rules, memory_policy, partial(auto_engines, engines)),
-        *(jobs, tuning, history, progress, runners),
+        *(jobs, email, tuning, history, progress, runners),
         *(partial(engine_settings, name, model) for name, model in models.items()),
     ]
     for read in readers:

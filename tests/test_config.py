@@ -260,7 +260,7 @@ class TestFaults:
             ]
 
     def test_an_unknown_section_is_a_fault(self):
-        allowed = "one of the sections engines, gpu_pools, history, jobs, memory, pools"
+        allowed = "one of the sections email, engines, gpu_pools, history, jobs, memory, pools"
         with dask.config.set({"hyperplane.memroy": 0.9}):
             assert config.faults(ENGINES) == [
                 Fault(

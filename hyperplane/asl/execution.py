@@ -108,9 +108,14 @@ class Execution:
         self.check(scope)
 
     def call_task(
-        self, task: Task, payload: Any, limit: float | None, scope: ExecutionScope
+        self,
+        task: Task,
+        payload: Any,
+        limit: float | None,
+        scope: ExecutionScope,
+        path: JsonLocation,
     ) -> Any:
-        """Run a task until it ends, or until its time limit or the deadline."""
+        """Run the task of the state at ``path`` until it ends, its time limit or the deadline."""
         with self._slot(scope):
             left = self.seconds_left()
             shortest = min(
@@ -120,7 +125,7 @@ class Execution:
                 if isinstance(task, Command):
                     return run_command(task, payload, shortest, scope)
                 if isinstance(task, BatchJobs):
-                    return run_batch_job(task, payload, shortest, scope)
+                    return run_batch_job(task, payload, shortest, scope, path)
                 # Copied because a function may change its input, which branches share.
                 copy = copy_json(payload)
                 return run_function(task, copy, shortest, scope, self.variables.copy())

@@ -100,7 +100,8 @@ def _call_reader(
     if task is None:
         raise StateError(RUNTIME, f"there is no task for {reader['Resource']}")
     try:
-        content = execution.call_task(task, parameters, None, frame.scope)
+        path = (*frame.path, context["State"]["Name"])
+        content = execution.call_task(task, parameters, None, frame.scope, path)
         items = parse_items(content, config) if isinstance(content, str) else content
         if not isinstance(items, list):
             raise ValueError(f"the reader returned {json_type(items)}, not an array")

@@ -107,17 +107,18 @@ def run_machine(
     workers = min(32, (os.cpu_count() or 1) + 4) if max_workers is None else max_workers
     check(_argument_faults(machine, input, tasks, workers))
     registry = TaskRegistry(tasks)
-    check(find_run_faults(machine.document, registry))
     data = copy_json(input)
+    started = now()
+    context = _context(machine, data, started)
+    check(find_run_faults(machine.document, registry, context))
     execution = Execution(
         registry, now, sleep, on_event, workers, contextvars.copy_context(), run_states
     )
-    started = now()
     seconds = machine.document.get("TimeoutSeconds")
     if seconds is not None:
         execution.deadline = started + dt.timedelta(seconds=seconds)
     root = ExecutionScope()
-    frame = ExecutionFrame(root, (), _context(machine, data, started))
+    frame = ExecutionFrame(root, (), context)
     with _watch_cancel(cancel, root):
         try:
             return run_states(execution, machine.document, data, frame)

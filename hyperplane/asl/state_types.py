@@ -74,7 +74,8 @@ def run_task(
         task = execution.tasks.find(resource, context["State"]["Name"], payload)
         if task is None:
             raise StateError(RUNTIME, f"there is no task for {resource}")
-        result = execution.call_task(task, payload, limit, frame.scope)
+        path = (*frame.path, context["State"]["Name"])
+        result = execution.call_task(task, payload, limit, frame.scope, path)
     return build_output(state, data, result, context), _next_state(state)
 
 
@@ -86,7 +87,8 @@ def _invoke_function(
     task = execution.tasks.find_function(name, state)
     if task is None:
         raise StateError(RUNTIME, f"there is no task for the function {name}")
-    result = execution.call_task(task, parameters.get("Payload", {}), limit, frame.scope)
+    path = (*frame.path, state)
+    result = execution.call_task(task, parameters.get("Payload", {}), limit, frame.scope, path)
     return {"ExecutedVersion": "$LATEST", "Payload": result, "StatusCode": 200}
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
-from hyperplane.asl.batch_jobs import BatchJobs
+from hyperplane.asl.batch_jobs import BATCH_RESOURCES, BatchJobs, find_job_faults
 from hyperplane.asl.checking import find_reachable
 from hyperplane.asl.commands import Command
+from hyperplane.asl.errors import StateError
+from hyperplane.asl.payload_templates import DYNAMIC_SUFFIX, evaluate_dynamic
 from hyperplane.asl.problems import format_location
 from hyperplane.asl.strict_json import JsonLocation
 from hyperplane.core.errors import Fault
@@ -31,6 +35,8 @@ _NAMES_IN_PARAMETERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "emr-serverless:startJobRun": (("Name",),),
     "states:startExecution": (("StateMachineArn",),),
 }
+#: Paths whose values are known before the first state.
+_KNOWN = re.compile(r"\$\$\.(Execution|StateMachine)\b")
 #: The last part of an ARN, such as "clean" of ".../job-definition/clean:3".
 _LAST_NAME = re.compile(r"(?:arn:.*[:/])?([A-Za-z0-9._-]+?)(?::[0-9]+)?")
 
@@ -60,6 +66,11 @@ class TaskRegistry:
     def is_lambda_invoke(self, resource: str) -> bool:
         """Whether a resource is ``lambda:invoke``, whose parameters name the function."""
         return resource not in self._tasks and bool(_INVOKE.fullmatch(resource))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no tasks, so that none has a name that is known at run time only."""
+        return not self._tasks
 
     @property
     def names(self) -> str:
@@ -131,11 +142,18 @@ def iterate_states(
                 yield from iterate_states(state[field], (*inside, field), reachable=reachable)
 
 
-def find_run_faults(document: Any, tasks: TaskRegistry) -> Iterator[Fault]:
-    """Yield the faults of a valid machine that prevent its execution with these tasks."""
+def find_run_faults(
+    document: Any, tasks: TaskRegistry, context: Mapping[str, Any]
+) -> Iterator[Fault]:
+    """Yield the faults of a valid machine that prevent its execution with these tasks.
+
+    ``context`` is the context object of the execution. The names that its paths lead to, such as
+    that of a job definition in the input of the execution, are known before the first task.
+    """
     for location, state in iterate_states(document, reachable=True):
         if state["Type"] == "Task":
-            yield from _find_resource_faults(state, location, tasks)
+            parameters = _resolve_paths(state.get("Parameters"), context)
+            yield from _find_resource_faults(state["Resource"], parameters, location, tasks)
         for name in ("HeartbeatSeconds", "HeartbeatSecondsPath"):
             if name in state:
                 advice = "remove it; TimeoutSeconds limits the whole task"
@@ -157,30 +175,54 @@ def find_run_faults(document: Any, tasks: TaskRegistry) -> Iterator[Fault]:
             yield _missing_task(inside, reader["Resource"], tasks)
 
 
+def _resolve_paths(parameters: Any, context: Mapping[str, Any]) -> Any:
+    """Return parameters with the values of the paths that are known before the execution."""
+    if not isinstance(parameters, Mapping):
+        return parameters
+    resolved = {}
+    for name, value in parameters.items():
+        if name.endswith(DYNAMIC_SUFFIX) and isinstance(value, str) and _KNOWN.match(value):
+            # What the input lacks fails when the state runs, with the name of the path.
+            with suppress(StateError):
+                known = evaluate_dynamic(value, None, context)
+                resolved[name.removesuffix(DYNAMIC_SUFFIX)] = known
+                continue
+        resolved[name] = _resolve_paths(value, context)
+    return resolved
+
+
 def _find_resource_faults(
-    state: dict[str, Any], location: JsonLocation, tasks: TaskRegistry
+    resource: str, parameters: Any, location: JsonLocation, tasks: TaskRegistry
 ) -> Iterator[Fault]:
-    resource = state["Resource"]
+    task = tasks.find(resource, str(location[-1]), parameters)
     if resource.endswith(".waitForTaskToken"):
         allowed = "a task without a token: callbacks with task tokens are not supported"
         yield _fault(location, "Resource", resource, allowed)
     elif tasks.is_lambda_invoke(resource):
-        parameters = state.get("Parameters", {})
+        parameters = parameters or {}
         name = parameters.get("FunctionName")
         known = tasks.find_function(name, str(location[-1]))
-        if "FunctionName.$" not in parameters and known is None:
+        is_dynamic = "FunctionName.$" in parameters and not tasks.is_empty
+        if known is None and not is_dynamic:
             asked = "nothing" if name is None else name
             yield _missing_task((*location, "Parameters"), asked, tasks, "FunctionName")
-    elif tasks.find(resource, str(location[-1]), state.get("Parameters")) is None and not (
-        _is_named_at_run_time(resource, state.get("Parameters"))
-    ):
+    elif _is_named_at_run_time(resource, parameters):
+        if task is None and tasks.is_empty:
+            yield _missing_task(location, resource, tasks)
+    elif task is None:
         yield _missing_task(location, resource, tasks)
+    elif isinstance(task, BatchJobs) and parameters is not None:  # else the input of the state
+        inside = format_location((*location, "Parameters"))
+        for fault in find_job_faults(parameters, is_template=True):
+            yield replace(fault, where=f"{inside}.{fault.where}")
 
 
 def _missing_task(
     location: JsonLocation, asked: object, tasks: TaskRegistry, name: str = "Resource"
 ) -> Fault:
     advice = "pass a task for it, under the resource, the name of what it runs or that of the state"
+    if asked in BATCH_RESOURCES:
+        advice = f"{advice}; or BatchJobs (--batch-folder), which runs the command of the job here"
     return _fault(location, name, asked, f"one of the tasks: {tasks.names}", advice)
 
 

@@ -16,6 +16,7 @@ from hyperplane.cli import asl, cluster, history, job, model, storage
 from hyperplane.cli.demo import demo
 from hyperplane.cli.doctor import doctor
 from hyperplane.cli.forecast import forecast
+from hyperplane.cli.metrics import metrics
 from hyperplane.cli.option_names import OptionCommand
 from hyperplane.cli.output import JSON_REQUESTED, exit_code, write_error
 from hyperplane.cli.plan import plan
@@ -104,6 +105,7 @@ for command in (
     serve,
     pools,
     report,
+    metrics,
     ui,
     demo,
     doctor,

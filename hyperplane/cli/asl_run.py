@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-import yaml
 
 from hyperplane.cli.job_options import EXIT_CODES
 from hyperplane.cli.output import write_json
 from hyperplane.cli.stop_signals import StopSignals
 from hyperplane.core.errors import Fault, RequestError, check
+from hyperplane.jobs.definition.yaml_tree import YamlError, YamlMapping, read_tree, to_python
 from hyperplane.jobs.job_progress import to_plain_line
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, TIMED_OUT
 
@@ -161,15 +162,24 @@ def _read_task_file(path: Path | None, faults: list[Fault]) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_TASK_FILE + 1)
-        content = yaml.safe_load(data) if len(data) <= _MAX_TASK_FILE else None
-    except (OSError, yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        if len(data) > _MAX_TASK_FILE:
+            raise ValueError(f"the file has more than {_MAX_TASK_FILE} bytes")
+        tree, found = read_tree(data.decode("utf-8-sig"))
+    except (OSError, ValueError) as error:
         advice = " ".join(str(error).split())[:200]
         faults.append(Fault("--task-file", str(path), allowed, advice))
         return {}
-    if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
+    except YamlError as error:
+        tree, found = YamlMapping(1), [error.fault]
+    faults += [  # their place is the line, or 0
+        replace(each, where="--task-file", source=f"{path}:{each.where}".removesuffix(":0"))
+        for each in found
+    ]
+    if not isinstance(tree, YamlMapping):
         faults.append(Fault("--task-file", str(path), allowed))
         return {}
-    return content
+    targets: dict[str, Any] = to_python(tree, text=False)
+    return targets
 
 
 def _parse_tasks(targets: Mapping[str, Any], where: str, faults: list[Fault]) -> dict[str, Any]:
@@ -187,9 +197,10 @@ def _parse_tasks(targets: Mapping[str, Any], where: str, faults: list[Fault]) ->
                 tasks[name] = None
                 try:
                     tasks[name] = getattr(importlib.import_module(match[1]), match[2])
-                except (ImportError, AttributeError) as error:
-                    advice = f"{type(error).__name__}: {error}"[:200]
-                    allowed = "a function that can be imported"
+                except (Exception, SystemExit) as error:  # noqa: BLE001 - the module's own code
+                    reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+                    allowed = f"a function of a module that can be imported ({reason})"
+                    advice = f"find the cause with: python -c 'import {match[1]}'"
                     faults.append(Fault(where, shown, allowed, advice))
                 continue
             try:
@@ -201,4 +212,8 @@ def _parse_tasks(targets: Mapping[str, Any], where: str, faults: list[Fault]) ->
             tasks[name] = Command(words)
         except RequestError:
             faults.append(Fault(where, shown, _TARGETS))
+            continue
+        if shutil.which(words[0]) is None:  # found now, and not after the tasks before it
+            advice = f"check the name {words[0][:80]!r}, or give the path of the program"
+            faults.append(Fault(where, shown, "a program that this machine has", advice))
     return tasks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from rich.table import Table
 from hyperplane import config
 from hyperplane.cli.output import JsonOption, new_table, show, write_json, write_rows
 from hyperplane.core.errors import RequestError
-from hyperplane.core.units import format_bytes, format_number, plural
+from hyperplane.core.units import format_bytes, format_local_time, format_number, plural
 from hyperplane.guard.run_summary import advises_size, describe_plan, describe_size
 from hyperplane.guard.usage_texts import describe_memory
 from hyperplane.history import ComputationUsage, RunRecord, TaskUsage, list_runs, read_run
@@ -184,7 +183,7 @@ def compare(
 
 def _rows(record: RunRecord) -> Iterator[tuple[str, str]]:
     plan = record.plan
-    started = dt.datetime.fromtimestamp(record.started).astimezone()
+    started = format_local_time(record.started)
     yield "run", record.name
     if record.label != record.cluster:
         yield "of", record.label
@@ -193,7 +192,7 @@ def _rows(record: RunRecord) -> Iterator[tuple[str, str]]:
         yield "cluster", f"{record.cluster}{engine}"
     else:
         yield "runner", plan.engine
-    yield "started", f"{started:%Y-%m-%d %H:%M:%S}, {_duration(record.seconds)}"
+    yield "started", f"{started}, {_duration(record.seconds)}"
     yield "ended", record.exit_reason
     if record.job:
         yield "job", record.job

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from hyperplane import config
 from hyperplane.cli.output import JsonOption, write_json
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.units import format_bytes, parse_seconds, plural
@@ -32,10 +33,12 @@ def clean(
 ) -> None:
     """Remove ended jobs of this user on this machine, with their logs and results.
 
-    Jobs that have not ended are never removed. --older-than or --keep is needed; with both, a job
-    is removed if both allow it.
+    Jobs that have not ended are never removed. --older-than or --keep is needed, unless the
+    configuration has clean_older_than or clean_keep; with both, a job is removed if both allow it.
     """
-    age = None
+    settings, age = config.jobs(), None
+    if older_than is None and keep is None:
+        age, keep = settings.clean_seconds, settings.clean_keep
     if older_than is not None:
         try:
             age = parse_seconds(older_than)

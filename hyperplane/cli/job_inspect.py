@@ -17,7 +17,7 @@ from hyperplane.cli.job_options import INTERRUPTED, IdArgument
 from hyperplane.cli.job_screen import POLL_INTERVAL
 from hyperplane.cli.output import JsonOption, new_table, show, write_json
 from hyperplane.core.errors import Fault, JobError, check
-from hyperplane.core.units import format_duration, plural
+from hyperplane.core.units import format_duration, format_local_time, plural
 from hyperplane.jobs import job_list
 from hyperplane.jobs.job_control import ensure_supervisor
 from hyperplane.jobs.job_names import find_job
@@ -101,7 +101,7 @@ def _show(jobs: Sequence[Job]) -> None:
     now = time.time()
     for job, *named in zip(jobs, *texts.values(), strict=True):
         took = format_duration((job.ended or now) - job.started) if job.started else ""
-        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.submitted))
+        at = format_local_time(job.submitted, "%Y-%m-%d %H:%M")
         reason = to_plain_line(job.reason)[:200]
         table.add_row(job.id[:8], *named, job.status, at, reason, took)
     # Terminals that are narrower wrap the lines.

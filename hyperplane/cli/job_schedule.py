@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from hyperplane import config
 from hyperplane.cli.job_options import ParametersOption, build_job
 from hyperplane.cli.output import JsonOption, new_table, show, write_json
 from hyperplane.core.errors import Fault, RequestError, check
+from hyperplane.core.units import format_local_time
 from hyperplane.jobs import schedules
 from hyperplane.jobs.cron import CronExpression, parse_cron
 from hyperplane.jobs.execution.step_environment import find_secrets
@@ -221,6 +221,6 @@ def _list(as_json: bool) -> None:
     table = new_table(["schedule", "when", "last run", "status"], [])
     for name, line in lines.items():
         job = last[name]
-        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.submitted)) if job else ""
+        at = format_local_time(job.submitted, "%Y-%m-%d %H:%M") if job else ""
         table.add_row(name, " ".join(line.split()[:5]), at, job.status if job else "")
     show(table)

@@ -11,7 +11,7 @@ import typer
 from hyperplane.cli.job_options import IdArgument
 from hyperplane.cli.job_screen import job_document
 from hyperplane.cli.output import JsonOption, new_table, show, write_json, write_rows
-from hyperplane.core.units import format_duration
+from hyperplane.core.units import format_duration, format_local_time
 from hyperplane.jobs.job_comparison import compare_jobs, compare_steps
 from hyperplane.jobs.job_control import ensure_supervisor
 from hyperplane.jobs.job_names import find_job
@@ -60,7 +60,7 @@ def _describe(job: Job) -> list[tuple[str, str]]:
 
 
 def _format_time(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else ""
+    return format_local_time(at) if at else ""
 
 
 def compare(id_: IdArgument, other: _OtherArgument, as_json: JsonOption = False) -> None:

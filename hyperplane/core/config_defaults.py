@@ -29,6 +29,7 @@ FILES = (
     "jobs.yaml",
     "services.yaml",
     "slack.yaml",
+    "email.yaml",
     "tuning.yaml",
     "history.yaml",
     "progress.yaml",

@@ -12,6 +12,7 @@ import math
 import numbers
 import operator
 import re
+import time
 from collections.abc import Iterable
 from typing import Any, SupportsIndex, cast
 
@@ -232,6 +233,22 @@ def in_seconds(value: Any) -> Any:
         return parse_seconds(value)
     except ValueError:
         return value
+
+
+def format_local_time(seconds: float, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """Format seconds since 1970 as a time in the time zone of this machine.
+
+    For times of which the system has no date, such as 1e18 in a damaged store, that is the number.
+
+    Examples
+    --------
+    >>> format_local_time(1e18), format_local_time(float("nan")), len(format_local_time(1.7e9))
+    ('1e+18', 'nan', 19)
+    """
+    try:
+        return time.strftime(form, time.localtime(seconds))
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:g}"
 
 
 def format_duration(seconds: float) -> str:

@@ -12,14 +12,13 @@ with the prior values below: with one run these decide, with more runs their mea
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from statistics import NormalDist, fmean
 
-from hyperplane.core.units import format_bytes, plural
+from hyperplane.core.units import format_bytes, format_local_time, plural
 from hyperplane.forecasts.collection_graph import CollectionGraph
 from hyperplane.forecasts.intervals import (
     PAST_CPU_DEVIATION,
@@ -65,7 +64,7 @@ class PastRun:
     @property
     def day(self) -> str:
         """When it began."""
-        return f"{dt.datetime.fromtimestamp(self.usage.started).astimezone():%Y-%m-%d %H:%M}"
+        return format_local_time(self.usage.started, "%Y-%m-%d %H:%M")
 
 
 @dataclass(frozen=True)

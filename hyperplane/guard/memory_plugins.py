@@ -19,6 +19,7 @@ from hyperplane.guard import (
     memory_recorder,
     memory_reporter,
     process_usage,
+    restarted_workers,
     worker_folders,
 )
 from hyperplane.guard.memory_advice import WorkerLayout
@@ -26,12 +27,19 @@ from hyperplane.guard.memory_explainer import MemoryExplainer
 from hyperplane.guard.memory_recorder import MemoryRecorder
 from hyperplane.guard.memory_reporter import MemoryReporter
 from hyperplane.guard.process_usage import ProcessUsage
+from hyperplane.guard.restarted_workers import RestartedWorkers
 from hyperplane.guard.worker_folders import ShuffleFolders, WorkerFolders
 from hyperplane.guard.worker_out_of_memory import pickle_loader
 
 #: Modules whose classes are pickled by value.
 MODULES = find_own_imports(
-    memory_explainer, memory_recorder, memory_reporter, process_usage, span_limit, worker_folders
+    memory_explainer,
+    memory_recorder,
+    memory_reporter,
+    process_usage,
+    restarted_workers,
+    span_limit,
+    worker_folders,
 )
 
 
@@ -53,8 +61,9 @@ async def install(scheduler: Scheduler, layout: WorkerLayout, by_value: bool) ->
     By reference if nannies are in this process: cloudpickle replaces the methods of a class that
     is pickled by value and loaded in the same process.
     """
-    explainer, limit = create_explainer(layout), SpanLimit()
-    for scheduler_plugin in (explainer, limit):
+    scheduler_plugins: tuple[Any, ...]
+    scheduler_plugins = (create_explainer(layout), SpanLimit(), RestartedWorkers())
+    for scheduler_plugin in scheduler_plugins:
         scheduler.add_plugin(scheduler_plugin)
         await scheduler_plugin.start(scheduler)
     for plugin, register in (
@@ -80,6 +89,7 @@ def register(client: Client, layout: WorkerLayout) -> None:
             ShuffleFolders(),
             SpanCounterLimit(),
             SpanLimit(),
+            RestartedWorkers(),
         )
         for plugin in plugins:
             client.register_plugin(plugin)

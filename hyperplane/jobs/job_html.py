@@ -18,7 +18,7 @@ from hyperplane.core.html_output import (
     make_rows,
     make_table,
 )
-from hyperplane.core.units import format_duration, plural
+from hyperplane.core.units import format_duration, format_local_time, plural
 from hyperplane.jobs.attempt_logs import read_log_end
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.requirements import INSTALL_STEP
@@ -123,7 +123,7 @@ def _list_facts(job: Job, states: Sequence[StepProgress], now: float) -> Iterato
 
 
 def _format_time(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) if seconds else ""
+    return format_local_time(seconds) if seconds else ""
 
 
 def _list_cells(

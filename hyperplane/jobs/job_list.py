@@ -11,7 +11,7 @@ from hyperplane.core.argument_checks import describe_value
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.text_tables import format_columns
-from hyperplane.core.units import format_duration
+from hyperplane.core.units import format_duration, format_local_time
 from hyperplane.history.selection import TIME_FORM, parse_time
 from hyperplane.jobs.definition.message_formatting import suggest_names
 from hyperplane.jobs.job_control import ensure_supervisor
@@ -157,7 +157,7 @@ def list_jobs(
 def _list_cells(job: Job) -> tuple[str, ...]:
     """Return the cells of a job in a printed list."""
     took = format_duration((job.ended or time.time()) - job.started) if job.started else ""
-    submitted = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.submitted))
+    submitted = format_local_time(job.submitted, "%Y-%m-%d %H:%M")
     reason = to_plain_line(job.reason)
     if len(reason) > _REASON_LENGTH:
         reason = f"{reason[: _REASON_LENGTH - 3]}..."

@@ -1,72 +1,168 @@
-"""Send the failure notifications of a job."""
+"""Send notifications of a job that has failed, has succeeded or is late."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from hyperplane.core.errors import Fault, HyperplaneError, RequestError
-from hyperplane.jobs import slack
+from hyperplane.core.errors import HyperplaneError, check
+from hyperplane.core.units import format_duration
+from hyperplane.jobs import email_messages, slack
+from hyperplane.jobs.json_posts import PostError, find_url_faults, post
 from hyperplane.jobs.store.job_records import Job
+from hyperplane.spec.settings.jobs import EMAIL_PREFIX, JSON_PREFIX, SLACK_PREFIX, SLACK_WEBHOOK
 
 #: Characters of the end of a log that a message contains.
 MAX_TAIL = 2500
-_SLACK_PREFIX = "slack:"
+#: Version of the documents that ``json:`` targets receive.
+DOCUMENT_VERSION = 1
 
 _log = logging.getLogger(__name__)
 
+Event = Literal["failed", "succeeded", "late"]
 
-def notify(job: Job, log_tail: str, environment: Mapping[str, str], targets: Iterable[str]) -> None:
-    """Send notifications of a failed job.
 
-    Waits for servers, for minutes in the worst case. Errors are logged and not raised: the job has
-    already ended.
+@dataclass(frozen=True)
+class Notification:
+    """What is said of a job.
 
     Parameters
     ----------
     job : Job
-        The job, after its end.
+        The job, as it is stored now.
+    event : str
+        ``"failed"``, also for a job that exceeded its time limit, ``"succeeded"`` or ``"late"``.
     log_tail : str
         The end of the log of the step that failed.
-    environment : mapping of str to str
-        Environment of the submission, with ``SLACK_TOKEN`` and ``WEBHOOK_URL``.
-    targets : iterable of str
-        Targets as in ``hyperplane.jobs.notify``: ``"slack:#channel"`` or ``"webhook"``.
+    running : tuple of str
+        Steps that run, for a job that is late.
     """
-    text = format_message(job, log_tail)
+
+    job: Job
+    event: Event = "failed"
+    log_tail: str = ""
+    running: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> str:
+        """What has happened, after the name of the job."""
+        return "is late" if self.event == "late" else self.job.status
+
+    @property
+    def title(self) -> str:
+        """The job and what has happened, in one line."""
+        return f"Job {' '.join(self.job.name.split())} {self.outcome}"
+
+    @property
+    def rows(self) -> dict[str, str]:
+        """Labels and texts of the message's table."""
+        job = self.job
+        rows = {"job": job.name, "id": job.id}
+        if self.event == "late":
+            rows["submitted"] = _format_time(job.submitted)
+            rows["time since"] = format_duration(time.time() - job.submitted)
+            rows["running"] = ", ".join(self.running) or "no step"
+        else:
+            rows["ended"] = _format_time(job.ended or time.time())
+            if self.event == "failed":
+                rows["reason"] = job.reason or job.status
+            elif job.started:
+                rows["duration"] = format_duration(job.ended - job.started)
+        if job.schedule:
+            rows["schedule"] = job.schedule
+        return {**rows, "log": f"hyperplane job logs {job.id[:8]}"}
+
+    @property
+    def tail(self) -> str:
+        """The end of the log, at most :data:`MAX_TAIL` characters; empty if there is none."""
+        tail = self.log_tail.strip()
+        return tail if len(tail) <= MAX_TAIL else "..." + tail[-MAX_TAIL:]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the document that ``json:`` targets receive, without parameters of the job."""
+        names = ("id", "run_name", "name", "status", "reason", "schedule", "machine", "runner")
+        job = {name: getattr(self.job, name) for name in names}
+        times = {
+            name: getattr(self.job, name) or None for name in ("submitted", "started", "ended")
+        }
+        return {
+            "version": DOCUMENT_VERSION,
+            "event": self.event,
+            "job": {**job, "pipeline": self.job.pipeline_name, **times},
+            "running": list(self.running),
+            "log": self.tail,
+        }
+
+
+def notify(
+    notification: Notification, environment: Mapping[str, str], targets: Iterable[str]
+) -> None:
+    """Send a notification to all targets.
+
+    Waits for servers, for minutes in the worst case. Errors are logged and not raised: the job must
+    not be affected.
+
+    Parameters
+    ----------
+    notification : Notification
+        The job and what has happened.
+    environment : mapping of str to str
+        Environment of the submission, with the secrets that targets need.
+    targets : iterable of str
+        Targets as in ``hyperplane.jobs.notify``.
+    """
     for target in targets:
         try:
-            _send(target, text, environment)
-        except HyperplaneError as error:
-            _log.warning("no notification of job %s sent to %s: %s", job.id, target, error)
+            _send(target, notification, environment)
+        except (HyperplaneError, PostError) as error:
+            _warn(notification.job, target, str(error))
         except Exception as error:  # noqa: BLE001 - must not affect the job
-            kind = type(error).__name__  # the error's text may contain a secret
-            _log.warning("no notification of job %s sent to %s: %s", job.id, target, kind)
+            _warn(notification.job, target, type(error).__name__)  # its text may have a secret
 
 
-def _send(target: str, text: str, environment: Mapping[str, str]) -> None:
-    if target == "webhook":
+def _warn(job: Job, target: str, why: str) -> None:
+    _log.warning("no notification of job %s sent to %s: %s", job.id, target, why)
+
+
+def _send(target: str, notification: Notification, environment: Mapping[str, str]) -> None:
+    if target == SLACK_WEBHOOK:
+        text = format_message(notification)
         slack.send_to_webhook(environment.get("WEBHOOK_URL", ""), text)
-    elif target.startswith(_SLACK_PREFIX) and target != _SLACK_PREFIX:
-        slack.send_with_token(
-            environment.get("SLACK_TOKEN", ""), text, target.removeprefix(_SLACK_PREFIX)
-        )
+    elif target.startswith(SLACK_PREFIX):
+        token, channel = environment.get("SLACK_TOKEN", ""), target.removeprefix(SLACK_PREFIX)
+        slack.send_with_token(token, format_message(notification), channel)
+    elif target.startswith(EMAIL_PREFIX):
+        address, text = target.removeprefix(EMAIL_PREFIX), format_text(notification)
+        email_messages.send(address, notification.title, text, environment)
     else:
-        allowed = "'slack:#channel' or 'webhook'"
-        raise RequestError([Fault("hyperplane.jobs.notify", repr(target), allowed)])
+        variable = target.removeprefix(JSON_PREFIX)
+        url = environment.get(variable, "")
+        check(find_url_faults(variable, url, shown=False))
+        post(url, notification.as_dict(), {})
 
 
-def format_message(job: Job, log_tail: str) -> str:
-    """Format the message: the job's name, id, end time and reason, and the end of its log."""
-    at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(job.ended or time.time()))
-    rows = {"job": job.name, "id": job.id, "ended": at, "reason": job.reason or job.status}
-    if job.schedule:
-        rows["schedule"] = job.schedule
-    rows["log"] = f"hyperplane job logs {job.id[:8]}"
-    text = f"Job *{slack.escape_markup(job.name)}* {job.status}\n{slack.format_table(rows)}"
-    tail = log_tail.strip()
-    if not tail:
+def format_message(notification: Notification) -> str:
+    """Format the message in the markup of Slack."""
+    title = f"Job *{slack.escape_markup(notification.job.name)}* {notification.outcome}"
+    text = f"{title}\n{slack.format_table(notification.rows)}"
+    if not notification.tail:
         return text
-    cut = tail if len(tail) <= MAX_TAIL else "..." + tail[-MAX_TAIL:]
-    return f"{text}\nThe end of the log:\n```\n{slack.escape_markup(cut)}\n```"
+    return f"{text}\nThe end of the log:\n```\n{slack.escape_markup(notification.tail)}\n```"
+
+
+def format_text(notification: Notification) -> str:
+    """Format the message as plain text."""
+    width = max(map(len, notification.rows))
+    lines = [
+        f"{name:<{width}}  {' '.join(text.split())}" for name, text in notification.rows.items()
+    ]
+    if notification.tail:
+        lines += ["", "The end of the log:", "", notification.tail]
+    return "\n".join([notification.title, "", *lines, ""])
+
+
+def _format_time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))

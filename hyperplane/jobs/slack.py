@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 import dask.config
-import tenacity
 
 from hyperplane.core.errors import Fault, HyperplaneError, check
 from hyperplane.core.public_calls import warn_caller
+from hyperplane.jobs.json_posts import PostError, describe_secret, find_url_faults, post
 
-#: Seconds: the timeout of a request, and the maximum delay before a retry.
-TIMEOUT = 10.0
-MAX_WAIT = 30.0
-#: Maximum number of attempts to send a message.
-MAX_ATTEMPTS = 4
 #: Maximum characters of a Slack message.
 _MAX_TEXT_LENGTH = 40_000
-_LOCAL = {"localhost", "127.0.0.1", "::1"}
 
 
 class SlackError(HyperplaneError, RuntimeError):
@@ -36,21 +26,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     warn_caller("hyperplane.jobs.slack.NotSent is renamed to SlackError", FutureWarning)
     return SlackError
-
-
-class _RetryableError(Exception):
-    """The server may accept the message later; ``after`` is the requested delay in seconds."""
-
-    def __init__(self, why: str, after: float | None = None) -> None:
-        super().__init__(why)
-        self.after = after
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuse redirects: they would send the token to another host."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
 
 
 def send_with_token(token: str, text: str, channel: str) -> None:
@@ -75,10 +50,13 @@ def send_with_token(token: str, text: str, channel: str) -> None:
     api = str(dask.config.get("hyperplane.slack.api", default="https://slack.com/api"))
     default_channel = dask.config.get("hyperplane.slack.channel", default=None) or ""
     url = f"{api.rstrip('/')}/chat.postMessage"
-    faults = [*_url_faults("hyperplane.slack.api", url, shown=True), *_text_faults(text, channel)]
+    faults = [
+        *find_url_faults("hyperplane.slack.api", url, shown=True),
+        *_text_faults(text, channel),
+    ]
     if not _is_valid_token(token):
         advice = "set the variable SLACK_TOKEN to the token of a bot of your workspace"
-        faults.append(Fault("SLACK_TOKEN", _describe_secret(token), "a one-line token", advice))
+        faults.append(Fault("SLACK_TOKEN", describe_secret(token), "a one-line token", advice))
     target = channel if isinstance(channel, str) and channel else default_channel
     if not target:
         advice = "pass a channel, or set hyperplane.slack.channel"
@@ -116,7 +94,7 @@ def send_to_webhook(url: str, text: str, channel: str = "") -> None:
     SlackError
         If the server does not accept the message.
     """
-    check([*_url_faults("WEBHOOK_URL", url, shown=False), *_text_faults(text, channel)])
+    check([*find_url_faults("WEBHOOK_URL", url, shown=False), *_text_faults(text, channel)])
     _post(url, {"text": _truncate(text), **({"channel": channel} if channel else {})}, {})
 
 
@@ -201,27 +179,8 @@ def _truncate(text: str) -> str:
     return text if len(text) <= _MAX_TEXT_LENGTH else text[: _MAX_TEXT_LENGTH - 3] + "..."
 
 
-def _url_faults(where: str, url: str, *, shown: bool) -> list[Fault]:
-    """Return faults of a URL; secrets require encryption or a local server."""
-    shown_url = repr(url) if shown else _describe_secret(url)
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-        is_protected = parts.scheme == "https" or (parts.scheme == "http" and host in _LOCAL)
-        has_extras = "@" in parts.netloc or re.search(r"[^\x21-\x7e]", url)
-    except ValueError:
-        host, is_protected, has_extras = None, False, None
-    if host and is_protected and not has_extras:
-        return []
-    return [Fault(where, shown_url, "a URL that begins with https://")]
-
-
 def _is_valid_token(token: str) -> bool:
     return bool(re.fullmatch(r"[\x21-\x7e]+", token))
-
-
-def _describe_secret(secret: str) -> str:
-    return "a value not shown" if secret else "nothing"
 
 
 def _without_secret(text: str, secret: str) -> str:
@@ -229,64 +188,7 @@ def _without_secret(text: str, secret: str) -> str:
 
 
 def _post(url: str, document: Mapping[str, Any], headers: Mapping[str, str]) -> bytes:
-    """Post a document with retries, and return the response."""
-    request = urllib.request.Request(  # noqa: S310 - the caller checks the URL
-        url,
-        data=json.dumps(document).encode(),
-        headers={"Content-Type": "application/json; charset=utf-8", **headers},
-    )
-    host = urlsplit(url).hostname
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(_RetryableError),
-        wait=_retry_seconds,
-        stop=tenacity.stop_after_attempt(MAX_ATTEMPTS),
-        reraise=True,
-    )
     try:
-        return retrying(_post_once, request)
-    except _RetryableError as error:
-        raise SlackError(
-            f"{host} did not accept the message in {MAX_ATTEMPTS} attempts: {error}"
-        ) from None
-    except _PermanentError as error:
-        raise SlackError(f"{host} did not accept the message: {error}") from None
-
-
-class _PermanentError(Exception):
-    """The server will not accept the message later either."""
-
-
-def _retry_seconds(state: tenacity.RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome is not None else None
-    if isinstance(error, _RetryableError) and error.after is not None:
-        return min(error.after, MAX_WAIT)
-    doubled = tenacity.wait_exponential(multiplier=0.5, max=MAX_WAIT / 2)
-    return (doubled + tenacity.wait_random(0, 1))(state)
-
-
-def _post_once(request: urllib.request.Request) -> bytes:
-    # Errors of urllib contain the URL, which may be a secret: none is chained.
-    opener = urllib.request.build_opener(_NoRedirect)
-    try:
-        with opener.open(request, timeout=TIMEOUT) as response:
-            return bytes(response.read(1 << 20))
-    except urllib.error.HTTPError as error:
-        code, after = error.code, error.headers.get("Retry-After", "")
-        error.close()
-        if code == 429 or code >= 500:
-            raise _RetryableError(
-                f"HTTP {code}", float(after) if after.isdecimal() else None
-            ) from None
-        advice = ", and redirects are not followed" if 300 <= code < 400 else ""
-        raise _PermanentError(f"HTTP {code}{advice}") from None
-    except TimeoutError:
-        # Not retried: the message may have arrived, and would be sent twice.
-        raise _PermanentError(
-            f"no response in {TIMEOUT:g} s; the message may have arrived"
-        ) from None
-    except urllib.error.URLError as error:
-        if isinstance(error.reason, TimeoutError):
-            raise _RetryableError(f"no connection in {TIMEOUT:g} s") from None
-        raise _RetryableError(f"no connection ({type(error.reason).__name__})") from None
-    except (OSError, http.client.HTTPException) as error:
-        raise _RetryableError(f"the connection broke ({type(error).__name__})") from None
+        return post(url, document, headers)
+    except PostError as error:
+        raise SlackError(str(error)) from None

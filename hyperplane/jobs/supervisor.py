@@ -27,6 +27,7 @@ from hyperplane.jobs import supervisor_client
 from hyperplane.jobs.execution.job_folder import can_adopt, claim_job, is_marked_cancelled
 from hyperplane.jobs.execution.job_scheduler import JobScheduler
 from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
+from hyperplane.jobs.job_cleanup import clean_jobs
 from hyperplane.jobs.store.backoff import Backoff, is_disk_full, is_retryable
 from hyperplane.jobs.store.job_records import FAILED, OPEN, Job
 from hyperplane.jobs.store.job_store import JobStore
@@ -42,6 +43,8 @@ _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.5
 #: Maximum number of jobs that run concurrently; others are pending.
 _MAX_JOBS = 100
+#: Seconds between two removals of ended jobs, if the configuration has a limit for these.
+_CLEANUP_SECONDS = 3600.0
 #: Seconds between checks for another installed version.
 _VERSION_CHECK_SECONDS = 2.0
 
@@ -111,6 +114,8 @@ class Supervisor:
         #: Whether another version of hyperplane has been installed.
         self.is_outdated = False
         self._released: list[Any] = []
+        self._cleanup: asyncio.Task[None] | None = None
+        self._cleanup_at = 0.0
         #: Error that prevented the end of the only job from being stored.
         self.write_error: BaseException | None = None
 
@@ -149,7 +154,7 @@ class Supervisor:
                 return
             if self._running or self._backoff.is_failing:
                 self._busy_until = time.monotonic()
-            elif time.monotonic() - self._busy_until >= linger:
+            elif time.monotonic() - self._busy_until >= linger and not self._is_cleaning:
                 return
             await self._wait_for_event()
             # While nothing can be stored, a successor could not start either.
@@ -200,9 +205,16 @@ class Supervisor:
             return
         self._backoff.record_failure(error)
 
+    @property
+    def _is_cleaning(self) -> bool:
+        return self._cleanup is not None and not self._cleanup.done()
+
     def _poll(self) -> None:
         if self.only is None:
             self.store.expire_pending(this_machine())
+            if time.monotonic() >= self._cleanup_at and not self._is_cleaning:
+                self._cleanup_at = time.monotonic() + _CLEANUP_SECONDS
+                self._cleanup = asyncio.ensure_future(asyncio.to_thread(_clean_jobs))
         self._start_jobs()
         self._cancel_requested_jobs()
         self._store_dashboards()
@@ -286,6 +298,17 @@ class Supervisor:
                 with contextlib.suppress(OSError):
                     records.read_all()  # removes records of clusters of killed steps
             del self._schedulers[job_id]
+
+
+def _clean_jobs() -> None:
+    """Remove ended jobs, if the configuration of this process has a limit for these."""
+    try:
+        settings = config.jobs()
+        if settings.cleans:
+            removed = clean_jobs(settings.clean_seconds, settings.clean_keep)
+            _log.info("removed %d ended jobs", len(removed))
+    except (HyperplaneError, OSError) as error:
+        _log.warning("cannot remove ended jobs: %s", error)
 
 
 async def _run_claimed(claim: Any, scheduler: JobScheduler) -> None:

@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from fsspec.utils import get_protocol
 from pyarrow import parquet
 
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
+from hyperplane.core.units import is_iterable
 from hyperplane.objectstore.file_sizes import iterate_file_sizes
 from hyperplane.objectstore.reachability import monitor_request
 from hyperplane.objectstore.redaction import redact_url
@@ -89,7 +92,8 @@ def plan_shards(
     Parameters
     ----------
     urls : str, path, or list of these
-        Files, globs, folders (all files in them), or URLs that fsspec opens.
+        Files, globs, folders (all files in them), or URLs that fsspec opens. The plan names those
+        of this machine by their absolute paths.
     n_machines : int
         Number of shards, from 1 to 100000.
     plan : str or path
@@ -303,7 +307,22 @@ def _damaged(target: Target) -> RequestError:
 
 
 def _format_urls(urls: Any) -> list[str]:
-    return [os.fspath(url) for url in ([urls] if isinstance(urls, (str, os.PathLike)) else urls)]
+    """Return paths of this machine in absolute form, and all else as given."""
+    names = urls if is_iterable(urls) and not isinstance(urls, (str, os.PathLike)) else [urls]
+    return [
+        _make_absolute(os.fsdecode(name)) if isinstance(name, (str, os.PathLike)) else repr(name)
+        for name in names
+    ]
+
+
+def _make_absolute(url: str) -> str:
+    """Return the path of a file or glob of this machine; relative text may mean another one."""
+    return str(fsspec.url_to_fs(url)[1]) if get_protocol(url) in ("file", "local") else url
+
+
+def _resolve_links(urls: Sequence[str]) -> list[str]:
+    """Return paths without links and ``..``, and other URLs, in one order for all orders."""
+    return sorted(os.path.realpath(url) if url.startswith("/") else url for url in urls)
 
 
 def _read_description(target: Target) -> dict[str, Any]:
@@ -334,7 +353,7 @@ def _find_differences(
     if description["n"] != count:
         allowed = f"{description['n']}, the number of shards of the existing plan {target.url}"
         yield Fault("n_machines", str(count), allowed, _ADVICE)
-    if description["urls"] != _format_urls(urls):
+    if _resolve_links(description["urls"]) != _resolve_links(_format_urls(urls)):
         listed = ", ".join(map(redact_url, description["urls"]))[:200]
         allowed = f"the urls of the existing plan {target.url}, which are {listed}"
         yield Fault("urls", ", ".join(map(redact_url, _format_urls(urls)))[:200], allowed, _ADVICE)

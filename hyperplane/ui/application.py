@@ -171,7 +171,7 @@ def _show_error(request: Request, error: Exception, *, read: Read) -> Response:
     codes = {PageNotFound: 404, JobError: 409, RequestError: 400}
     code = next((code for kind, code in codes.items() if isinstance(error, kind)), 503)
     faults = list(getattr(error, "faults", ()))
-    text = "The request has faults:" if faults else str(error)
+    text = "The request has faults:" if isinstance(error, RequestError) and faults else str(error)
     title = "Not found" if code == 404 else "Not possible"
     view = View(title, (make_alert(text, faults),), code=code)
     return _respond(view, read(request), request)

@@ -13,12 +13,10 @@ from hyperplane.jobs import job_list
 from hyperplane.jobs.job_list import STATUSES
 from hyperplane.jobs.step_graph import find_state_style
 from hyperplane.jobs.store.job_records import IN_PROGRESS, OPEN, Job
-from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.ui.duration_chart import draw_durations
 from hyperplane.ui.elements import (
     make_alert,
     make_checks,
-    make_error,
     make_field,
     make_form,
     make_page_link,
@@ -27,6 +25,7 @@ from hyperplane.ui.elements import (
     make_table,
     make_time,
 )
+from hyperplane.ui.job_store import StoreNotOpened, open_job_store
 from hyperplane.ui.paging import Paging
 from hyperplane.ui.view import PageRequest, View
 
@@ -55,10 +54,9 @@ def list_jobs(request: PageRequest) -> View:
     )
     given = {name: value for name, value in filters.items() if value}
     try:
-        open_store()
-    except RequestError as error:  # of the configuration, not of the filters
-        alert = make_error("The job store cannot be opened:", error)
-        return View("Jobs", (form, alert), code=503)
+        open_job_store()
+    except StoreNotOpened as error:
+        return View("Jobs", (form, make_alert(str(error), error.faults)), code=503)
     try:
         found = job_list.list_jobs(statuses or None, limit=paging.limit, **given)
     except RequestError as error:

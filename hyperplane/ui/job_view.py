@@ -15,7 +15,6 @@ from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.job_progress import StepProgress, step_progress
 from hyperplane.jobs.step_graph import draw_steps, find_state_style
 from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job, WorkUnit
-from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.reports import render_job_report
 from hyperplane.reports.job_report import draw_attempts, list_attempts
 from hyperplane.ui.elements import (
@@ -30,6 +29,7 @@ from hyperplane.ui.elements import (
     make_time,
     shorten,
 )
+from hyperplane.ui.job_store import open_job_store
 from hyperplane.ui.view import PageNotFound, PageRequest, View
 
 #: Seconds between updates while the job has not ended.
@@ -43,13 +43,13 @@ _OUTPUT_LENGTH = 2000
 def show_job(request: PageRequest) -> View:
     """Return a job in its current state."""
     job = _find(request)
-    attempts = open_store().attempts(job.id)
+    attempts = open_job_store().attempts(job.id)
     return describe_job(job, attempts, request.allow_actions, time.time())
 
 
 def _find(request: PageRequest) -> Job:
     try:
-        return find_job(open_store(), request.names["id"])
+        return find_job(open_job_store(), request.names["id"])
     except JobError as error:
         raise PageNotFound(str(error)) from error
 

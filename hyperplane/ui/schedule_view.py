@@ -9,7 +9,6 @@ from hyperplane.core.html_output import make_chip
 from hyperplane.jobs import schedules
 from hyperplane.jobs.step_graph import find_state_style
 from hyperplane.jobs.store.job_store import JobStore
-from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.ui.elements import (
     make_alert,
     make_note,
@@ -18,6 +17,7 @@ from hyperplane.ui.elements import (
     make_table,
     make_time,
 )
+from hyperplane.ui.job_store import open_job_store
 from hyperplane.ui.view import PageRequest, View
 
 _TITLES = ("schedule", "minute hour day month weekday", "last run", "submitted", "status")
@@ -32,7 +32,7 @@ def list_schedules(request: PageRequest) -> View:
         lines = schedules.read_installed()
     except RequestError as error:
         return View("Schedules", (make_alert("They cannot be read:", error.faults),))
-    store = open_store()
+    store = open_job_store()
     rows = ([*_describe(name, line, store)] for name, line in lines.items())
     table = make_table("Schedules in the crontab of this user", _TITLES, rows)
     advice = make_note("hyperplane job schedule FILE --cron '0 6 * * *' --install adds one.")

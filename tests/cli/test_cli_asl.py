@@ -73,7 +73,7 @@ def test_an_exported_pipeline_has_the_results_of_its_job(
     assert _results(folder / "there") == _results(folder / "here")
     assert _results(folder / "here")["year-1"] == "1 of 3: 1 2\n"
     logs = sorted(log.name for log in (folder / "logs").iterdir())
-    assert logs == ["load.log", "report.log", "years-0.log", "years-1.log", "years-2.log"]
+    assert logs == ["load.log", "report.log", *(f"wave 2.1.years.{each}.log" for each in range(3))]
 
 
 def test_an_export_is_printed_and_replaces_no_file(run: Run, folder: Path) -> None:
@@ -160,11 +160,57 @@ def test_faults_of_tasks_and_of_the_machine_are_reported_together(run: Run, fold
         "--batch-folder", "none",
     )  # fmt: skip
     assert (answer.code, "9 faults" in answer.err) == (2, True)
-    (folder / "bad.yaml").write_text("a: 3\nb: no_such_module:f\n")
+    (folder / "bad.yaml").write_text("a: 3\nb: no_such_module:f\nf: no-such-program 5\n")
     answer = run("asl", "run", str(DEFECTIVE), "--lenient", "--task-file", "bad.yaml")
-    assert "2 faults" in answer.err
+    assert "3 faults" in answer.err
+    assert "check the name 'no-such-program'" in " ".join(answer.err.split())
     (folder / "m.json").write_text(json.dumps(SERVICES))
     answer = run("asl", "run", "m.json")
     assert "4 faults" in answer.err
     assert "the name of what it runs or that of the state" in answer.err
     assert run("asl", "run", "m.json", "--batch-logs", "x").code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("raise RuntimeError('no  licence')", "RuntimeError: no licence"),
+        ("import sys; sys.exit(3)", "SystemExit: 3"),
+        ("def f(:", "SyntaxError"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("g = 1", "AttributeError"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_a_fault(
+    run: Run, folder: Path, text: str, reason: str
+) -> None:
+    name = f"broken_{abs(hash(text))}"
+    (folder / f"{name}.py").write_text(text)
+    answer = run("asl", "run", str(DEFECTIVE), "--lenient", "--task", f"f={name}:f")
+    assert (answer.code, "Traceback" in answer.err) == (2, False)
+    assert f"'f={name}:f'" in answer.err
+    assert reason in answer.err
+    assert f"python -c 'import {name}'" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a: &x [echo, 1]\nb: *x\n", "tasks.yaml:1: --task-file = the anchor or alias"),
+        ("a: echo 1\nb: echo 2\na: echo 3\n", "tasks.yaml:3: --task-file"),
+        ('{"a": "echo 1",\n "a": "echo 2"}', "tasks.yaml:2: --task-file"),
+        ("a: !!python/object/apply:os.system [ls]\n", "the tag"),
+        ("a: [echo\n", "tasks.yaml:"),
+        ("[echo]\n", "expected a YAML or JSON file with a mapping"),
+        pytest.param("\ud800", "expected a YAML or JSON file with a mapping", id="no UTF-8"),
+        pytest.param(f"a: {'x' * (1 << 20)}\n", "more than 1048576 bytes", id="large"),
+    ],
+)
+def test_a_file_with_tasks_has_each_name_once_and_no_aliases(
+    run: Run, folder: Path, text: str, reason: str
+) -> None:
+    (folder / "tasks.yaml").write_bytes(text.encode(errors="surrogatepass"))
+    answer = run("asl", "run", str(DEFECTIVE), "--lenient", "--task-file", "tasks.yaml")
+    assert (answer.code, "Traceback" in answer.err) == (2, False)
+    assert reason in " ".join(answer.err.split())

@@ -97,7 +97,11 @@ class OpenClient:
     def register_plugin(self, plugin: Any) -> None:
         pass
 
-    def close(self) -> None:
+    @property
+    def status(self) -> str:
+        return "running" if self.name in self.world.runs else "closed"
+
+    def close(self, timeout: float | None = None) -> None:
         self.world.runs.discard(self.name)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -13,7 +15,7 @@ from pathlib import Path
 import dask.config
 import psutil
 import pytest
-from distributed import Client
+from distributed import Client, default_client
 from scale import FULL
 from subprograms import wait_until
 
@@ -153,6 +155,26 @@ def test_get_cluster_finds_the_engine_in_the_record(
             records.remove(name, str(tmp_path / name))
 
 
+@pytest.mark.cluster
+def test_a_scheduler_that_registers_no_client_is_an_error_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def never(*args: object, **options: object) -> None:
+        await asyncio.sleep(600)
+
+    plan = hyperplane.plan_cluster(
+        num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5, local_fit="exact", name="silent"
+    )
+    client, cluster = hyperplane.start(plan)
+    with cluster, client:
+        monkeypatch.setattr(attach, "ANSWER_SECONDS", 1.0)
+        monkeypatch.setitem(cluster.scheduler.handlers, "register-client", never)
+        with pytest.raises(hyperplane.EngineError, match="'silent' did not answer within 1 s"):
+            hyperplane.get_cluster("silent")
+        assert default_client() is client
+        assert client.submit(sum, [1, 2]).result(60) == 3
+
+
 @pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="signals of Linux")
@@ -162,6 +184,7 @@ def test_calls_to_an_owner_that_is_stopped_later_end(monkeypatch: pytest.MonkeyP
     assert program.stdout is not None
     try:
         assert len(program.stdout.readline().split()) == 2
+        threads = set(threading.enumerate())
         with dask.config.set({"hyperplane.engines.local.stall_timeout": "2s"}):
             client, cluster = hyperplane.get_cluster("frozen")
         for change in (partial(cluster.scale, 2), partial(cluster.adapt, maximum=2)):
@@ -178,6 +201,8 @@ def test_calls_to_an_owner_that_is_stopped_later_end(monkeypatch: pytest.MonkeyP
         assert client.submit(sum, [1, 2], pure=False).result(timeout=120) == 3
         client.close()
         cluster.close()
+        left = set(threading.enumerate()) - threads
+        assert not [thread for thread in left if "IO loop" in thread.name]
     finally:
         if program.poll() is None:
             os.killpg(program.pid, signal.SIGKILL)

@@ -152,7 +152,7 @@ def test_a_platform_that_does_not_answer_delays_by_the_time_limit(
     programs: Path, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_listing, "ANSWER_SECONDS", 1.0)
-    monkeypatch.setattr(cluster_listing, "MARGIN_SECONDS", 4.0)
+    monkeypatch.setattr(cluster_listing, "MARGIN_SECONDS", 20.0)
     with_slurm(programs, "exec /bin/sleep 600")
     add_cluster(server, "daskclusters", "flights")
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -160,7 +160,7 @@ def test_a_platform_that_does_not_answer_delays_by_the_time_limit(
         with dask.config.set({"hyperplane.engines.gateway.address": address}):
             began = time.monotonic()
             listing = list_clusters([])
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
     assert [item.name for item in listing.clusters] == ["flights"]
     gateway, slurm = listing.warnings
     assert gateway.startswith("gateway: ")

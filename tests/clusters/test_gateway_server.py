@@ -149,6 +149,10 @@ def test_errors_are_explained(error: Exception, words: str) -> None:
     assert caught.value.__cause__ is error
 
 
+# The collection also finds what earlier tests of the process have left.
+@pytest.mark.filterwarnings(
+    "ignore:Exception ignored in.*Transport:pytest.PytestUnraisableExceptionWarning"
+)
 def test_a_client_of_the_server_that_is_collected_in_its_loop_stops_nothing() -> None:
     kept = gateway_server.open_gateway({"gateway.address": "http://a"})
     lost = gateway_server.SafeGateway("http://a", loop=kept.loop)

@@ -50,12 +50,13 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunRecord]:
         build, total, fill_memory = make_tasks()
         with started(name="spilling") as (client, _):
             spilling, killed = client.scheduler_info()["workers"]
-            # More than 60 % of the limit: results are written to disk. Not so many that the process
-            # exceeds it: its empty size is larger in a long run of tests.
-            held = client.map(build, range(8), workers=[spilling], key="build")
+            # More than 70 % of the limit, with the 150 MB of an empty process: results are written
+            # to disk. Less than 95 % without that, which comes late on a busy machine: the worker
+            # would be killed.
+            held = client.map(build, range(7), workers=[spilling], key="build")
             wait(held, timeout=SOON)
             sums = client.map(total, held, workers=[spilling], key="total")
-            assert len(client.gather(sums)) == 8
+            assert len(client.gather(sums)) == 7
             time.sleep(2.5)  # a measurement while results are on disk
             with suppress(WorkerOutOfMemory):
                 client.submit(fill_memory, workers=[killed], key="fill-memory").result(SOON)
@@ -101,7 +102,7 @@ def test_the_groups_have_the_order_of_the_computations(record: RunRecord) -> Non
     timeline = record.timeline
     assert timeline is not None
     times = {each.name: each for each in timeline.groups}
-    assert (times["build"].count, times["total"].count) == (8, 8)
+    assert (times["build"].count, times["total"].count) == (7, 7)
     assert times["build"].started < times["total"].started
     assert times["build"].ended <= times["total"].ended <= record.seconds
     assert abs(timeline.started - record.started) < SOON

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import time
@@ -18,7 +19,10 @@ from hyperplane.jobs import Pipeline, Step, job_control, resume
 from hyperplane.jobs.job_cleanup import clean_jobs
 from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, IN_PROGRESS, PENDING, Attempt
-from hyperplane.jobs.store.jobs_home import open_store
+from hyperplane.jobs.store.jobs_home import jobs_folder, open_store
+from hyperplane.jobs.submission.submission_environment import capture_environment
+from hyperplane.jobs.supervisor import Supervisor
+from hyperplane.platforms.local.file_locks import try_lock
 
 DAY = 86_400
 
@@ -226,3 +230,47 @@ def test_the_command_prints_jobs_and_bytes():
     assert wrong.exit_code == 2
     assert "30d" in wrong.stderr
     assert CliRunner().invoke(app, ["job", "clean"]).exit_code == 2
+
+
+def test_the_command_uses_the_limits_of_the_configuration():
+    old, new = add("nightly", 40 * DAY), add("nightly", 1 * DAY)
+    with dask.config.set({"hyperplane.jobs.clean_older_than": "30d"}):
+        answer = CliRunner().invoke(app, ["job", "clean", "--dry-run", "--json"])
+        assert [each["id"] for each in json.loads(answer.stdout)["jobs"]] == [old.id]
+        answer = CliRunner().invoke(app, ["job", "clean", "--keep", "0", "--dry-run", "--json"])
+        assert len(json.loads(answer.stdout)["jobs"]) == 2
+    with dask.config.set({"hyperplane.jobs.clean_keep": 1}):
+        assert CliRunner().invoke(app, ["job", "clean"]).exit_code == 0
+    assert stored() == {new.id}
+
+
+@pytest.mark.parametrize(
+    ("settings", "left"),
+    [
+        ({}, 3),
+        ({"clean_older_than": "30d"}, 2),
+        ({"clean_keep": 1}, 1),
+        ({"clean_keep": 0, "clean_older_than": "30d"}, 2),
+        ({"clean_keep": 0}, 0),
+    ],
+)
+def test_a_supervisor_removes_the_jobs_beyond_the_limits(settings, left):
+    for age in (40, 2, 1):
+        add("nightly", age * DAY)
+    running = add("nightly", 50 * DAY, IN_PROGRESS, machine="another")
+    with dask.config.set({f"hyperplane.jobs.{key}": each for key, each in settings.items()}):
+        supervisor = Supervisor(open_store(), capture_environment())
+        asyncio.run(supervisor.run(linger=0.1))
+    assert len(stored() - {running.id}) == left
+    assert running.id in stored()
+
+
+def test_a_supervisor_continues_if_jobs_cannot_be_removed(caplog):
+    add("nightly", 40 * DAY)
+    with (
+        dask.config.set({"hyperplane.jobs.clean_keep": 0}),
+        try_lock(jobs_folder() / ".cleanup.lock"),
+    ):
+        asyncio.run(Supervisor(open_store(), capture_environment()).run(linger=0.1))
+    assert "another process removes jobs now" in caplog.text
+    assert len(stored()) == 1

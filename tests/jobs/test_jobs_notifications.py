@@ -1,16 +1,29 @@
-"""Failure notifications of jobs."""
+"""Notifications of jobs: their texts and documents, targets, errors, and when they are sent."""
 
 from __future__ import annotations
 
+import json
 import logging
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import dask.config
 import pytest
+from job_cases import bash, submit_job, until_exists, wait_until
 from slack_server import TOKEN, Response, serve
 
+from hyperplane import config
+from hyperplane.errors import ConfigError
 from hyperplane.jobs import Job, Pipeline, Step, slack
-from hyperplane.jobs.notifications import MAX_TAIL, format_message, notify
+from hyperplane.jobs.notifications import (
+    MAX_TAIL,
+    Notification,
+    format_message,
+    format_text,
+    notify,
+)
+from hyperplane.jobs.store.job_records import DONE, FAILED
 
 HOOK = "/services/s3cret-hook"
 
@@ -49,35 +62,37 @@ def own_records(caplog):
     return [record for record in caplog.records if record.name.startswith("hyperplane.")]
 
 
-def send(targets, job, tail, environment):
-    notify(job, tail, environment, targets)
+def send(targets, job, tail, environment, event="failed"):
+    notify(Notification(job, event, tail), environment, targets)
+
+
+def message(job, tail=""):
+    return format_message(Notification(job, "failed", tail))
 
 
 def test_a_message_has_name_id_time_reason_and_the_end_of_the_log():
-    message = format_message(failed(schedule="every-night"), "Traceback\nValueError: <x> & ```y")
+    text = message(failed(schedule="every-night"), "Traceback\nValueError: <x> & ```y")
     for part in (
         "*nightly*", "01234567-89ab", "1970-01-02 00:00:00 UTC", "exit code 65: &lt;bad&gt;",
         "every-night", "hyperplane job logs 01234567", "ValueError: &lt;x&gt; &amp; '''y",
     ):  # fmt: skip
-        assert part in message
-    assert "private" not in message
-    assert message.count("```") == 4
+        assert part in text
+    assert "private" not in text
+    assert text.count("```") == 4
 
 
 def test_a_message_has_only_the_end_of_a_long_log():
-    message = format_message(failed(), "x" * 9000 + "the last line\n")
-    assert "the last line\n```" in message
-    assert len(message) < MAX_TAIL + 600
-    assert format_message(failed(), " \n").count("```") == 2
+    text = message(failed(), "x" * 9000 + "the last line\n")
+    assert "the last line\n```" in text
+    assert len(text) < MAX_TAIL + 600
+    assert message(failed(), " \n").count("```") == 2
 
 
 def test_all_targets_are_notified(server, environment):
     send(["slack:#alerts", "webhook"], failed(), "oh", environment)
     assert [path for path, _, _ in server.requests] == ["/api/chat.postMessage", HOOK]
     assert server.documents[0]["channel"] == "#alerts"
-    assert (
-        server.documents[0]["text"] == server.documents[1]["text"] == format_message(failed(), "oh")
-    )
+    assert server.documents[0]["text"] == server.documents[1]["text"] == message(failed(), "oh")
 
 
 def test_nothing_is_sent_without_targets(server, environment):
@@ -85,7 +100,7 @@ def test_nothing_is_sent_without_targets(server, environment):
     assert server.requests == []
 
 
-@pytest.mark.parametrize("target", ["mail:me", "slack:", "", "slack:#x"])
+@pytest.mark.parametrize("target", ["email:a@b.example", "json:ABSENT", "slack:#x"])
 def test_a_failing_target_does_not_stop_the_others(target, server, environment, caplog):
     server.responses = (
         [Response(body='{"ok": false, "error": "no"}')] if target == "slack:#x" else []
@@ -115,3 +130,99 @@ def test_unexpected_errors_are_logged_without_their_text(server, environment, ca
         send(["webhook"], failed(), "oh", environment)
     assert "KeyError" in caplog.text
     assert "s3cret" not in caplog.text
+
+
+def test_the_text_says_what_has_happened():
+    text = format_text(Notification(failed(schedule="every-night"), "failed", "ValueError: <x>\n"))
+    assert text.splitlines() == [
+        "Job nightly failed",
+        "",
+        "job       nightly",
+        "id        01234567-89ab",
+        "ended     1970-01-02 00:00:00 UTC",
+        "reason    step 'a' failed: exit code 65: <bad>",
+        "schedule  every-night",
+        "log       hyperplane job logs 01234567",
+        "",
+        "The end of the log:",
+        "",
+        "ValueError: <x>",
+    ]
+    done = failed(status="done", reason="", started=86000.0)
+    text = format_text(Notification(done, "succeeded"))
+    assert text.startswith("Job nightly done\n\n")
+    assert "duration  6 min 40 s" in text
+    late = failed(status="in progress", reason="", ended=0.0, submitted=time.time() - 7500)
+    text = format_text(Notification(late, "late", running=("step 'a'", "step 'b' [3]")))
+    assert text.startswith("Job nightly is late\n\n")
+    assert "time since  2 h 5 min\nrunning     step 'a', step 'b' [3]" in text
+    assert format_message(Notification(late, "late")).startswith("Job *nightly* is late\n```\njob")
+
+
+def test_a_document_has_the_job_without_its_parameters(server, environment):
+    send(["json:WEBHOOK_URL"], failed(), "x" * 9000 + "end", environment)
+    ((path, headers, document),) = server.requests
+    assert path == HOOK
+    assert headers["Content-Type"].startswith("application/json")
+    assert document.pop("log") == "..." + "x" * (MAX_TAIL - 3) + "end"
+    assert document == {
+        "version": 1,
+        "event": "failed",
+        "job": {
+            "id": "01234567-89ab", "run_name": "nightly", "name": "nightly", "pipeline": "p",
+            "status": "failed", "reason": "step 'a' failed: exit code 65: <bad>", "schedule": "",
+            "machine": "m", "runner": "local", "submitted": 1.0, "started": None, "ended": 86400.0,
+        },
+        "running": [],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "url", ["", "http://alerts.example/s3cret", "https://user@alerts.example/s3cret", "s3cret"]
+)
+def test_documents_are_not_sent_to_other_addresses_than_https(url, server, caplog):
+    with caplog.at_level(logging.WARNING):
+        send(["json:ALERT_URL"], failed(), "", {"ALERT_URL": url})
+    assert "ALERT_URL" in caplog.text
+    assert "https://" in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+@pytest.mark.parametrize("key", ["notify", "notify_success", "notify_late"])
+@pytest.mark.parametrize(
+    "target", ["mail:me", "slack:", "", "email:me", "email:a@b,c@d", "json:", "json:A B", "slack"]
+)
+def test_an_unknown_target_is_refused_at_the_submission(key, target):
+    with (
+        dask.config.set({f"hyperplane.jobs.{key}": [target]}),
+        pytest.raises(ConfigError, match=rf"hyperplane\.jobs\.{key}.*json:VARIABLE"),
+    ):
+        config.jobs()
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_late_job_is_notified_once_and_then_its_success(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("ALERT_URL", server.url + HOOK)
+    targets = {
+        "hyperplane.jobs.notify": ["json:ALERT_URL"],
+        "hyperplane.jobs.notify_success": ["json:ALERT_URL"],
+        "hyperplane.jobs.notify_late": ["json:ALERT_URL"],
+        "hyperplane.jobs.late_after": "1s",
+    }
+    with dask.config.set(targets):
+        job = submit_job(bash("first", until_exists(tmp_path / "go")))
+        wait_until(lambda: server.requests)
+        Path(tmp_path, "go").touch()
+        job.wait(120)
+        wait_until(lambda: len(server.requests) == 2)
+        broken = submit_job(bash("broken", "exit 64"))
+        broken.wait(120)
+        wait_until(lambda: len(server.requests) == 3)
+    late, done, failure = server.documents
+    assert [each["event"] for each in server.documents] == ["late", "succeeded", "failed"]
+    assert late["running"] == ["step 'first'"]
+    assert {late["job"]["id"], done["job"]["id"]} == {job.id}
+    assert (done["job"]["status"], failure["job"]["status"]) == (DONE, FAILED)
+    assert failure["job"]["id"] == broken.id
+    assert json.dumps(server.documents).count("ALERT_URL") == 0

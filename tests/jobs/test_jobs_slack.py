@@ -12,7 +12,7 @@ from slack_server import TOKEN, Response, serve
 
 from hyperplane import utils
 from hyperplane.errors import RequestError
-from hyperplane.jobs import slack
+from hyperplane.jobs import json_posts, slack
 from hyperplane.jobs.slack import SlackError
 
 HOOK = "/services/T0/B0/s3cret-hook"
@@ -126,7 +126,7 @@ def test_the_delay_requested_by_the_server_is_respected(server, no_pauses):
         Response(429, headers={"Retry-After": "999"}),
     ]
     utils.post_message("x")
-    assert no_pauses == [7.0, slack.MAX_WAIT]
+    assert no_pauses == [7.0, json_posts.MAX_WAIT]
     assert len(server.requests) == 3
 
 
@@ -135,9 +135,9 @@ def test_transient_errors_are_retried_and_then_raised(code, server, no_pauses):
     server.responses = [Response(code, "s3cret") for _ in range(9)]
     message = refused(utils.post_message, "x")
     assert message == f"127.0.0.1 did not accept the message in 4 attempts: HTTP {code}"
-    assert len(server.requests) == slack.MAX_ATTEMPTS
-    assert len(no_pauses) == slack.MAX_ATTEMPTS - 1
-    assert all(0 < pause <= slack.MAX_WAIT for pause in no_pauses)
+    assert len(server.requests) == json_posts.MAX_ATTEMPTS
+    assert len(no_pauses) == json_posts.MAX_ATTEMPTS - 1
+    assert all(0 < pause <= json_posts.MAX_WAIT for pause in no_pauses)
 
 
 @pytest.mark.parametrize("code", [400, 403, 404, 410])
@@ -162,7 +162,7 @@ def test_a_response_that_is_not_from_slack_is_an_error(body, server):
 
 
 def test_a_request_without_a_response_is_not_retried(server, monkeypatch):
-    monkeypatch.setattr(slack, "TIMEOUT", 0.3)
+    monkeypatch.setattr(json_posts, "TIMEOUT", 0.3)
     released = threading.Event()
     server.responses = [Response(released=released), Response(released=released)]
     try:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -94,6 +97,28 @@ def test_a_plan_of_other_files_or_shards_is_refused(tmp_path):
     assert faults_of(hyperplane.planned_files, plan, 2, 0) == ["plan"]
     for count in (0, 100_001, True, 2.5, "2"):
         assert faults_of(hyperplane.plan_shards, tmp_path / "in", count, plan) == ["n_machines"]
+
+
+def test_a_plan_is_that_of_a_folder_and_not_of_its_text(tmp_path, monkeypatch):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "in", [5, 4])
+    plan = tmp_path / "plan.parquet"
+    monkeypatch.chdir(tmp_path / "one")
+    planned = hyperplane.plan_shards(["in", "in/*.csv"], 2, plan)
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    monkeypatch.chdir(tmp_path)
+    same = [tmp_path / "one/in/*.csv", f"file://{tmp_path}/two/../one/in/"]
+    assert hyperplane.plan_shards(same, 2, plan) == planned
+    assert hyperplane.plan_shards(["./link/in", "link/in/*.csv"], 2, plan) == planned
+    monkeypatch.chdir(tmp_path / "two")
+    with pytest.raises(RequestError) as refused:
+        hyperplane.plan_shards(["in", "in/*.csv"], 2, plan)
+    [fault] = refused.value.faults
+    assert str(tmp_path / "two/in") in fault.asked
+    assert str(tmp_path / "one/in") in fault.allowed
+    assert faults_of(hyperplane.plan_shards, 3, 2, plan) == ["urls"]
+    assert faults_of(hyperplane.plan_shards, [tmp_path / "one/in"], 2, plan) == ["urls"]
 
 
 def test_shards_without_files_are_empty(tmp_path):
@@ -205,6 +230,77 @@ def test_a_folder_that_cannot_be_read_is_a_fault(tmp_path, monkeypatch):
     plan = tmp_path / "plan.parquet"
     assert faults_of(hyperplane.plan_shards, tmp_path / "in", 1, plan) == ["urls"]
     assert not plan.exists()
+
+
+@pytest.mark.parametrize("pattern", ["a**.csv", "**a/*.csv", "[z-a].csv", "x" * 300 + "/*.csv"])
+def test_patterns_that_cannot_be_read_are_faults(tmp_path, monkeypatch, pattern):
+    write(tmp_path / "in", [1])
+    monkeypatch.chdir(tmp_path / "in")
+    with pytest.raises(RequestError) as refused:
+        hyperplane.plan_shards(pattern, 1, tmp_path / "plan.parquet")
+    [fault] = refused.value.faults
+    assert fault.where == "urls"
+    assert pattern[:20] in fault.asked
+    assert fault.advice
+
+
+def test_links_that_lead_nowhere_are_faults_if_they_are_listed(tmp_path):
+    root = tmp_path / "in"
+    write(root, [1, 2])
+    for name, target in {"circle": "circle", "left": "right", "right": "left"}.items():
+        (root / f"{name}.csv").symlink_to(root / f"{target}.csv")
+    (root / "below").symlink_to(root / "part-0.csv/none")  # a file, and no folder
+    for url in (root, f"{root}/*", f"{root}/**"):
+        with pytest.raises(RequestError) as refused:
+            list(iterate_file_sizes(url))
+        found = {fault.asked: str(fault) for fault in refused.value.faults}
+        names = ("circle.csv", "left.csv", "right.csv", "below")
+        assert sorted(found) == sorted(str(root / name) for name in names)
+        assert "Too many levels of symbolic links" in found[str(root / "circle.csv")]
+        assert "fix or remove the link" in found[str(root / "below")]
+    assert len(list(iterate_file_sizes(f"{root}/part-*"))) == 2
+    (root / "below").unlink()
+    assert len(list(iterate_file_sizes(f"{root}/part-*"))) == 2
+    for url in (f"{root}/circle.csv", f"{root}/part-0.csv/x", f"{root}/part-0.csv/*.csv"):
+        assert faults_of(lambda url=url: list(iterate_file_sizes(url))) == ["urls"]
+
+
+_WITHOUT_PERMISSION = """
+import os, sys
+from hyperplane.errors import RequestError
+from hyperplane.objectstore.file_sizes import iterate_file_sizes
+if os.geteuid() == 0:
+    os.setegid(65534), os.seteuid(65534)
+for url in sys.argv[1:]:
+    try:
+        print(url, len(list(iterate_file_sizes(url))))
+    except RequestError as error:
+        print(url, *(f"{fault.where} {fault.asked}" for fault in error.faults))
+"""
+
+
+@pytest.mark.process
+def test_what_the_user_may_not_read_is_a_fault(tmp_path):
+    with tempfile.TemporaryDirectory() as name:  # other users cannot enter that of pytest
+        root = Path(name)
+        root.chmod(0o755)
+        write(root / "in", [1, 2])
+        write(root / "closed", [3])
+        (root / "in/link.csv").symlink_to(root / "closed/part-0.csv")
+        (root / "closed").chmod(0)
+        urls = [
+            f"{root}/{each}" for each in ("in", "in/*", "in/part*", "closed/*.csv", "closed/x/*")
+        ]
+        command = [sys.executable, "-c", _WITHOUT_PERMISSION, *urls]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        (root / "closed").chmod(0o755)
+    assert done.stdout.splitlines() == [
+        f"{root}/in urls {root}/in/link.csv",
+        f"{root}/in/* urls {root}/in/link.csv",
+        f"{root}/in/part* 2",
+        f"{root}/closed/*.csv urls {root}/closed/*.csv",
+        f"{root}/closed/x/* urls {root}/closed/x/*",
+    ]
 
 
 def test_names_that_are_not_utf8_are_refused(tmp_path):

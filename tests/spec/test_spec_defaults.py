@@ -17,6 +17,7 @@ from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.settings import (
     AwsBatchSettings,
     CudaSettings,
+    EmailSettings,
     GatewaySettings,
     HistorySettings,
     JobSettings,
@@ -85,6 +86,12 @@ def test_defaults_of_jobs() -> None:
     shipped = section("jobs.yaml", "jobs")
     assert JobSettings() == JobSettings(**shipped)
     assert set(JobSettings.model_fields) == set(shipped)
+
+
+def test_defaults_of_the_email() -> None:
+    shipped = section("email.yaml", "email")
+    assert EmailSettings() == EmailSettings(**shipped)
+    assert set(EmailSettings.model_fields) == set(shipped)
 
 
 def test_defaults_of_the_history() -> None:

@@ -7,11 +7,13 @@ import logging
 from contextlib import suppress
 from typing import Any
 
+import dask
 import pytest
 from ui_server import read
 
 from hyperplane.core.errors import Fault
 from hyperplane.errors import JobStoreError, RequestError
+from hyperplane.jobs import schedules
 from hyperplane.ui import application
 from hyperplane.ui.access import AccessCheck
 from hyperplane.ui.view import PageRequest, View
@@ -70,6 +72,20 @@ def test_errors_of_the_package_are_pages_with_their_message(
     status, _, text = answer(application.create_application(False, lambda: None), "/x")
     assert status == code
     assert expected in read(text).text
+
+
+@pytest.mark.parametrize("path", ["/jobs/5f0c", "/jobs/5f0c/report", "/schedules"])
+def test_pages_that_need_the_store_say_that_it_cannot_be_opened(
+    monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(schedules, "read_installed", lambda: {"nightly": "0 6 * * * true"})
+    with dask.config.set({"hyperplane.jobs.store": "postgresql://x@127.0.0.1:1/x"}):
+        status, _, page = answer(application.create_application(False, lambda: None), path)
+    text = read(page).text
+    assert status == 503
+    assert "The job store cannot be opened:" in text
+    assert "hyperplane.jobs.store" in text
+    assert "The request has faults" not in text
 
 
 def test_an_unexpected_error_is_a_page_without_its_text(

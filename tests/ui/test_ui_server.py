@@ -233,6 +233,7 @@ def test_the_end_of_the_terminal_removes_its_folder(place: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", script, "ui"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, start_new_session=True, env={**os.environ, "BROWSER": "true"},
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # for tests in nohup
     )  # fmt: skip
     assert process.stdout.readline().startswith("hyperplane ui is at ")
     assert [*(place / "tmp").glob("hyperplane-ui-*")]

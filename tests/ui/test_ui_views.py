@@ -29,9 +29,11 @@ from hyperplane.jobs import Pipeline, list_jobs, schedules
 from hyperplane.jobs.attempt_logs import read_log_end
 from hyperplane.jobs.execution.requirements import INSTALL_STEP
 from hyperplane.jobs.job_control import new_job
-from hyperplane.jobs.job_html import render_job
+from hyperplane.jobs.job_html import render_job, render_jobs
+from hyperplane.jobs.job_list import JobList
 from hyperplane.jobs.store.job_records import DONE, FAILED, IN_PROGRESS, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
+from hyperplane.reports.job_report import draw_attempts
 from hyperplane.ui import (
     cluster_views,
     job_list_view,
@@ -347,6 +349,19 @@ def test_a_store_that_does_not_answer_is_a_message(monkeypatch: pytest.MonkeyPat
     assert "The job store cannot be opened:" in text
     assert "hyperplane.jobs.store" in text
     assert "filters" not in text
+
+
+@pytest.mark.parametrize("at", [1e18, -1e18, 1e300, float("inf"), float("nan")])
+def test_a_job_with_times_of_no_calendar_is_shown(at: float) -> None:
+    times = {"submitted": at, "started": at, "ended": at}
+    job = Job(**{**vars(new_job(Pipeline.from_steps("p", [bash("one", "true")]))), **times})
+    attempt = Attempt(job.id, "one", -1, 1, DONE, at, at)
+    assert f"{at:g}" in render_job(job, [attempt])
+    assert f"{at:g}" in render_jobs([job])
+    assert f"{at:g}" in str(JobList([job]))
+    render(job_view.describe_job(job, [attempt], allow_actions=False, now=1.7e9))
+    job_list_view.make_job_table([job], "jobs")
+    draw_attempts([attempt])
 
 
 def test_schedules_have_their_last_run(add_jobs: Any, monkeypatch: pytest.MonkeyPatch) -> None:

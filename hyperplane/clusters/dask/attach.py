@@ -19,6 +19,7 @@ from tornado.ioloop import PeriodicCallback
 from hyperplane.clusters import records
 from hyperplane.clusters.dask.guarded_cluster import CLOSE_OWNER
 from hyperplane.clusters.dask.local_process import LOOPBACK
+from hyperplane.clusters.dask.open_client import open_client
 from hyperplane.clusters.dask.scheduler_requests import find_client_security
 from hyperplane.clusters.dask.scheduler_silence import stall_seconds, watch_scheduler
 from hyperplane.clusters.dask.settings import apply_client_settings, restore_client_settings
@@ -97,6 +98,14 @@ class AttachedCluster(Cluster):
         del args, kwargs
         raise _scale_error(self._record)
 
+    def close(self, timeout: float | None = None) -> Any:
+        """Close the cluster for all its clients."""
+        try:
+            return super().close(timeout)
+        finally:
+            if not self.asynchronous:
+                self._loop_runner.stop()
+
     def detach(self) -> None:
         """Close this handle but not the cluster."""
         self._restore_settings()
@@ -170,7 +179,11 @@ def attach(name: str, engine: str, settings: EngineSettings) -> StartedCluster:
     cluster = AttachedCluster(record)
     try:
         direct = record.direct_to_workers or None
-        client = Client(cluster, timeout=ANSWER_SECONDS, direct_to_workers=direct)
+        client = open_client(
+            lambda: Client(cluster, timeout=ANSWER_SECONDS, direct_to_workers=direct),
+            cluster,
+            ANSWER_SECONDS,
+        )
         watch_scheduler(client, cluster, name, stall_seconds(settings))
         return StartedCluster(client, cluster)
     except (TimeoutError, OSError) as error:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
+import time
 from collections.abc import Awaitable
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import Any
 
@@ -58,8 +61,8 @@ def end(cluster: Any) -> None:
     If the event loop is blocked, worker processes of this machine are killed and ports are closed
     without it; the rest is closed when the loop continues.
     """
-    runner = cluster._loop_runner
-    if not runner.is_started():
+    runner = getattr(cluster, "_loop_runner", None)  # None if __init__ failed before it
+    if runner is None or not runner.is_started():
         return
     loop = cluster.loop.asyncio_loop
     if getattr(cluster, "status", None) == Status.closed:
@@ -73,12 +76,26 @@ def end(cluster: Any) -> None:
         runner.stop()
         return
     responds = cluster.responds()
-    # The caller needs the reason of the start, not a later error.
-    with suppress(Exception):
-        closing.result(cluster.end_workers_seconds + _STEPS * STEP_SECONDS if responds else 0.0)
-    if closing.done():
-        runner.stop()
-        return
+    try:
+        _wait(closing, loop, cluster.end_workers_seconds + _STEPS * STEP_SECONDS if responds else 0)
+    finally:  # after several Ctrl-C, too
+        if closing.done():
+            runner.stop()
+        else:
+            _stop_without(cluster, closing, loop, responds)
+
+
+def _wait(closing: Future[None], loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+    """Wait until a cluster is closed, at most some seconds, or until its event loop has ended."""
+    end = time.monotonic() + seconds
+    while not closing.done() and loop.is_running() and time.monotonic() < end:
+        wait([closing], timeout=1)
+
+
+def _stop_without(
+    cluster: Any, closing: Future[None], loop: asyncio.AbstractEventLoop, responds: bool
+) -> None:
+    """Stop what an unfinished cleanup has left, without the event loop if it does not respond."""
     logger.warning(
         "cluster %s: its start could not be closed, because the event loop of this process %s; its "
         "processes on this machine were ended and its ports closed without it",
@@ -89,12 +106,11 @@ def end(cluster: Any) -> None:
     cluster.shutdown_scheduler = False  # nor does it answer any more
     cluster.kill_workers()
     for server in [cluster.scheduler, *list(cluster._created)]:
-        _stop_listening(server, loop if responds else None)
+        _stop_listening(server, loop if responds and loop.is_running() else None)
 
     def stop_later() -> None:
-        with suppress(Exception):
-            closing.result()
-        runner.stop()
+        _wait(closing, loop, math.inf)
+        cluster._loop_runner.stop()
 
     threading.Thread(target=stop_later, name="hyperplane-failed-start", daemon=True).start()
 

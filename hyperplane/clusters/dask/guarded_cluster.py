@@ -13,6 +13,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import dask.config
@@ -227,9 +228,10 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
             super().__init__(**kwargs)  # calls _start()
         except BaseException as error:
             self.starting = False
-            if hasattr(self, "_loop_runner"):  # missing if __init__ failed before it
+            try:
                 failed_start.end(self)
-            self._cleanup()
+            finally:  # after several Ctrl-C, too
+                self._cleanup()
             if isinstance(error, StartLimitReached):
                 if self._first_error is None:
                     raise StepTimeout(error.waited, error.place) from None
@@ -346,9 +348,9 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
             reason = self.end_reason or "closed"
             await finish_record(recorder, self.scheduler_comm, reason, scheduler, self._copy)
         with log_filters.drop_closing_messages():
-            closing = super()._close()
-            # Dask closes a cluster within the start that has failed.
-            await (asyncio.wait_for(closing, CLOSE_SECONDS) if self.starting else closing)
+            failed = self.starting  # Dask closes a cluster within its start, whose error is raised
+            with suppress(*([TimeoutError] if failed else [])):
+                await asyncio.wait_for(super()._close(), CLOSE_SECONDS if failed else None)
         self._cleanup()
 
     def remember_client(self, client: Client) -> None:

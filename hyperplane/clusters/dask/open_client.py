@@ -20,6 +20,7 @@ from hyperplane.clusters.dask.wait_places import (
     is_responsive,
     wait_for_future,
 )
+from hyperplane.clusters.interrupts import allow_interrupts
 from hyperplane.core.dask_internals.clients import find_default_clients, forget_default_client
 
 #: Seconds that a client which has not connected may take to close.
@@ -42,9 +43,12 @@ def open_client(create: Callable[[], Client], cluster: Any, seconds: float) -> C
     thread = threading.Thread(target=opening.run, name="hyperplane-open-client", daemon=True)
     thread.start()
     try:
-        wait_for_future(opening.result, seconds)
+        with allow_interrupts():
+            wait_for_future(opening.result, seconds)
     except BaseException:  # Ctrl-C, or what a signal handler of the program raises
-        if not opening.abandon() and opening.result.exception() is None:
+        if opening.abandon():
+            _forget(cluster, not is_responsive(cluster.loop.asyncio_loop))
+        elif opening.result.exception() is None:
             _close(opening.result.result(), _CLOSE_SECONDS)
         raise
     if not opening.abandon():

@@ -17,7 +17,12 @@ from hyperplane.clusters.dask.open_client import open_client
 from hyperplane.clusters.dask.recovery import RecoverySettings
 from hyperplane.clusters.dask.scheduler_silence import watch_scheduler
 from hyperplane.clusters.dask.settings import apply_client_settings
-from hyperplane.clusters.dask.start_errors import remaining, start_timeout
+from hyperplane.clusters.dask.start_errors import (
+    StepTimeout,
+    remaining,
+    start_timeout,
+    step_timeout,
+)
 from hyperplane.clusters.dask.worker_layout import layout_of
 from hyperplane.clusters.start_progress import report_start
 from hyperplane.core.errors import EngineError, StartFailed
@@ -83,6 +88,12 @@ def connect_client(
     except BaseException as error:
         if client is not None:
             client.close()
+        if isinstance(error, StepTimeout):
+            advice = (
+                "Check that this machine can open connections to it, and that no preload of "
+                "clients (distributed.client.preload) blocks"
+            )
+            raise step_timeout(plan, error, advice) from error
         # StartTimeout is a TimeoutError too, but its message is complete.
         if isinstance(error, EngineError) or not isinstance(error, _NO_ANSWER):
             raise

@@ -176,7 +176,7 @@ class Pipeline(ValidatedRecord):
         """
         from hyperplane.jobs.exporters.asl import to_asl  # rarely used
 
-        return to_asl(self.name, self.steps, self.requirements, parameters)
+        return to_asl(self.name, self.steps, self.requirements, parameters, self.working_dir)
 
 
 def with_relative_paths(pipeline: Pipeline, files: PipelineFiles) -> Pipeline:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import math
 import time
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
 
 from hyperplane.core.errors import JobStoreError
 from hyperplane.jobs import notifications
@@ -18,6 +20,7 @@ from hyperplane.jobs.execution.job_folder import remove_cancel_marker
 from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
 from hyperplane.jobs.execution.retries import MAX_LOST_ATTEMPTS, count_retries, jitter, retry_delay
 from hyperplane.jobs.execution.step_executor import StepExecutor
+from hyperplane.jobs.notifications import Event, Notification
 from hyperplane.jobs.runners.base import ClosableRunner
 from hyperplane.jobs.store.backoff import is_disk_full
 from hyperplane.jobs.store.job_records import (
@@ -38,8 +41,12 @@ from hyperplane.jobs.submission import submission_snapshot
 from hyperplane.jobs.submission.submission_environment import SubmissionEnvironment
 from hyperplane.platforms.local import machine
 
+_log = logging.getLogger(__name__)
+
 #: Maximum number of failed attempts named in the reason of a job.
 _MAX_REASONS = 3
+#: File in the job's folder with the time of the submission whose lateness was notified.
+_LATE_MARKER = "notified-late"
 
 
 class JobScheduler:
@@ -120,9 +127,31 @@ class JobScheduler:
         remove_cancel_marker(self.job)
         if status in (FAILED, TIMED_OUT) and self._settings.notify:
             log = "" if self._executor is None else self._executor.read_failed_log()
-            ended_job, environment = self.store.get(self.job.id), self._submission.environment
-            targets = self._settings.notify
-            await asyncio.to_thread(notifications.notify, ended_job, log, environment, targets)
+            await self._notify(self._settings.notify, "failed", log_tail=log)
+        elif status == DONE and self._settings.notify_success:
+            await self._notify(self._settings.notify_success, "succeeded")
+
+    async def _notify(self, targets: Iterable[str], event: Event, **more: Any) -> None:
+        notification = Notification(self.store.get(self.job.id), event, **more)
+        await asyncio.to_thread(
+            notifications.notify, notification, self._submission.environment, targets
+        )
+
+    async def _notify_if_late(self) -> None:
+        """Wait until the job is late, and send this once for each submission and resume."""
+        late_at = self.job.submitted + self._settings.late_seconds
+        await asyncio.sleep(late_at - time.time())
+        marker = self.job.folder_path / _LATE_MARKER
+        submitted = f"{self.job.submitted}"
+        try:
+            if marker.exists() and marker.read_text() == submitted:
+                return  # an earlier supervisor has sent it
+            marker.write_text(submitted)
+            attempts = self.store.attempts(self.job.id)
+            running = [_format_unit(each) for each in attempts if each.status == IN_PROGRESS]
+            await self._notify(self._settings.notify_late, "late", running=tuple(running))
+        except (JobStoreError, OSError) as error:
+            _log.warning("no notification that job %s is late: %s", self.job.id, error)
 
     async def _run_to_outcome(self) -> tuple[str, str]:
         started = self.job.started or time.time()
@@ -137,6 +166,9 @@ class JobScheduler:
         await executor.load_attempts()
         self._executor = executor
         self._work = work = asyncio.ensure_future(self._run_with_retries(executor))
+        late_notice = None
+        if self._settings.notify_late:
+            late_notice = asyncio.ensure_future(self._notify_if_late())
         if self._cancelled:
             self._abort(CANCELLED)
         try:
@@ -149,6 +181,8 @@ class JobScheduler:
             await asyncio.wait({work})
         finally:
             work.cancel()  # if this task is cancelled; the steps then keep running
+            if late_notice is not None:
+                late_notice.cancel()
         if not work.cancelled():
             return work.result()
         await executor.end_running()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from hyperplane.jobs.execution.step_environment import (
     secret_variables,
     step_variables,
 )
+from hyperplane.jobs.exporters.scheduler_text import slug
 from hyperplane.jobs.runners.step_resources import resource_request
 from hyperplane.jobs.store.job_records import Job, WorkUnit
 from hyperplane.jobs.submission.parameters import PARAMETER_PREFIX
@@ -32,17 +32,6 @@ INPUT_CODES = tuple(code for code in range(1, 256) if classify_failure(code, "")
 _COUNT_VARIABLE = "HYPERPLANE_SHARD_COUNT"
 _INDEX_VARIABLES = ("HYPERPLANE_SHARD_INDEX", f"{PARAMETER_PREFIX}CHUNK_ID", "CHUNK_ID")
 _ITEM_VARIABLES = (f"{PARAMETER_PREFIX}ITEM", "ITEM")
-
-
-def slug(name: str, max_length: int) -> str:
-    """Convert a name to letters, digits and dashes, which every scheduler allows; may be empty.
-
-    Examples
-    --------
-    >>> slug("Übung 1: x; rm -rf /", 63)
-    'bung-1-x-rm-rf'
-    """
-    return re.sub("[^A-Za-z0-9]+", "-", name).strip("-")[:max_length].strip("-")
 
 
 def file_stem(index: int, step: Step) -> str:

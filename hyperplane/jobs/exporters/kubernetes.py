@@ -24,8 +24,8 @@ from hyperplane.jobs.exporters.exported_step import (
     build_environment,
     file_stem,
     find_common_faults,
-    slug,
 )
+from hyperplane.jobs.exporters.scheduler_text import slug
 from hyperplane.jobs.runners.cluster_command import cluster_words_in_image
 from hyperplane.jobs.runners.item import ITEMS
 from hyperplane.jobs.runners.kubernetes.step_pod import (

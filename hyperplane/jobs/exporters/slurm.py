@@ -27,8 +27,8 @@ from hyperplane.jobs.exporters.exported_step import (
     build_environment,
     file_stem,
     find_common_faults,
-    slug,
 )
+from hyperplane.jobs.exporters.scheduler_text import format_limit, slug
 from hyperplane.jobs.gang import gang_program
 from hyperplane.jobs.runners.cluster_command import cluster_words
 from hyperplane.jobs.runners.slurm.submit import batch_resources
@@ -134,10 +134,11 @@ class SlurmExporter:
             wrapper = quote_word(retry_wrapper.__file__)
             words.append(f"{quote_word(self.python)} -I {wrapper} {seconds} {codes}")
         if step.timeout is not None:
-            limit = f"{step.timeout:.3f}".rstrip("0").rstrip(".")
             # Found on the PATH of the node, which the step may change.
             program = '"$(command -v timeout)"'
-            words.append(f"{program} --kill-after={math.ceil(grace_seconds())} {limit}")
+            words.append(
+                f"{program} --kill-after={math.ceil(grace_seconds())} {format_limit(step.timeout)}"
+            )
         python = requirements.select_interpreter(job.pipeline, self.python)
         run = build_command_line(job, step, python)
         if step.gang_size:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hyperplane.jobs.definition.step import Resources, Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.cluster_arguments import cluster_variable
 from hyperplane.jobs.execution.step_command import (
     attempt_prefix,
     build_arguments,
@@ -28,7 +29,7 @@ def first_attempts(
             {},
             working_folder(in_container.pipeline, moved),
             attempt_prefix(job, unit, 1),
-            step_variables(in_container, step, unit, 1),
+            {**step_variables(in_container, step, unit, 1), **cluster_variable(step, 0)},
             dict.fromkeys(secret_variables(dict.fromkeys(step.secrets, "")), ""),
             Path(job.pipeline.root, step.path) if step.path else None,
         )

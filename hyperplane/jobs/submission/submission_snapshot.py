@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _FILE_NAME = "submission.json"
 #: Settings that are stored with a job; the others are settings of the machine.
 JOB_SETTINGS = ("retry_wait", "retry_wait_most", "grace", "chunks_at_once", "secrets", "notify",
-            "log_limit", "default_pool")  # fmt: skip
+            "notify_success", "notify_late", "late_after", "log_limit", "default_pool")  # fmt: skip
 #: Variables that select programs, packages, locale and thread counts. They hold no secrets, and
 #: without them a step would behave differently.
 _PLAIN_VARIABLES = re.compile(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from hyperplane.platforms.task_size import TaskSize
 
-_GIB = 1024
+#: Bytes of a MiB, and MiB of a GiB; least memory of a container of EC2 in MiB.
+_MIB, _GIB, _LEAST_MEMORY = 1 << 20, 1024, 4
 #: Fargate's vCPUs -> least and most memory in MiB, and the difference between two sizes.
 _FARGATE = {
     0.25: (512, 2 * _GIB, 0),
@@ -22,6 +25,17 @@ LARGEST_FARGATE = "16 cores and 128.8 GB (120 GiB)"
 #: on x86 without a discount. Other regions, and instances of EC2, are not in the table.
 _PRICES = {"us-east-1": (0.04048, 0.004445)}
 PRICE_DATE, PRICE_SOURCE = "2026-03", "https://aws.amazon.com/fargate/pricing/"
+
+
+def least_memory(size: float) -> int:
+    """Return the MiB of a container that has at least ``size`` bytes.
+
+    Examples
+    --------
+    >>> least_memory(4e9), least_memory(1)
+    (3815, 4)
+    """
+    return max(_LEAST_MEMORY, math.ceil(size / _MIB))
 
 
 def round_to_fargate(size: TaskSize) -> TaskSize | None:

@@ -14,7 +14,7 @@ from hyperplane.spec.settings.cuda import CudaSettings
 from hyperplane.spec.settings.gateway import GatewaySettings
 from hyperplane.spec.settings.gcp import VertexSettings
 from hyperplane.spec.settings.history import HistorySettings
-from hyperplane.spec.settings.jobs import JobSettings
+from hyperplane.spec.settings.jobs import EmailSettings, JobSettings
 from hyperplane.spec.settings.kubernetes import (
     ClusterPodSettings,
     KubernetesJobSettings,
@@ -45,6 +45,7 @@ __all__ = [
     "BatchSettings",
     "ClusterPodSettings",
     "CudaSettings",
+    "EmailSettings",
     "EngineSettings",
     "GatewaySettings",
     "HistorySettings",

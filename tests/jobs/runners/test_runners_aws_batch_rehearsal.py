@@ -67,6 +67,13 @@ def test_tasks_have_the_environment_of_a_container_and_nothing_else(
     assert str(tmp_path) not in outcome.log
 
 
+def test_a_task_has_the_arguments_of_its_cluster(tmp_path: Path) -> None:
+    show = bash("a", 'echo "$HYPERPLANE_CLUSTER"', cluster={"nprocs": 2, "ram_gb_per_proc": 1})
+    succeeded, [outcome] = rehearsed(show, root=tmp_path)
+    assert succeeded, outcome.log
+    assert outcome.log == '{"nprocs": 2, "ram_gb_per_proc": 1}\n'
+
+
 def test_six_files_on_two_machines_give_the_local_result(tmp_path: Path) -> None:
     names = [f"file-{number}.csv" for number in range(1, 7)]
     (tmp_path / "share.py").write_text(
@@ -165,6 +172,7 @@ def test_a_rehearsal_that_is_ended_leaves_nothing(tmp_path: Path, number: int) -
         process = subprocess.Popen(
             REHEARSE, cwd=tmp_path, env={**os.environ, "TMPDIR": str(temporary)},
             stdout=output, stderr=output,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # for tests in nohup
         )  # fmt: skip
     pid = tmp_path / "pid"
     until(lambda: pid.exists() and pid.read_text())

@@ -551,6 +551,18 @@ def test_a_cost_without_a_bound_or_a_price_is_refused_with_a_budget() -> None:
     assert len(budget_faults(limited, "1 core-hours")) == 1
 
 
+def test_a_step_without_timeout_counts_with_the_limits_of_the_job() -> None:
+    """All its chunks, or ``max_parallel``, for the shorter limit and the 30 s until SIGKILL."""
+    one_core = Resources(cores=1, ram_gb=1)
+    for options, hours in (({}, 240), ({"max_parallel": 2}, 48)):
+        step = command("a", "true", resources=one_core, chunks=10, retries=5, **options)
+        job = make_job(step, timeout=90_000.0, active_timeout=86_400.0)
+        seconds = hours * 30 / 24
+        assert budget_faults(job, f"{hours + seconds / 3600 + 0.01} core-hours") == []
+        [fault] = budget_faults(job, f"{hours} core-hours")
+        assert "expected at least" in fault
+
+
 def test_more_memory_counts_with_the_largest_container() -> None:
     resources = Resources(cores=1, ram_gb=4)
     step = command("a", "true", resources=resources, timeout=3440, retries=1, more_memory=2)

@@ -17,7 +17,7 @@ from hyperplane.jobs.runners.attempt_names import attempt_job_name, owning_job_i
 from hyperplane.jobs.runners.staged_code import TaskFile
 from hyperplane.jobs.runners.step_resources import grace_seconds, resource_request
 from hyperplane.jobs.runners.task_manifest import build_manifest, parse_pairs, with_notebook_program
-from hyperplane.platforms.aws.task_sizes import LARGEST_FARGATE, round_to_fargate
+from hyperplane.platforms.aws.task_sizes import LARGEST_FARGATE, least_memory, round_to_fargate
 from hyperplane.platforms.object_staging import parse_staging
 from hyperplane.platforms.task_size import TaskSize
 from hyperplane.spec.settings import AwsBatchSettings
@@ -33,9 +33,8 @@ BOOTSTRAP = (
     "hashlib.sha256(t).hexdigest() in k or sys.exit(k+' has changed');"
     "exec(compile(t,k,'exec'))"
 )
-_MIB = 1 << 20
-#: Least memory of a container of EC2 in MiB, and least seconds of a time limit.
-_LEAST_MEMORY, _LEAST_TIMEOUT = 4, 60
+#: Least seconds of a time limit.
+_LEAST_TIMEOUT = 60
 #: Seconds that Batch waits longer than the supervisor, which ends attempts at their time limit.
 _TIMEOUT_MARGIN = 120
 
@@ -50,7 +49,7 @@ def task_size(step: Step, memory_factor: float, settings: AwsBatchSettings) -> T
     request = resource_request(step)
     memory = gb_to_bytes(settings.ram_gb) if request.memory is None else request.memory
     cores = settings.cores if request.cores is None else request.cores
-    mib = max(_LEAST_MEMORY, math.ceil(memory * memory_factor / _MIB))
+    mib = least_memory(memory * memory_factor)
     if settings.platform == "fargate":
         return round_to_fargate(TaskSize(cores, mib, request.gpus))
     # Instances have whole cores; a smaller request would be refused.

@@ -1,0 +1,124 @@
+"""Send e-mail through the SMTP server of the configuration."""
+
+from __future__ import annotations
+
+import getpass
+import smtplib
+import socket
+import ssl
+from collections.abc import Mapping
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import formatdate, make_msgid
+
+import tenacity
+
+from hyperplane import config
+from hyperplane.core.errors import Fault, HyperplaneError, check
+from hyperplane.jobs.json_posts import LOCAL_HOSTS
+from hyperplane.spec.settings import EmailSettings
+
+#: Variables of the submission with the name and the password of the server.
+USER, PASSWORD = "SMTP_USER", "SMTP_PASSWORD"
+#: Seconds that the server may take for each answer.
+TIMEOUT = 20.0
+#: Most attempts to connect and to log in.
+MAX_ATTEMPTS = 3
+
+
+class EmailError(HyperplaneError, RuntimeError):
+    """A message was not delivered to the server."""
+
+
+def send(address: str, subject: str, text: str, environment: Mapping[str, str]) -> None:
+    """Send a message.
+
+    Only the connection is tried again: a message whose transfer broke may have arrived.
+
+    Parameters
+    ----------
+    address : str
+        The recipient.
+    subject, text : str
+        Title, one line, and plain text.
+    environment : mapping of str to str
+        Has ``SMTP_USER`` and ``SMTP_PASSWORD`` if the server wants a login.
+
+    Raises
+    ------
+    RequestError
+        If a login would be sent to another machine without encryption.
+    EmailError
+        If the server does not accept the message; it has no secrets.
+    """
+    settings = config.email()
+    login = environment.get(USER, ""), environment.get(PASSWORD, "")
+    if all(login) and settings.security == "none" and settings.host not in LOCAL_HOSTS:
+        advice = f"set it to starttls or tls, or remove {USER} and {PASSWORD}"
+        check([Fault("hyperplane.email.security", "none", "encryption for a login", advice)])
+    connecting = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(_may_pass),
+        wait=tenacity.wait_exponential(multiplier=1, max=10) + tenacity.wait_random(0, 1),
+        stop=tenacity.stop_after_attempt(MAX_ATTEMPTS),
+        reraise=True,
+    )
+    sender = settings.sender or f"{getpass.getuser()}@{socket.getfqdn()}"
+    try:
+        message = _build(sender, address, subject, text)
+        with connecting(_connect, settings, login) as server:
+            # Not send_message, which changes lines that begin with "From ".
+            server.sendmail(sender, [address], message.as_bytes())
+    except (OSError, smtplib.SMTPException, ValueError) as error:
+        # The text of an answer may repeat what was sent.
+        raise EmailError(f"{settings.host}:{settings.port}: {_describe(error)}") from None
+
+
+def _build(sender: str, address: str, subject: str, text: str) -> EmailMessage:
+    message = EmailMessage(policy=SMTP)
+    message["Subject"], message["From"], message["To"] = subject, sender, address
+    message["Date"], message["Message-ID"] = formatdate(), make_msgid("hyperplane")
+    message["Auto-Submitted"] = "auto-generated"  # no answers of holiday programs (RFC 3834)
+    message.set_content(text, cte="quoted-printable")  # servers may accept only ASCII
+    return message
+
+
+def _connect(settings: EmailSettings, login: tuple[str, str]) -> smtplib.SMTP:
+    context = ssl.create_default_context()
+    server = (
+        smtplib.SMTP_SSL(settings.host, settings.port, timeout=TIMEOUT, context=context)
+        if settings.security == "tls"
+        else smtplib.SMTP(settings.host, settings.port, timeout=TIMEOUT)
+    )
+    try:
+        if settings.security == "starttls":
+            server.starttls(context=context)
+        if all(login):
+            server.login(*login)
+    except BaseException:
+        server.close()
+        raise
+    return server
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Return whether another connection may succeed."""
+    if isinstance(error, smtplib.SMTPResponseException):
+        return 400 <= error.smtp_code < 500
+    if isinstance(error, ssl.SSLError):
+        return False
+    return isinstance(error, (OSError, smtplib.SMTPServerDisconnected))
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        codes = sorted({code for code, _ in error.recipients.values()})
+        return f"the recipient was refused with {', '.join(map(str, codes))}"
+    if isinstance(error, smtplib.SMTPAuthenticationError):
+        return f"{USER} and {PASSWORD} were refused with {error.smtp_code}"
+    if isinstance(error, smtplib.SMTPResponseException):
+        return f"the server answered {error.smtp_code}"
+    if isinstance(error, smtplib.SMTPNotSupportedError):
+        return "it has no STARTTLS or login; set hyperplane.email.security"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not valid ({error.verify_message})"
+    return type(error).__name__
