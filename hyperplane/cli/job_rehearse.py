@@ -6,7 +6,7 @@ import contextlib
 import signal
 from collections.abc import Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -23,10 +23,10 @@ from hyperplane.jobs.job_progress import to_plain_line
 from hyperplane.jobs.pipeline_sizes import with_sizes
 
 if TYPE_CHECKING:
-    from hyperplane.jobs.runners.aws_batch.rehearsal import TaskOutcome
+    from hyperplane.jobs.runners.rehearsal import RehearsedRunner, TaskOutcome
 
-#: The runner whose tasks can be rehearsed.
-_RUNNER = "aws-batch"
+#: The runners whose tasks can be rehearsed.
+_RUNNERS = ("aws-batch", "vertex")
 #: Lines of the log of a task that are shown.
 _LINES = 20
 
@@ -35,8 +35,9 @@ def rehearse_job(
     file: FileArgument,
     parameter: ParametersOption = None,
     runner: Annotated[
-        str, typer.Option(metavar=_RUNNER, help="Runner whose environment the tasks get.")
-    ] = _RUNNER,
+        str,
+        typer.Option(metavar="|".join(_RUNNERS), help="Runner whose environment the tasks get."),
+    ] = _RUNNERS[0],
     runner_option: RunnerOptionsOption = None,
     all_chunks: Annotated[
         bool, typer.Option("--all", help="Run all chunks of each step, not only the first.")
@@ -48,19 +49,21 @@ def rehearse_job(
     SIGTERM and closing the terminal end the task that runs.
     """
     # Their import would delay all other commands.
-    from hyperplane.jobs.runners.aws_batch.rehearsal import describe_differences, rehearse
-    from hyperplane.jobs.runners.aws_batch.runner import AwsBatchRunner
+    from hyperplane.jobs.runners.registry import create_runner, resolve_options
+    from hyperplane.jobs.runners.rehearsal import describe_differences, rehearse
 
     options, faults = parse_settings(runner_option or (), "--runner-option")
-    if runner != _RUNNER:
-        faults.append(Fault("--runner", repr(runner), f"{_RUNNER} for a rehearsal"))
+    if runner not in _RUNNERS:
+        faults.append(Fault("--runner", repr(runner), f"{' or '.join(_RUNNERS)} for a rehearsal"))
     with stating_outcome("nothing was run"):
         job = with_sizes(build_job(file, parameter=parameter, runs_here=False, other_faults=faults))
-        rehearsed = AwsBatchRunner({}, AwsBatchRunner.resolve_options(options))
+        rehearsed = cast(
+            "RehearsedRunner", create_runner(runner, {}, resolve_options(runner, options))
+        )
     with _ending_on_signals():
         succeeded = rehearse(job, rehearsed, all_chunks=all_chunks, report=_show)
-    typer.echo("differences from AWS Batch:")
-    for line in describe_differences(job, rehearsed.settings):
+    typer.echo(f"differences from {rehearsed.title}:")
+    for line in describe_differences(job, rehearsed):
         typer.echo(f"  - {line}")
     if not succeeded:
         raise typer.Exit(1)

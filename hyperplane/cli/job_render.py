@@ -58,7 +58,8 @@ def render(
         typer.Option(
             metavar="KEY=VALUE",
             help="Option of the runner: python for slurm, image and root for kubernetes, "
-            "queue, image, staging and others for aws-batch.",
+            "queue, image, staging and others for aws-batch, region, image, staging and others for "
+            "vertex.",
         ),
     ] = None,
     out: Annotated[

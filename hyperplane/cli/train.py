@@ -67,7 +67,7 @@ def train(
     runner: Annotated[
         str | None,
         typer.Option(
-            metavar="local|slurm|kubernetes",
+            metavar="local|slurm|kubernetes|vertex",
             help="Run it as a job of this runner, whose processes start and end together.",
         ),
     ] = None,
@@ -76,8 +76,8 @@ def train(
         typer.Option(
             "--runner-option",
             metavar="NAME=VALUE",
-            help="With --runner kubernetes: root, or a setting of the engine such as image; may "
-            "be repeated.",
+            help="With --runner kubernetes: root, or a setting of the engine such as image; with "
+            "--runner vertex: a setting of hyperplane.runners.vertex; may be repeated.",
         ),
     ] = None,
     max_retries: Annotated[

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from botocore.parsers import ResponseParserError
 
-from hyperplane.platforms.aws import object_staging
+from hyperplane.platforms import object_staging
 from hyperplane.platforms.aws.batch import BatchApi
 from hyperplane.platforms.aws.errors import AwsConnectionError, AwsRequestError, is_unconfirmed
 from hyperplane.platforms.aws.job_status import parse_job
-from hyperplane.platforms.aws.object_staging import ObjectStaging, parse_staging
+from hyperplane.platforms.aws.object_staging import S3Staging
 from hyperplane.platforms.aws.service_check import check_service
 from hyperplane.platforms.aws.session import AwsSession
+from hyperplane.platforms.object_staging import parse_staging
 from hyperplane.spec.settings import AwsBatchSettings
 
 
@@ -101,7 +102,7 @@ def test_content_is_uploaded_again_when_it_is_older_than_a_day() -> None:
 
     def upload(**answers: Any) -> RecordedSession:
         session: Any = RecordedSession(**answers)
-        staging = ObjectStaging(session, parse_staging("s3://bucket/x"))
+        staging = S3Staging(session, parse_staging("s3://bucket/x"))
         assert staging.upload_content(b"a", ".py") == staging.upload_content(b"a", ".py")
         return session
 
@@ -120,7 +121,7 @@ def test_content_is_uploaded_again_when_it_is_older_than_a_day() -> None:
 def test_a_supervisor_uploads_content_again_after_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
     old = datetime.datetime.fromtimestamp(1.0, datetime.UTC)
     session: Any = RecordedSession(head_object={"LastModified": old})
-    staging = ObjectStaging(session, parse_staging("s3://bucket/x"))
+    staging = S3Staging(session, parse_staging("s3://bucket/x"))
     staging.upload_content(b"a", ".py")
     now = time.time()
     monkeypatch.setattr(object_staging.time, "time", lambda: now + 90_000)

@@ -18,8 +18,9 @@ from hyperplane.platforms.aws.errors import (
     is_unconfirmed,
     translate_error,
 )
-from hyperplane.platforms.aws.object_staging import ObjectStaging, parse_staging
+from hyperplane.platforms.aws.object_staging import S3Staging
 from hyperplane.platforms.aws.session import AwsSession
+from hyperplane.platforms.object_staging import parse_staging
 
 pytest.importorskip("botocore")
 
@@ -78,7 +79,7 @@ def test_the_upload_says_why_an_object_cannot_be_found() -> None:
     session = FakeSession(
         head_object=AwsRequestError("Bad Request", "400", 400), put_object=expired
     )
-    staging = ObjectStaging(cast("Any", session), parse_staging("s3://flights/jobs"))
+    staging = S3Staging(cast("Any", session), parse_staging("s3://flights/jobs"))
     with pytest.raises(AwsCredentialsError, match="ExpiredToken"):
         staging.upload_content(b"a", ".py")
     now = datetime.now(UTC)

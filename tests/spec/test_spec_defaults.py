@@ -35,6 +35,7 @@ from hyperplane.spec.settings import (
     SparkSlurmSettings,
     SparkSshSettings,
     SshSettings,
+    VertexSettings,
 )
 
 #: Section below ``hyperplane.engines`` -> model.
@@ -110,6 +111,7 @@ def test_defaults_of_runners() -> None:
     assert RunnersSection() == RunnersSection(**shipped)
     assert set(RunnersSection.model_fields) == set(shipped)
     assert set(AwsBatchSettings.model_fields) == set(shipped["aws_batch"])
+    assert set(VertexSettings.model_fields) == set(shipped["vertex"])
 
 
 def test_defaults_of_the_memory_policy() -> None:

@@ -1,1 +1,1 @@
-"""Files of a job for another system: Slurm, Kubernetes, AWS Batch, Amazon States Language."""
+"""Files of a job for another system: Slurm, Kubernetes, AWS Batch, Vertex AI, Step Functions."""

@@ -11,13 +11,14 @@ from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.exporters.base import Document
 from hyperplane.jobs.exporters.exported_step import file_stem
-from hyperplane.jobs.runners.aws_batch.first_attempts import first_attempts, with_sizes
 from hyperplane.jobs.runners.aws_batch.requests import MAX_ARRAY, plan_submission
 from hyperplane.jobs.runners.aws_batch.runner import PROGRAM_FILE, AwsBatchRunner
-from hyperplane.jobs.runners.aws_batch.staged_code import TaskFile, collect_files
-from hyperplane.jobs.runners.aws_batch.step_checks import find_option_faults, find_process_faults
+from hyperplane.jobs.runners.aws_batch.step_checks import find_option_faults
+from hyperplane.jobs.runners.container_steps import find_process_faults
+from hyperplane.jobs.runners.first_attempts import first_attempts, with_sizes
+from hyperplane.jobs.runners.staged_code import TaskFile, collect_files
 from hyperplane.jobs.store.job_records import Job
-from hyperplane.platforms.aws.object_staging import parse_staging
+from hyperplane.platforms.object_staging import parse_staging
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class AwsBatchExporter:
         return [
             *find_option_faults(runner.settings),
             *runner.find_unsupported(pipeline),
-            *find_process_faults(pipeline),
+            *find_process_faults(pipeline, self.name),
         ]
 
     def render(self, job: Job) -> list[Document]:
@@ -88,7 +89,7 @@ class AwsBatchExporter:
         settings = runner.settings
         first = min(step.max_parallel or runner.at_once, MAX_ARRAY)
         commands = list(first_attempts(job, in_container, step, moved))[:first]
-        files = collect_files(commands[0], step.kind, job.pipeline.root, settings)
+        files = collect_files(commands[0], step, job.pipeline.root, settings)
         program = TaskFile(PROGRAM_FILE.name, PROGRAM_FILE.read_bytes())
         planned = plan_submission(commands, with_sizes(step), 1.0, settings, program, files)
         folder = parse_staging(str(settings.staging))

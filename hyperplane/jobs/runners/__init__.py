@@ -1,4 +1,4 @@
-"""Runners, which run the steps of a job: on this machine, in Slurm, Kubernetes or AWS Batch."""
+"""Runners, which run the steps of a job: here, in Slurm, Kubernetes, AWS Batch or Vertex AI."""
 
 from typing import Any
 

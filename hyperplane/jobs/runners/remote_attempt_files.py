@@ -41,7 +41,7 @@ class RemoteAttemptFiles:
         """Record what runs the attempt, and since when."""
         if not self.started_as():
             # The log replaces the messages on why the attempt does not run yet.
-            self._write(".log", self._preface())
+            self.restart_log()
             self._write(".pid", name.encode(), at)
 
     def record_end(self, code: int, at: float | None = None) -> None:
@@ -52,6 +52,10 @@ class RemoteAttemptFiles:
         """Write to the log why the attempt does not run yet, replacing the previous message."""
         text = f"waiting for {self._system}: {message}\n"
         self._write(".log", self._preface() + text.encode())
+
+    def restart_log(self) -> None:
+        """Begin the log anew, such as before all lines of a container are copied again."""
+        self._write(".log", self._preface())
 
     def append_line(self, message: str) -> None:
         """Append a line to the log."""

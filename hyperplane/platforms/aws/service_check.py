@@ -14,9 +14,9 @@ from hyperplane.platforms.aws.errors import (
     AwsError,
     AwsRequestError,
 )
-from hyperplane.platforms.aws.object_staging import parse_staging
 from hyperplane.platforms.aws.session import AwsSession
-from hyperplane.platforms.aws.task_sizes import TaskSize
+from hyperplane.platforms.object_staging import parse_staging
+from hyperplane.platforms.task_size import TaskSize
 from hyperplane.spec.settings import AwsBatchSettings
 
 #: An image of Amazon's registry, whose existence can be checked.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+
+from hyperplane.platforms.task_size import TaskSize
 
 #: Bytes of a MiB, and MiB of a GiB; least memory of a container of EC2 in MiB.
 _MIB, _GIB, _LEAST_MEMORY = 1 << 20, 1024, 4
@@ -24,14 +25,6 @@ LARGEST_FARGATE = "16 cores and 128.8 GB (120 GiB)"
 #: on x86 without a discount. Other regions, and instances of EC2, are not in the table.
 _PRICES = {"us-east-1": (0.04048, 0.004445)}
 PRICE_DATE, PRICE_SOURCE = "2026-03", "https://aws.amazon.com/fargate/pricing/"
-
-
-class TaskSize(NamedTuple):
-    """vCPUs, memory in MiB and GPUs of one task."""
-
-    cores: float
-    memory: int
-    gpus: int = 0
 
 
 def least_memory(size: float) -> int:

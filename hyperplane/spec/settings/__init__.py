@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyperplane.spec.settings.aws import AwsBatchSettings, RunnersSection
+from hyperplane.spec.settings.aws import AwsBatchSettings
 from hyperplane.spec.settings.base import (
     EngineSettings,
     LeaseSettings,
@@ -12,6 +12,7 @@ from hyperplane.spec.settings.base import (
 )
 from hyperplane.spec.settings.cuda import CudaSettings
 from hyperplane.spec.settings.gateway import GatewaySettings
+from hyperplane.spec.settings.gcp import VertexSettings
 from hyperplane.spec.settings.history import HistorySettings
 from hyperplane.spec.settings.jobs import EmailSettings, JobSettings
 from hyperplane.spec.settings.kubernetes import (
@@ -28,6 +29,7 @@ from hyperplane.spec.settings.ray import (
     RaySlurmSettings,
     RaySshSettings,
 )
+from hyperplane.spec.settings.runners import RunnersSection
 from hyperplane.spec.settings.slurm import BatchSettings, SlurmSettings
 from hyperplane.spec.settings.spark import (
     SparkKubernetesSettings,
@@ -71,4 +73,5 @@ __all__ = [
     "SparkSshSettings",
     "SshSettings",
     "StartupSettings",
+    "VertexSettings",
 ]

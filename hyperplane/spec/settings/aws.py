@@ -66,11 +66,3 @@ class AwsBatchSettings(BaseModel):
     tags: tuple[Tag, ...] = ()
     log_group: LogGroup = DEFAULT_LOG_GROUP
     budget: BudgetText | None = None
-
-
-class RunnersSection(BaseModel):
-    """Settings of the runners that have no engine of clusters, by their names."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    aws_batch: AwsBatchSettings = AwsBatchSettings()

@@ -15,7 +15,7 @@ from hyperplane.jobs.runners.aws_batch import batch_log
 from hyperplane.jobs.runners.aws_batch.batch_log import BatchLog
 from hyperplane.jobs.runners.remote_attempt_files import RemoteAttemptFiles
 from hyperplane.platforms.aws.errors import AwsConnectionError, AwsCredentialsError, AwsRequestError
-from hyperplane.platforms.aws.request_rate import RequestRate
+from hyperplane.platforms.request_rate import RequestRate
 
 DENIED = AwsRequestError("Amazon answered 400 AccessDeniedException", "AccessDeniedException", 400)
 THROTTLED = AwsRequestError("too many", "ThrottlingException", 400)

@@ -15,7 +15,8 @@ import pytest
 from job_cases import bash
 
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.runners.aws_batch import batch_client, batch_job_id, batch_process
+from hyperplane.jobs.runners import retry_time
+from hyperplane.jobs.runners.aws_batch import batch_job_id, batch_process
 from hyperplane.jobs.runners.aws_batch.batch_client import BatchClient
 from hyperplane.jobs.runners.aws_batch.batch_job_id import BatchJobId, read_job_id
 from hyperplane.jobs.runners.aws_batch.runner import AwsBatchRunner
@@ -108,7 +109,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_process, "END_SECONDS", 0.01)
     monkeypatch.setattr(batch_process, "VANISHED_SECONDS", 0.1)
     monkeypatch.setattr(batch_process, "NEVER_STARTS_SECONDS", 0.05)
-    monkeypatch.setattr(batch_client, "MAX_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(retry_time, "MAX_PAUSE_SECONDS", 0.05)
     monkeypatch.setattr(batch_job_id, "UNCONFIRMED_SECONDS", 0.5)
 
 

@@ -23,13 +23,13 @@ from hyperplane.cli import app
 from hyperplane.core.errors import Fault
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step
-from hyperplane.jobs.runners.aws_batch import rehearsal
-from hyperplane.jobs.runners.aws_batch.rehearsal import (
+from hyperplane.jobs.runners import rehearsal
+from hyperplane.jobs.runners.aws_batch.runner import AwsBatchRunner
+from hyperplane.jobs.runners.rehearsal import (
     TaskOutcome,
     describe_differences,
     rehearse,
 )
-from hyperplane.jobs.runners.aws_batch.runner import AwsBatchRunner
 
 pytestmark = pytest.mark.process
 REHEARSE = [sys.executable, "-m", "hyperplane", "job", "rehearse", "p.yaml"]
@@ -257,13 +257,13 @@ def test_the_command_shows_outcomes_and_differences(
     assert "exit code 4" in result.output
     result = CliRunner().invoke(app, [*words[:-1], "slurm"])
     assert result.exit_code == 2
-    assert "expected aws-batch for a rehearsal" in " ".join(result.output.split())
+    assert "expected aws-batch or vertex for a rehearsal" in " ".join(result.output.split())
 
 
 def test_differences_name_what_the_rehearsal_has_not_tested() -> None:
     job = make_job(bash("a", "true", resources=Resources(cores=3, gpus=1)))
     options = AwsBatchRunner.resolve_options({"image": "registry.example/flights:1"})
-    text = "\n".join(describe_differences(job, AwsBatchRunner({}, options).settings))
+    text = "\n".join(describe_differences(job, AwsBatchRunner({}, options)))
     for part in ("image registry.example/flights:1 is not used", "RLIMIT_DATA", "at most 3 in",
                  "network", "permissions of the roles", "GPUs are those"):  # fmt: skip
         assert part in text

@@ -26,32 +26,34 @@ from hyperplane.jobs import Resources, Step, calls
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
 from hyperplane.jobs.exporters.registry import render
-from hyperplane.jobs.runners import registry
-from hyperplane.jobs.runners.aws_batch import task_program
-from hyperplane.jobs.runners.aws_batch.first_attempts import first_attempts
+from hyperplane.jobs.runners import registry, task_program
 from hyperplane.jobs.runners.aws_batch.requests import (
     build_definition,
-    build_manifest,
-    dump_manifest,
     plan_submission,
     task_size,
-    with_notebook_program,
 )
 from hyperplane.jobs.runners.aws_batch.runner import AwsBatchRunner
-from hyperplane.jobs.runners.aws_batch.staged_code import (
+from hyperplane.jobs.runners.aws_batch.step_checks import (
+    find_option_faults,
+    find_resource_faults,
+    find_step_faults,
+)
+from hyperplane.jobs.runners.first_attempts import first_attempts
+from hyperplane.jobs.runners.staged_code import (
     TaskFile,
     build_archive,
     collect_files,
     list_folder,
     list_package,
 )
-from hyperplane.jobs.runners.aws_batch.step_checks import (
-    find_option_faults,
-    find_resource_faults,
-    find_step_faults,
+from hyperplane.jobs.runners.task_manifest import (
+    build_manifest,
+    dump_manifest,
+    with_notebook_program,
 )
 from hyperplane.platforms.aws.service_check import ComputeEnvironment
-from hyperplane.platforms.aws.task_sizes import TaskSize, fargate_price
+from hyperplane.platforms.aws.task_sizes import fargate_price
+from hyperplane.platforms.task_size import TaskSize
 from hyperplane.spec.settings import AwsBatchSettings
 
 ROLE = "arn:aws:iam::123456789012:role/steps"
@@ -341,7 +343,7 @@ def test_scripts_are_found_from_another_working_folder(tmp_path: Path, stage: st
     job = make_job(step, root=image)
     moved = AwsBatchRunner({}, options.model_dump()).with_runtime_paths(job)
     commands = list(first_attempts(job, moved, step, moved.pipeline.steps[0]))
-    files = collect_files(commands[0], step.kind, str(image), options)
+    files = collect_files(commands[0], step, str(image), options)
     keys = [str(tmp_path / str(number)) for number in range(len(files))]
     for key, file in zip(keys, files, strict=True):
         Path(key).write_bytes(file.content)
@@ -426,7 +428,8 @@ def test_files_of_a_step_are_its_script_the_folder_or_none(tmp_path: Path) -> No
     one = replace(attempt(), script=script)
 
     def paths(kind: str, **options: Any) -> list[str]:
-        found = collect_files(one, kind, str(tmp_path), settings(**options))
+        step = STEP.model_copy(update={"kind": kind})
+        found = collect_files(one, step, str(tmp_path), settings(**options))
         return [file.path for file in found]
 
     assert paths("python") == ["a.py"]

@@ -26,9 +26,8 @@ from hyperplane.cli.job_foreground import run_in_foreground
 from hyperplane.jobs import Pipeline, Resources, Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.job_control import new_job
-from hyperplane.jobs.runners import registry
+from hyperplane.jobs.runners import registry, retry_time
 from hyperplane.jobs.runners.aws_batch import (
-    batch_client,
     batch_job_id,
     batch_log,
     batch_process,
@@ -47,7 +46,7 @@ def service(moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setattr(batch_process, "NEVER_STARTS_SECONDS", 0.5)
     monkeypatch.setattr(batch_log, "SETTLE_SECONDS", 0.3)
     monkeypatch.setattr(batch_job_id, "UNCONFIRMED_SECONDS", 1.0)
-    monkeypatch.setattr(batch_client, "MAX_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(retry_time, "MAX_PAUSE_SECONDS", 0.2)
     folder = tmp_path / "containers"
     folder.mkdir()
     service = BatchService(moto, folder)
@@ -146,7 +145,7 @@ def test_a_submission_continues_after_a_login(service: BatchService) -> None:
 def test_expired_credentials_fail_an_attempt_with_advice_before_anything_runs(
     service: BatchService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_client, "SUBMIT_SECONDS", 0.1)
+    monkeypatch.setattr(retry_time, "SUBMIT_SECONDS", 0.1)
     service.faults["describejobdefinitions"] = ["refuse 403 ExpiredTokenException"] * 9
     job, [attempt] = run(bash("one", "true"))
     assert job.status == FAILED

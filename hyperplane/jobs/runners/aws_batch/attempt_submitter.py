@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.runners.aws_batch.batch_client import BatchClient, RetryTime
+from hyperplane.jobs.runners.aws_batch.batch_client import BatchClient
 from hyperplane.jobs.runners.aws_batch.batch_job_id import BatchJobId, forget_job_id
-from hyperplane.jobs.runners.aws_batch.requests import dump_manifest, plan_submission
-from hyperplane.jobs.runners.aws_batch.staged_code import TaskFile, collect_files
+from hyperplane.jobs.runners.aws_batch.requests import plan_submission
+from hyperplane.jobs.runners.retry_time import RetryTime
+from hyperplane.jobs.runners.service_client import finish
+from hyperplane.jobs.runners.staged_code import TaskFile, collect_files
+from hyperplane.jobs.runners.task_manifest import dump_manifest
 from hyperplane.platforms.aws.errors import AwsError, is_unconfirmed
 from hyperplane.platforms.slurm.request_batcher import RequestBatcher
 from hyperplane.spec.settings import AwsBatchSettings
@@ -102,7 +105,7 @@ class AttemptSubmitter:
     async def _submit_together(self, requests: list[AttemptRequest]) -> None:
         client, settings = self._client, self._settings
         commands, step = [each.command for each in requests], requests[0].step
-        files = await client.run(collect_files, commands[0], step.kind, self._root, settings)
+        files = await client.run(collect_files, commands[0], step, self._root, settings)
         for file in (self._program, *files):
             await client.repeat(client.staging.upload_content, file.content, file.suffix)
         planned = plan_submission(
@@ -113,9 +116,9 @@ class AttemptSubmitter:
         )
         arn = await client.repeat(client.api.register_definition, planned.definition)
         account = await client.repeat(client.api.account)
-        job, time_left = {**planned.job, "jobDefinition": arn}, RetryTime()
+        job, time_left = {**planned.job, "jobDefinition": arn}, RetryTime(client.errors)
         while True:
-            refusal = await _finish(self._send(commands, job, account))
+            refusal = await finish(asyncio.ensure_future(self._send(commands, job, account)))
             if refusal is None:
                 return
             await time_left.wait_after(refusal)
@@ -164,13 +167,3 @@ async def _wait_until_cancelled(requests: Sequence[AttemptRequest]) -> None:
     """Wait until the starts of all attempts were cancelled."""
     for request in requests:
         await request.cancelled.wait()
-
-
-async def _finish(work: Coroutine[Any, Any, AwsError | None]) -> AwsError | None:
-    """Wait for the end of a coroutine, also if this one is cancelled in the meantime."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        raise

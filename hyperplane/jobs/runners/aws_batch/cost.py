@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import NamedTuple
 
 from hyperplane import config
 from hyperplane.core.errors import UnknownPool
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.runners.aws_batch.requests import MAX_ARRAY, task_size
-from hyperplane.platforms.aws.task_sizes import (
-    PRICE_DATE,
-    PRICE_SOURCE,
-    TaskSize,
-    fargate_price,
-)
+from hyperplane.jobs.runners.aws_batch.requests import MAX_ARRAY, attempt_seconds, task_size
+from hyperplane.jobs.runners.container_budget import ContainerCosts, Price
+from hyperplane.platforms.aws.task_sizes import PRICE_DATE, PRICE_SOURCE, fargate_price
+from hyperplane.platforms.task_size import TaskSize
 from hyperplane.spec.settings import AwsBatchSettings
 
-
-class Price(NamedTuple):
-    """Price of a container for an hour.
-
-    ``amount`` is None if it is unknown; ``source`` is then the reason.
-    """
-
-    amount: float | None
-    currency: str
-    source: str
+#: Seconds from SIGTERM at the time limit of a container until Batch kills it.
+_STOP_SECONDS = 30.0
 
 
 def estimate_cost(step: Step, settings: AwsBatchSettings, region: str | None) -> str:
@@ -61,3 +49,22 @@ def find_price(step: Step, size: TaskSize, settings: AwsBatchSettings, region: s
         return Price(None, "", why)
     currency = config.sizing_rules().currency
     return Price(pool_price, currency, "price_per_hour of the pool, for one node")
+
+
+def container_costs(settings: AwsBatchSettings, region: str | None) -> ContainerCosts:
+    """Return the budget of the settings, with the sizes and prices of containers in a region."""
+
+    def price(step: Step, factor: float) -> Price:
+        size = task_size(step, factor, settings)
+        if size is None:
+            return Price(None, "", "no container is large enough")
+        return find_price(step, size, settings, region)
+
+    return ContainerCosts(
+        "hyperplane.runners.aws_batch",
+        settings.budget,
+        lambda step, factor: task_size(step, factor, settings),
+        price,
+        attempt_seconds,
+        _STOP_SECONDS,
+    )

@@ -1,4 +1,4 @@
-"""Requests to AWS Batch for attempts: job definition, job, and the manifest of its tasks."""
+"""Requests to AWS Batch for attempts: job definition and job."""
 
 from __future__ import annotations
 
@@ -7,25 +7,19 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hyperplane.core.units import gb_to_bytes
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.step_environment import secret_variables
-from hyperplane.jobs.notebook import SEND_VARIABLE
 from hyperplane.jobs.runners.attempt_names import attempt_job_name, owning_job_id
-from hyperplane.jobs.runners.aws_batch.staged_code import PROGRAM_FOLDER, TaskFile
-from hyperplane.jobs.runners.notebook_program import PROGRAM_FILES
+from hyperplane.jobs.runners.staged_code import TaskFile
 from hyperplane.jobs.runners.step_resources import grace_seconds, resource_request
-from hyperplane.platforms.aws.object_staging import parse_staging
-from hyperplane.platforms.aws.task_sizes import (
-    LARGEST_FARGATE,
-    TaskSize,
-    least_memory,
-    round_to_fargate,
-)
+from hyperplane.jobs.runners.task_manifest import build_manifest, parse_pairs, with_notebook_program
+from hyperplane.platforms.aws.task_sizes import LARGEST_FARGATE, least_memory, round_to_fargate
+from hyperplane.platforms.object_staging import parse_staging
+from hyperplane.platforms.task_size import TaskSize
 from hyperplane.spec.settings import AwsBatchSettings
 from hyperplane.spec.settings.aws import DEFAULT_LOG_GROUP
 
@@ -44,8 +38,6 @@ _LEAST_TIMEOUT = 60
 #: Seconds that Batch waits longer than the supervisor, which ends attempts at their time limit.
 _TIMEOUT_MARGIN = 120
 
-#: Kind of a step -> positions of the paths in its command: program, script or notebook, output.
-_PATH_ARGUMENTS = {"python": (1,), "bash": (1,), "javascript": (1,), "notebook": (1, 2, 3)}
 #: Maximum children of an array job.
 MAX_ARRAY = 10_000
 
@@ -192,18 +184,6 @@ def plan_submission(
     return PlannedSubmission(definition, job, manifest_key, manifest)
 
 
-def with_notebook_program(command: AttemptCommand, step: Step) -> AttemptCommand:
-    """Return the command of a notebook with the program that is sent, others unchanged."""
-    if step.kind != "notebook":
-        return command
-    program = f"{PROGRAM_FOLDER}/{PROGRAM_FILES[0].name}"
-    return replace(
-        command,
-        argv=(command.argv[0], program, *command.argv[2:]),
-        step_variables={**command.step_variables, SEND_VARIABLE: "1"},
-    )
-
-
 def _secret_arns(step: Step, settings: AwsBatchSettings) -> dict[str, str]:
     """Return the ARN of the secret of each variable that has one."""
     return {
@@ -213,63 +193,7 @@ def _secret_arns(step: Step, settings: AwsBatchSettings) -> dict[str, str]:
     }
 
 
-def build_manifest(
-    commands: Sequence[AttemptCommand],
-    step: Step,
-    files: Sequence[TaskFile],
-    keys: Sequence[str],
-) -> Object:
-    """Return the manifest of attempts: their files, variables and programs, without secrets.
-
-    The position of an attempt is its index in the array job. ``paths`` are the positions of the
-    arguments that are paths below the folder of the files, which may not be the working folder.
-    """
-    all_variables = [_plain_variables(command) for command in commands]
-    shared = {
-        name: text
-        for name, text in all_variables[0].items()
-        if all(variables.get(name) == text for variables in all_variables)
-    }
-    return {
-        "folder": commands[0].folder,
-        "paths": list(_PATH_ARGUMENTS.get(step.kind, ())),
-        "files": [
-            {
-                "key": key,
-                "sha256": hashlib.sha256(file.content).hexdigest(),
-                "path": file.path,
-                "archive": file.archive,
-                "importable": file.importable,
-            }
-            for key, file in zip(keys, files, strict=True)
-        ],
-        "variables": shared,
-        "tasks": [
-            {
-                "variables": {name: text for name, text in variables.items() if name not in shared},
-                "argv": list(command.argv),
-            }
-            for command, variables in zip(commands, all_variables, strict=True)
-        ],
-    }
-
-
-def dump_manifest(manifest: Mapping[str, Any]) -> bytes:
-    """Return a manifest as JSON."""
-    return json.dumps(manifest, ensure_ascii=False, indent=1).encode(errors="surrogateescape")
-
-
 def secret_sources(step: Step, settings: AwsBatchSettings) -> dict[str, str]:
     """Return the ARNs of the secrets of a step by their names, without those that have none."""
     sources = parse_pairs(settings.secrets)
     return {name: sources[name] for name in step.secrets if name in sources}
-
-
-def _plain_variables(command: AttemptCommand) -> dict[str, str]:
-    hidden = command.secret_variables
-    return {name: text for name, text in command.step_variables.items() if name not in hidden}
-
-
-def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
-    """Return the names and values of texts such as ``"NAME=value"``."""
-    return {name: text for name, _, text in (pair.partition("=") for pair in pairs)}

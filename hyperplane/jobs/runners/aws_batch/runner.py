@@ -8,6 +8,7 @@ supervisor finds them by the ids, or the names, that it stored before the submis
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -21,27 +22,29 @@ from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
-from hyperplane.jobs.runners.aws_batch import task_program
+from hyperplane.jobs.runners import task_program
 from hyperplane.jobs.runners.aws_batch.attempt_submitter import AttemptRequest, AttemptSubmitter
 from hyperplane.jobs.runners.aws_batch.batch_client import BatchClient
 from hyperplane.jobs.runners.aws_batch.batch_job_id import forget_job_id
 from hyperplane.jobs.runners.aws_batch.batch_process import BatchProcess
-from hyperplane.jobs.runners.aws_batch.budget import find_budget_faults
-from hyperplane.jobs.runners.aws_batch.cost import estimate_cost
-from hyperplane.jobs.runners.aws_batch.requests import MAX_ARRAY
-from hyperplane.jobs.runners.aws_batch.staged_code import TaskFile
+from hyperplane.jobs.runners.aws_batch.cost import container_costs, estimate_cost
+from hyperplane.jobs.runners.aws_batch.requests import MAX_ARRAY, container_variables, task_size
 from hyperplane.jobs.runners.aws_batch.step_checks import (
     find_option_faults,
     find_resource_faults,
     find_step_faults,
 )
 from hyperplane.jobs.runners.base import RemoteQueueMixin
+from hyperplane.jobs.runners.container_budget import find_budget_faults
+from hyperplane.jobs.runners.staged_code import TaskFile
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.platforms.aws.environment_session import EXTRA
 from hyperplane.platforms.aws.errors import AwsError
-from hyperplane.platforms.aws.object_staging import ObjectStaging, parse_staging
+from hyperplane.platforms.aws.object_staging import S3Staging
 from hyperplane.platforms.aws.service_check import ServiceReport, check_service
 from hyperplane.platforms.aws.session import AwsSession
+from hyperplane.platforms.object_staging import parse_staging
+from hyperplane.platforms.task_size import TaskSize
 from hyperplane.spec.settings import AwsBatchSettings
 from hyperplane.spec.settings.base import replace_settings
 
@@ -54,6 +57,9 @@ class AwsBatchRunner(RemoteQueueMixin):
     """Runs steps as jobs of AWS Batch; ``options`` are those of :meth:`resolve_options`."""
 
     name: ClassVar[str] = "aws-batch"
+    title: ClassVar[str] = "AWS Batch"
+    vendor: ClassVar[str] = "Amazon"
+    max_array: ClassVar[int] = MAX_ARRAY
     at_once: ClassVar[int] = 500
 
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
@@ -133,7 +139,25 @@ class AwsBatchRunner(RemoteQueueMixin):
         """Return the faults of a job that may cost more than the setting ``budget``."""
         if self.settings.budget is None:
             return []
-        return find_budget_faults(job, self.settings, self._find_region())
+        return find_budget_faults(job, container_costs(self.settings, self._find_region()))
+
+    def task_size(self, step: Step, memory_factor: float) -> TaskSize | None:
+        """Return the size of the container of a step; None if none is large enough."""
+        return task_size(step, memory_factor, self.settings)
+
+    def task_variables(self, step: Step, index: int, count: int) -> dict[str, str]:
+        """Return the variables that Batch and the job definition set in a container."""
+        del step
+        variables = {
+            "AWS_BATCH_JOB_ID": str(uuid.uuid4()),
+            "AWS_BATCH_JQ_NAME": self.settings.queue or "rehearsal",
+            "AWS_BATCH_JOB_ATTEMPT": "1",
+        }
+        if count > 1:
+            variables["AWS_BATCH_JOB_ID"] += f":{index}"
+            variables["AWS_BATCH_JOB_ARRAY_INDEX"] = str(index)
+            variables["AWS_BATCH_JOB_ARRAY_SIZE"] = str(count)
+        return variables | container_variables(self.settings)
 
     def _find_region(self) -> str | None:
         region = self.settings.region
@@ -154,7 +178,7 @@ class AwsBatchRunner(RemoteQueueMixin):
     def _get_client(self) -> BatchClient:
         if self._client is None:
             session = self._session()
-            staging = ObjectStaging(session, parse_staging(str(self.settings.staging)))
+            staging = S3Staging(session, parse_staging(str(self.settings.staging)))
             self._client = BatchClient(session, staging)
         return self._client
 

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from hyperplane.core.errors import Fault, UnknownPool
-from hyperplane.jobs import calls
 from hyperplane.jobs.definition.message_formatting import format_value
 from hyperplane.jobs.definition.pipeline import Pipeline
-from hyperplane.jobs.execution.cluster_arguments import find_framework_faults
 from hyperplane.jobs.execution.step_environment import secret_variables
-from hyperplane.jobs.runners.aws_batch.requests import (
-    JOB_TAG,
-    parse_pairs,
-    secret_sources,
-    task_size,
-)
-from hyperplane.jobs.runners.aws_batch.staged_code import MAX_FOLDER_BYTES, list_folder
+from hyperplane.jobs.runners.aws_batch.requests import JOB_TAG, secret_sources, task_size
+from hyperplane.jobs.runners.container_steps import find_code_faults
+from hyperplane.jobs.runners.task_manifest import parse_pairs
 from hyperplane.platforms.aws.service_check import ComputeEnvironment
 from hyperplane.platforms.aws.task_sizes import LARGEST_FARGATE
 from hyperplane.spec.settings import AwsBatchSettings
@@ -66,16 +59,10 @@ def find_option_faults(settings: AwsBatchSettings) -> list[Fault]:
 
 def find_step_faults(pipeline: Pipeline, settings: AwsBatchSettings) -> Iterator[Fault]:
     """Yield a fault for each part of a pipeline that a container cannot run."""
-    if pipeline.requirements is not None:
-        asked = format_value(pipeline.requirements)
-        advice = "install them in the image, and omit the key"
-        yield Fault("requirements", asked, "no requirements on aws-batch", advice)
+    yield from find_code_faults(pipeline, settings, "aws-batch")
     environ = parse_pairs(settings.environ)
     for step in pipeline.steps:
         where = f"step {step.name!r}: "
-        if step.argv[1:] == ("-m", calls.PROGRAM):
-            allowed = "a script or notebook, or a program in the image"
-            yield Fault(f"{where}argv", "a Python function", allowed)
         sources = secret_sources(step, settings)
         for variable in secret_variables(dict.fromkeys(step.secrets, "")):
             if variable in environ:
@@ -93,24 +80,6 @@ def find_step_faults(pipeline: Pipeline, settings: AwsBatchSettings) -> Iterator
                 f"the ARN of a role that reads the secrets of step {step.name!r}",
                 _ADVICE.format("execution_role"),
             )
-    if settings.root is None and settings.stage == "folder":
-        size = sum(file.stat().st_size for _, file in list_folder(Path(pipeline.root)))
-        if size > MAX_FOLDER_BYTES:
-            allowed = f"a folder of at most {MAX_FOLDER_BYTES} bytes"
-            advice = "add the files to the image, and set the option root=FOLDER"
-            yield Fault("root", f"{size} bytes in {pipeline.root}", allowed, advice)
-
-
-def find_process_faults(pipeline: Pipeline) -> Iterator[Fault]:
-    """Yield a fault for each step with several processes, or a cluster that starts before it."""
-    for index, step in enumerate(pipeline.steps):
-        where = f"steps[{index}]"
-        if step.gang_size:
-            is_training = step.kind == "train"
-            field = "kind" if is_training else "gang"
-            shown = "train" if is_training else str(step.gang)
-            yield Fault(f"{where}.{field}", shown, "a step of one process on aws-batch")
-        yield from find_framework_faults(step, where, "aws-batch")
 
 
 def find_resource_faults(

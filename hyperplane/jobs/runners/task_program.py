@@ -1,7 +1,7 @@
-"""Program of a container: fetch the files of an attempt from S3, and replace this by its program.
+"""Program of a container: fetch the files of an attempt, and replace this by its program.
 
-The container executes the text of this file, which it fetches from S3 as well, so that the image
-needs only Python and boto3. It imports nothing of the package.
+The container executes the text of this file, which it fetches from the bucket as well. The image
+needs Python, and boto3 for a bucket of S3. It imports nothing of the package.
 """
 
 from __future__ import annotations
@@ -13,17 +13,29 @@ import os
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 #: Variables of an array job. Steps do not see them, because timing decides which attempts are an
 #: array; HYPERPLANE_SHARD_INDEX, CHUNK_ID and so on have the number of the chunk.
 _INDEX, _SIZE = "AWS_BATCH_JOB_ARRAY_INDEX", "AWS_BATCH_JOB_ARRAY_SIZE"
+#: Worker pool of Vertex AI -> type of its tasks in TF_CONFIG.
+_POOLS = {
+    "workerpool0": "chief",
+    "workerpool1": "worker",
+    "workerpool2": "ps",
+    "workerpool3": "evaluator",
+}
 _JOB_FOLDER = "HYPERPLANE_JOB_FOLDER"
 
 
-def run_task(manifest: dict[str, Any], fetch: Callable[[str], bytes], folder: str) -> None:
-    """Write the files of a task to a folder, and replace this process by its program."""
+def run_task(
+    manifest: dict[str, Any], fetch: Callable[[str], bytes], folder: str, bucket: str = ""
+) -> None:
+    """Write the files of a task to a folder, and replace this process by its program.
+
+    ``bucket`` is the folder of a bucket that is mounted.
+    """
     index = int(os.environ.pop(_INDEX, "0"))
     os.environ.pop(_SIZE, None)
     task = manifest["tasks"][index]
@@ -55,6 +67,9 @@ def run_task(manifest: dict[str, Any], fetch: Callable[[str], bytes], folder: st
     argv = task["argv"]
     for position in manifest["paths"]:  # absolute ones stay unchanged
         argv[position] = os.path.join(folder, argv[position])  # noqa: PTH118
+    for position in manifest.get("bucket_paths", ()):
+        argv[position] = os.path.join(bucket, argv[position])  # noqa: PTH118
+    set_tf_config(os.environ)
     name = manifest["folder"]
     try:
         os.chdir(os.path.join(folder, name))  # noqa: PTH118
@@ -66,8 +81,34 @@ def run_task(manifest: dict[str, Any], fetch: Callable[[str], bytes], folder: st
         sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
+def set_tf_config(environment: MutableMapping[str, str]) -> None:
+    """Set TF_CONFIG for the machines of a Vertex AI job, unless the service has set it.
+
+    Nothing is set for a job of one machine.
+    """
+    spec = json.loads(environment.get("CLUSTER_SPEC") or "{}")
+    pools = spec.get("cluster", {})
+    if "TF_CONFIG" in environment or sum(map(len, pools.values())) <= 1:
+        return
+    cluster = {_POOLS[name]: hosts for name, hosts in pools.items() if hosts}
+    cluster.pop("evaluator", None)  # never a part of it
+    task = spec["task"]
+    config = {
+        "cluster": cluster,
+        "task": {"type": _POOLS[task["type"]], "index": task["index"]},
+        "environment": "cloud",
+    }
+    environment["TF_CONFIG"] = json.dumps(config)
+
+
 def main(bucket: str, key: str) -> None:
-    """Run the task whose manifest is an object of a bucket."""
+    """Run the task whose manifest is an object of a bucket of S3, or of a mounted one."""
+    fetch = _folder_reader(bucket) if os.path.isabs(bucket) else _s3_reader(bucket)  # noqa: PTH117
+    run_task(json.loads(fetch(key)), fetch, tempfile.mkdtemp(prefix="hyperplane-"), bucket)
+
+
+def _s3_reader(bucket: str) -> Callable[[str], bytes]:
+    """Return a function that reads an object of a bucket of S3."""
     import boto3
 
     client = boto3.client("s3")
@@ -76,7 +117,17 @@ def main(bucket: str, key: str) -> None:
         content: bytes = client.get_object(Bucket=bucket, Key=name)["Body"].read()
         return content
 
-    run_task(json.loads(fetch(key)), fetch, tempfile.mkdtemp(prefix="hyperplane-"))
+    return fetch
+
+
+def _folder_reader(folder: str) -> Callable[[str], bytes]:
+    """Return a function that reads an object of a bucket that is mounted as a folder."""
+
+    def fetch(name: str) -> bytes:
+        with open(os.path.join(folder, name), "rb") as source:  # noqa: PTH118, PTH123
+            return source.read()
+
+    return fetch
 
 
 if __name__ == "__main__":

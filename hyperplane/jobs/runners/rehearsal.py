@@ -1,4 +1,4 @@
-"""Run the tasks of a job on this machine as AWS Batch would run them, without an account."""
+"""Run the tasks of a job on this machine as a service would run them, without an account."""
 
 from __future__ import annotations
 
@@ -10,35 +10,32 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 from hyperplane import config
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import stating_outcome
 from hyperplane.jobs.definition.dependencies import waves
+from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.redaction import redact_text
 from hyperplane.jobs.execution.step_environment import find_secrets, secret_variables
 from hyperplane.jobs.notebook import extract_notebook
-from hyperplane.jobs.runners.aws_batch.first_attempts import first_attempts, with_sizes
-from hyperplane.jobs.runners.aws_batch.requests import (
+from hyperplane.jobs.runners import task_program
+from hyperplane.jobs.runners.container_steps import find_process_faults
+from hyperplane.jobs.runners.first_attempts import first_attempts, with_sizes
+from hyperplane.jobs.runners.staged_code import StagedCodeSettings, collect_files
+from hyperplane.jobs.runners.task_manifest import (
     build_manifest,
-    container_variables,
     dump_manifest,
-    task_size,
     with_notebook_program,
 )
-from hyperplane.jobs.runners.aws_batch.runner import PROGRAM_FILE, AwsBatchRunner
-from hyperplane.jobs.runners.aws_batch.staged_code import collect_files
-from hyperplane.jobs.runners.aws_batch.step_checks import find_process_faults
 from hyperplane.jobs.store.job_records import Job
-from hyperplane.platforms.aws.task_sizes import TaskSize
-from hyperplane.spec.settings import AwsBatchSettings
+from hyperplane.platforms.task_size import TaskSize
 
 #: Limits the memory, and runs the program of the container with objects that are files here. The
 #: system ends it with its parent (PR_SET_PDEATHSIG), also if that is killed.
@@ -55,9 +52,57 @@ fetch = lambda key: pathlib.Path(objects, key).read_bytes()
 run_task = runpy.run_path(program)["run_task"]
 run_task(json.loads(pathlib.Path(manifest).read_bytes()), fetch, folder)
 """
+_PROGRAM_FILE = str(task_program.__file__)
 _MIB = 1 << 20
 #: Seconds between SIGTERM and SIGKILL of a container.
 _STOP_SECONDS = 30.0
+
+
+class RehearsedSettings(StagedCodeSettings, Protocol):
+    """Settings of a runner whose tasks can be rehearsed."""
+
+    @property
+    def image(self) -> str | None:
+        """Image of the containers."""
+        ...
+
+
+class RehearsedRunner(Protocol):
+    """A runner with containers whose tasks can run on this machine.
+
+    Attributes
+    ----------
+    title, vendor : str
+        Name of its service, and of the company.
+    max_array : int
+        Maximum tasks of one job.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    vendor: ClassVar[str]
+    max_array: ClassVar[int]
+
+    @property
+    def settings(self) -> RehearsedSettings:
+        """The settings."""
+        ...
+
+    def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
+        """Return a fault for each part of a pipeline that the service cannot run."""
+        ...
+
+    def with_runtime_paths(self, job: Job) -> Job:
+        """Return the job with the folders and the interpreter of a container."""
+        ...
+
+    def task_size(self, step: Step, memory_factor: float) -> TaskSize | None:
+        """Return the size of the container of a step; None if none is large enough."""
+        ...
+
+    def task_variables(self, step: Step, index: int, count: int) -> dict[str, str]:
+        """Return the variables that the service sets in one of ``count`` containers."""
+        ...
 
 
 class TaskOutcome(NamedTuple):
@@ -84,7 +129,7 @@ class TaskOutcome(NamedTuple):
     log: str
 
 
-def find_rehearsal_faults(job: Job, runner: AwsBatchRunner) -> Iterator[Fault]:
+def find_rehearsal_faults(job: Job, runner: RehearsedRunner) -> Iterator[Fault]:
     """Yield a fault for each part of a job that cannot be rehearsed on this machine."""
     if not sys.platform.startswith("linux"):
         yield Fault("runner", repr(runner.name), "a rehearsal on Linux, which limits the memory")
@@ -92,7 +137,7 @@ def find_rehearsal_faults(job: Job, runner: AwsBatchRunner) -> Iterator[Fault]:
         advice = "omit the option: the files of the pipeline are then used"
         yield Fault("root", repr(runner.settings.root), "no folder of an image", advice)
     yield from runner.find_unsupported(job.pipeline)
-    yield from find_process_faults(job.pipeline)
+    yield from find_process_faults(job.pipeline, runner.name)
     for step in job.pipeline.steps:
         _, missing = find_secrets(step.secrets, os.environ, config.jobs().secrets)
         for name in missing:
@@ -101,7 +146,7 @@ def find_rehearsal_faults(job: Job, runner: AwsBatchRunner) -> Iterator[Fault]:
 
 
 def rehearse(
-    job: Job, runner: AwsBatchRunner, *, all_chunks: bool, report: Callable[[TaskOutcome], None]
+    job: Job, runner: RehearsedRunner, *, all_chunks: bool, report: Callable[[TaskOutcome], None]
 ) -> bool:
     """Run the tasks of a job one after the other, and return whether all succeeded.
 
@@ -109,7 +154,7 @@ def rehearse(
     ----------
     job : Job
         The job, with resources in place of the pool ``auto``.
-    runner : AwsBatchRunner
+    runner : RehearsedRunner
         The runner with its options; nothing is sent.
     all_chunks : bool
         Whether all chunks of a step run, or only the first.
@@ -130,18 +175,18 @@ def rehearse(
         for name in wave:
             commands = list(first_attempts(job, in_container, steps[name], moved[name]))
             for index in range(len(commands) if all_chunks else 1):
-                outcome = _run_task(job, steps[name], commands, index, runner.settings)
+                outcome = _run_task(job, steps[name], commands, index, runner)
                 report(outcome)
                 if outcome.code != 0:
                     return False
     return True
 
 
-def describe_differences(job: Job, settings: AwsBatchSettings) -> list[str]:
-    """Return in what a rehearsal differs from AWS Batch, as lines of text."""
+def describe_differences(job: Job, runner: RehearsedRunner) -> list[str]:
+    """Return in what a rehearsal differs from the service, as lines of text."""
     version = ".".join(map(str, sys.version_info[:3]))
-    image = settings.image or "of the containers"
-    sizes = [task_size(with_sizes(step), 1.0, settings) for step in job.pipeline.steps]
+    image = runner.settings.image or "of the containers"
+    sizes = [runner.task_size(with_sizes(step), 1.0) for step in job.pipeline.steps]
     cores = max((size.cores for size in sizes if size is not None), default=0)
     lines = [
         f"the image {image} is not used: Python {version} and the packages of this environment are",
@@ -149,9 +194,10 @@ def describe_differences(job: Job, settings: AwsBatchSettings) -> list[str]:
         "with several processes may use more than in its container",
         f"cores are not limited: at most {cores:g} in a container, {os.cpu_count()} here",
         "the files and the network of this machine can be accessed; a container has those of its "
-        "image and its subnet",
-        "no credentials of Amazon are passed on, and the permissions of the roles are not tested",
-        "tasks run one after the other; on AWS Batch chunks run at once",
+        "image and its network",
+        f"no credentials of {runner.vendor} are passed on, and the permissions of the roles are "
+        "not tested",
+        f"tasks run one after the other; on {runner.title} chunks run at once",
     ]
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     largest = max((size.memory * _MIB for size in sizes if size is not None), default=0)
@@ -170,12 +216,14 @@ def _run_task(
     step: Step,
     commands: list[AttemptCommand],
     index: int,
-    settings: AwsBatchSettings,
+    runner: RehearsedRunner,
 ) -> TaskOutcome:
-    files = collect_files(commands[0], step.kind, job.pipeline.root, settings)
+    files = collect_files(commands[0], step, job.pipeline.root, runner.settings)
     keys = [str(number) for number in range(len(files))]
     prepared = [with_notebook_program(command, step) for command in commands]
-    size = task_size(with_sizes(step), 1.0, settings) or TaskSize(1, 1)  # the check has found it
+    if runner.max_array == 1:
+        prepared = prepared[index : index + 1]
+    size = runner.task_size(with_sizes(step), 1.0) or TaskSize(1, 1)  # the check has found it
     with tempfile.TemporaryDirectory(prefix="hyperplane-rehearsal-") as folder:
         place = Path(folder)
         work, objects = place / "work", place / "objects"
@@ -186,11 +234,12 @@ def _run_task(
         manifest = place / "manifest.json"
         manifest.write_bytes(dump_manifest(build_manifest(prepared, step, files, keys)))
         memory = str(size.memory * _MIB)
-        words = [str(PROGRAM_FILE), str(manifest), str(objects), str(work), memory]
+        words = [_PROGRAM_FILE, str(manifest), str(objects), str(work), memory]
         chunk = index if step.chunk_count else -1
         started = time.monotonic()
         programs = _write_python(place)
-        environment = _container_environment(step, index, len(commands), work, programs, settings)
+        variables = runner.task_variables(step, index, len(commands))
+        environment = _container_environment(step, variables, work, programs)
         code = _run(words, environment, place / "log", step.timeout)
         seconds = time.monotonic() - started
         log, _ = extract_notebook((place / "log").read_bytes())
@@ -246,21 +295,14 @@ def _write_python(place: Path) -> Path:
 
 
 def _container_environment(
-    step: Step, index: int, count: int, work: Path, programs: Path, settings: AwsBatchSettings
+    step: Step, variables: Mapping[str, str], work: Path, programs: Path
 ) -> dict[str, str]:
     """Return the environment of a container: nothing of the environment of this process."""
     environment = {
         "PATH": os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.defpath)),
         "HOME": str(work),
-        "AWS_BATCH_JOB_ID": str(uuid.uuid4()),
-        "AWS_BATCH_JQ_NAME": settings.queue or "rehearsal",
-        "AWS_BATCH_JOB_ATTEMPT": "1",
+        **variables,
     }
-    if count > 1:
-        environment["AWS_BATCH_JOB_ID"] += f":{index}"
-        environment["AWS_BATCH_JOB_ARRAY_INDEX"] = str(index)
-        environment["AWS_BATCH_JOB_ARRAY_SIZE"] = str(count)
-    environment |= container_variables(settings)
     values, _ = find_secrets(step.secrets, os.environ, config.jobs().secrets)
     return {**environment, **secret_variables(values)}
 

@@ -8,12 +8,12 @@ import os
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from hyperplane.core import config_defaults
+from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.notebook_program import PROGRAM_FILES
-from hyperplane.spec.settings import AwsBatchSettings
 
 #: Folder for files of hyperplane, below the working folder of a task.
 PROGRAM_FOLDER = ".hyperplane"
@@ -29,6 +29,25 @@ _SECRET_FILES = (
 )  # fmt: skip
 #: The earliest time that an archive can have: equal contents have equal archives.
 _TIME = (1980, 1, 1, 0, 0, 0)
+
+
+class StagedCodeSettings(Protocol):
+    """Settings of a runner that decide which files containers get."""
+
+    @property
+    def root(self) -> str | None:
+        """Folder of the image that has the files of the pipeline."""
+        ...
+
+    @property
+    def stage(self) -> str:
+        """``"file"`` for the script of each step, ``"folder"`` for that of the pipeline."""
+        ...
+
+    @property
+    def send_package(self) -> bool:
+        """Whether the package hyperplane is sent."""
+        ...
 
 
 class TaskFile(NamedTuple):
@@ -58,7 +77,7 @@ class TaskFile(NamedTuple):
 
 
 def collect_files(
-    command: AttemptCommand, kind: str, root: str, settings: AwsBatchSettings
+    command: AttemptCommand, step: Step, root: str, settings: StagedCodeSettings
 ) -> list[TaskFile]:
     """Return the files that an attempt needs.
 
@@ -66,8 +85,8 @@ def collect_files(
     ----------
     command : AttemptCommand
         The attempt.
-    kind : str
-        Kind of its step.
+    step : Step
+        Its step.
     root : str
         Folder of the pipeline on this machine.
     settings : AwsBatchSettings
@@ -83,7 +102,10 @@ def collect_files(
         files.append(TaskFile(".", build_archive(list_folder(Path(root))), archive=True))
     elif settings.root is None and command.script is not None:
         files.append(TaskFile(command.script.name, command.script.read_bytes()))
-    if kind == "notebook":
+    elif settings.root is None and step.package_path is not None:
+        package = Path(root, step.package_path)
+        files.append(TaskFile(package.name, build_archive(list_folder(package)), archive=True))
+    if step.kind == "notebook":
         files += [
             TaskFile(f"{PROGRAM_FOLDER}/{file.name}", file.read_bytes()) for file in PROGRAM_FILES
         ]

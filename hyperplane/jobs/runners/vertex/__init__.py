@@ -1,0 +1,1 @@
+"""Runner for Vertex AI custom jobs."""

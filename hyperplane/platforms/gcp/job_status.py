@@ -1,0 +1,106 @@
+"""States of custom jobs of Vertex AI, and how their containers ended."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+SUCCEEDED, FAILED, CANCELLED = "JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED"
+RUNNING = "JOB_STATE_RUNNING"
+#: States of a job that has ended.
+ENDED = (SUCCEEDED, FAILED, CANCELLED, "JOB_STATE_EXPIRED", "JOB_STATE_PARTIALLY_SUCCEEDED")
+#: A job has no field with the exit code, but a message that Google documents, such as "The replica
+#: workerpool0-0 exited with a non-zero status of 1. Termination reason: Error."
+_EXIT_CODE = re.compile(r"exited with a non-zero status of (\d+)")
+#: The first text is documented; the others were observed.
+_OUT_OF_MEMORY = re.compile(r"ran out[ -]of[ -]memory|[Rr]eplicas low on memory")
+#: Google has no machine of the type now; documented.
+_NO_CAPACITY = re.compile(r"Resources are insufficient in region")
+#: The service failed, or took a machine of the strategy SPOT; the first text is documented.
+_LOST = re.compile(r"Internal error occurred|preempted")
+_SIGNALS = {128 + signal.SIGKILL: -signal.SIGKILL, 128 + signal.SIGTERM: -signal.SIGTERM}
+
+
+class VertexJobStatus(NamedTuple):
+    """State of a custom job.
+
+    Parameters
+    ----------
+    state : str
+        Its state, such as ``"JOB_STATE_PENDING"``.
+    message : str
+        Message of its error; may be empty.
+    started, stopped : float
+        Times in seconds since 1970; 0 before.
+    """
+
+    state: str
+    message: str = ""
+    started: float = 0.0
+    stopped: float = 0.0
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the job has ended."""
+        return self.state in ENDED
+
+    @property
+    def is_out_of_memory(self) -> bool:
+        """Whether the container was ended because the machine had no memory left."""
+        return self.state == FAILED and bool(_OUT_OF_MEMORY.search(self.message))
+
+    @property
+    def has_no_capacity(self) -> bool:
+        """Whether Google had no machine for the job."""
+        return self.state == FAILED and bool(_NO_CAPACITY.search(self.message))
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the service or its machine failed, so that the job can be repeated."""
+        return self.state == FAILED and self.exit_code is None and bool(_LOST.search(self.message))
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of the container, negative for a signal; None if there is none."""
+        match = _EXIT_CODE.search(self.message)
+        if self.state != FAILED or match is None:
+            return None
+        code = int(match[1])
+        return int(_SIGNALS.get(code, code))
+
+    def describe(self) -> str:
+        """Return the state with its message, in one line."""
+        state = self.state.removeprefix("JOB_STATE_")
+        message = " ".join(self.message.split())
+        return f"{state} ({message})" if message else state
+
+
+def parse_job(job: Mapping[str, Any]) -> VertexJobStatus:
+    """Return the status of a custom job.
+
+    Examples
+    --------
+    >>> message = "The replica workerpool0-0 exited with a non-zero status of 137."
+    >>> parse_job({"state": "JOB_STATE_FAILED", "error": {"message": message}}).exit_code
+    -9
+    """
+    return VertexJobStatus(
+        str(job.get("state", "JOB_STATE_UNSPECIFIED")),
+        str((job.get("error") or {}).get("message", "")),
+        *(parse_time(job.get(name)) for name in ("startTime", "endTime")),
+    )
+
+
+def parse_time(text: str | None) -> float:
+    """Return a time such as ``"2026-05-18T00:00:00.123456789Z"`` in seconds since 1970.
+
+    Examples
+    --------
+    >>> parse_time("1970-01-01T00:01:00.5Z"), parse_time(None)
+    (60.5, 0.0)
+    """
+    # Python reads at most nine digits of a second, and drops those beyond microseconds.
+    return datetime.fromisoformat(text).timestamp() if text else 0.0

@@ -1,0 +1,177 @@
+"""Check, before anything is submitted, what would make jobs of Vertex AI fail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from urllib.parse import quote
+
+from hyperplane.core.errors import Fault
+from hyperplane.platforms.gcp.errors import (
+    DENIED,
+    DISABLED_REASON,
+    NOT_FOUND,
+    GcpCredentialsError,
+    GcpError,
+    GcpRequestError,
+)
+from hyperplane.platforms.gcp.session import GcpSession
+from hyperplane.platforms.gcp.vertex import VertexApi
+from hyperplane.platforms.object_staging import parse_staging
+from hyperplane.spec.settings import VertexSettings
+
+#: Permissions that the requests of a job need in the project, and for the objects of the bucket.
+PROJECT_PERMISSIONS = (
+    "aiplatform.customJobs.cancel",
+    "aiplatform.customJobs.create",
+    "aiplatform.customJobs.get",
+    "aiplatform.customJobs.list",
+    "logging.logEntries.list",
+)
+BUCKET_PERMISSIONS = ("storage.objects.create", "storage.objects.delete", "storage.objects.get")
+_ACT_AS = "iam.serviceAccounts.actAs"
+#: An image of Artifact Registry, whose existence can be checked.
+_IMAGE = re.compile(
+    r"(?P<location>[a-z0-9-]+)-docker\.pkg\.dev/(?P<project>[a-z0-9.:-]+)/(?P<repository>[a-z0-9-]+)/"
+    r"(?P<name>[a-z0-9._/-]+)(?::(?P<tag>[A-Za-z0-9._-]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+
+_Check = Callable[[GcpSession, VertexSettings], list[Fault]]
+
+
+def check_service(session: GcpSession, settings: VertexSettings) -> list[Fault]:
+    """Return all faults of credentials, region, permissions, bucket, image and service account.
+
+    Without credentials that is the only fault.
+    """
+    try:
+        project = session.project()
+        session.call("aiplatform", "projects.locations.customJobs.list", **_first_page(session))
+    except GcpCredentialsError as error:
+        return [Fault("credentials", "", str(error))]
+    except GcpError as error:
+        faults = [_explain(error, session.project(), settings)]
+    else:
+        faults = []
+    del project
+    checks: tuple[_Check, ...] = (
+        _check_permissions,
+        _check_bucket,
+        _check_image,
+        _check_service_account,
+    )
+    for check in checks:
+        try:
+            faults += check(session, settings)
+        except GcpCredentialsError as error:
+            return [Fault("credentials", "", str(error))]
+        except GcpError as error:
+            faults.append(Fault(check.__name__.removeprefix("_check_"), "", str(error)))
+    return faults
+
+
+def _first_page(session: GcpSession) -> dict[str, str | int]:
+    return {"parent": VertexApi(session).parent(), "pageSize": 1, "fields": "nextPageToken"}
+
+
+def _explain(error: GcpError, project: str, settings: VertexSettings) -> Fault:
+    """Return the fault of a project or a region in which Vertex AI does not answer."""
+    if not isinstance(error, GcpRequestError):  # no server has the name of the region
+        allowed = f"a region of Vertex AI; {error}"
+        return Fault("region", repr(settings.region), allowed)
+    if error.reason == DISABLED_REASON:
+        advice = "enable it with: gcloud services enable aiplatform.googleapis.com"
+        return Fault("project", repr(project), "a project that uses Vertex AI", advice)
+    if error.status == NOT_FOUND:
+        return Fault("project", repr(project), "an existing project", str(error))
+    return Fault("project", repr(project), "a project whose jobs you may list", str(error))
+
+
+def _check_permissions(session: GcpSession, settings: VertexSettings) -> list[Fault]:
+    """Return a fault with the permissions that are missing in the project, if it can be asked."""
+    del settings
+    project = session.project()
+    try:
+        answer = session.call(
+            "cloudresourcemanager",
+            "projects.testIamPermissions",
+            resource=f"projects/{project}",
+            body={"permissions": list(PROJECT_PERMISSIONS)},
+        )
+    except GcpRequestError as error:
+        if error.status != DENIED:  # such as of a project that does not use the service
+            raise
+        return []
+    missing = sorted(set(PROJECT_PERMISSIONS) - set(answer.get("permissions", [])))
+    if not missing:
+        return []
+    allowed = f"a project in which you have {', '.join(missing)}"
+    return [Fault("project", repr(project), allowed)]
+
+
+def _check_bucket(session: GcpSession, settings: VertexSettings) -> list[Fault]:
+    bucket = parse_staging(str(settings.staging)).bucket
+    try:
+        answer = session.call(
+            "storage",
+            "buckets.testIamPermissions",
+            bucket=bucket,
+            permissions=list(BUCKET_PERMISSIONS),
+        )
+    except GcpRequestError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return [Fault("staging", repr(settings.staging), "an existing bucket")]
+    missing = sorted(set(BUCKET_PERMISSIONS) - set(answer.get("permissions", [])))
+    if not missing:
+        return []
+    allowed = f"a bucket in which you have {', '.join(missing)}"
+    return [Fault("staging", repr(settings.staging), allowed)]
+
+
+def _check_image(session: GcpSession, settings: VertexSettings) -> list[Fault]:
+    """Return a fault if an image of Artifact Registry does not exist; others are not checked."""
+    match = _IMAGE.fullmatch(str(settings.image))
+    if match is None:
+        return []
+    kind, version = ("versions", match["digest"]) if match["digest"] else ("tags", match["tag"])
+    package = (
+        f"projects/{match['project']}/locations/{match['location']}/repositories/"
+        f"{match['repository']}/packages/{quote(match['name'], safe='')}"
+    )
+    try:
+        session.call(
+            "artifactregistry",
+            f"projects.locations.repositories.packages.{kind}.get",
+            name=f"{package}/{kind}/{version or 'latest'}",
+        )
+    except GcpRequestError as error:
+        if error.status == NOT_FOUND:
+            return [Fault("image", repr(settings.image), "an image of the registry", str(error))]
+        if error.status != DENIED:
+            raise
+    return []
+
+
+def _check_service_account(session: GcpSession, settings: VertexSettings) -> list[Fault]:
+    """Return a fault if the service account does not exist, or may not be used."""
+    account = settings.service_account
+    if account is None:
+        return []
+    try:
+        answer = session.call(
+            "iam",
+            "projects.serviceAccounts.testIamPermissions",
+            resource=f"projects/-/serviceAccounts/{account}",
+            body={"permissions": [_ACT_AS]},
+        )
+    except GcpRequestError as error:
+        if error.status == NOT_FOUND:
+            return [Fault("service_account", repr(account), "an existing service account")]
+        if error.status != DENIED:
+            raise
+        return []
+    if _ACT_AS in answer.get("permissions", []):
+        return []
+    allowed = f"a service account for which you have {_ACT_AS}"
+    return [Fault("service_account", repr(account), allowed)]

@@ -1,0 +1,83 @@
+"""Requests to Vertex AI: create, find, read and cancel custom jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hyperplane.platforms.gcp.errors import NOT_FOUND, GcpConnectionError, GcpRequestError
+from hyperplane.platforms.gcp.job_status import ENDED
+from hyperplane.platforms.gcp.session import GcpSession
+
+#: Maximum jobs of one page.
+_PAGE = 100
+_JOBS = "projects.locations.customJobs"
+#: Fields of a job that are read.
+_FIELDS = "name,state,error,startTime,endTime,createTime"
+
+Object = dict[str, Any]
+
+
+class VertexApi:
+    """Requests to Vertex AI; each is sent once, and raises GcpError if it fails."""
+
+    def __init__(self, session: GcpSession) -> None:
+        self._session = session
+
+    def parent(self) -> str:
+        """Return the name of project and region."""
+        return f"projects/{self._session.project()}/locations/{self._session.region}"
+
+    def create(self, job: Mapping[str, Any]) -> str:
+        """Create a job and return its name. Vertex AI has no tokens against a second creation."""
+        answer = self._session.call("aiplatform", f"{_JOBS}.create", parent=self.parent(), body=job)
+        if not answer.get("name"):
+            raise GcpConnectionError("the answer of Google has no name (aiplatform create)")
+        return str(answer["name"])
+
+    def find_jobs(self, display_name: str) -> list[str]:
+        """Return the names of the jobs with a display name, in all states, oldest first."""
+        jobs = self._list(f'display_name="{display_name}"')
+        return [job["name"] for job in sorted(jobs, key=lambda job: job.get("createTime", ""))]
+
+    def list_active(self, prefix: str) -> dict[str, Object]:
+        """Return the jobs whose display name has a prefix and that have not ended, by name."""
+        # Only forms of filters that the discovery document shows.
+        ended = " AND ".join(f'state!="{state}"' for state in ENDED)
+        jobs = self._list(f'display_name:"{prefix}*" AND {ended}')
+        return {job["name"]: job for job in jobs}
+
+    def read_jobs(self, names: Iterable[str]) -> dict[str, Object]:
+        """Return jobs by name, without those that Vertex AI does not have."""
+        jobs: dict[str, Object] = {}
+        for name in names:
+            try:
+                jobs[name] = self._session.call(
+                    "aiplatform", f"{_JOBS}.get", name=name, fields=_FIELDS
+                )
+            except GcpRequestError as error:
+                if error.status != NOT_FOUND:
+                    raise
+        return jobs
+
+    def cancel(self, name: str) -> None:
+        """Request the end of a job; one that has ended stays unchanged."""
+        self._session.call("aiplatform", f"{_JOBS}.cancel", name=name, body={})
+
+    def _list(self, filter_text: str) -> list[Object]:
+        jobs: list[Object] = []
+        token: dict[str, str] = {}
+        while True:
+            answer = self._session.call(
+                "aiplatform",
+                f"{_JOBS}.list",
+                parent=self.parent(),
+                filter=filter_text,
+                pageSize=_PAGE,
+                fields=f"customJobs({_FIELDS}),nextPageToken",
+                **token,
+            )
+            jobs += answer.get("customJobs", [])
+            if not answer.get("nextPageToken"):
+                return jobs
+            token = {"pageToken": answer["nextPageToken"]}

@@ -1,0 +1,66 @@
+"""Settings of steps that run as custom jobs of Vertex AI."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from hyperplane.spec.settings.aws import BudgetText, Image
+from hyperplane.spec.settings.kubernetes import Variable
+
+_LABEL = r"[a-z0-9_-]"
+
+Project = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9.:-]{4,61}[a-z0-9]$")]
+GcpRegion = Annotated[str, StringConstraints(pattern=r"^[a-z]+-[a-z]+[0-9]+$")]
+GcsUrl = Annotated[
+    str, StringConstraints(pattern=r"^gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?$")
+]
+ServiceAccount = Annotated[
+    str, StringConstraints(pattern=r"^[a-z0-9-]{1,63}@[a-z0-9.:-]+\.gserviceaccount\.com$")
+]
+#: A network as "projects/NUMBER/global/networks/NAME".
+Network = Annotated[
+    str, StringConstraints(pattern=r"^projects/[0-9]+/global/networks/[a-z0-9-]{1,63}$")
+]
+MachineType = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)+$")]
+#: A label as "key=value".
+Label = Annotated[str, StringConstraints(pattern=f"^[a-z]{_LABEL}{{0,62}}={_LABEL}{{0,63}}$")]
+
+
+class VertexSettings(BaseModel):
+    """Settings of steps on Vertex AI; ``config/runners.yaml`` explains each."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    project: Project | None = None
+    region: GcpRegion | None = None
+    image: Image | None = None
+    staging: GcsUrl | None = None
+    series: Literal["e2", "n1", "n2", "c2", "g2", "a2", "a3"] = "e2"
+    machine_type: MachineType | None = None
+    gpu_type: (
+        Literal[
+            "NVIDIA_TESLA_T4",
+            "NVIDIA_TESLA_P4",
+            "NVIDIA_TESLA_P100",
+            "NVIDIA_TESLA_V100",
+            "NVIDIA_L4",
+            "NVIDIA_TESLA_A100",
+            "NVIDIA_A100_80GB",
+            "NVIDIA_H100_80GB",
+        ]
+        | None
+    ) = None
+    spot: bool = False
+    disk_gb: Annotated[int, Field(ge=100, le=64_000)] = 100
+    service_account: ServiceAccount | None = None
+    network: Network | None = None
+    cores: Annotated[float, Field(gt=0, le=256)] = 1.0
+    ram_gb: Annotated[float, Field(gt=0, le=4096)] = 2.0
+    stage: Literal["file", "folder"] = "file"
+    send_package: bool = False
+    root: Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")] | None = None
+    environ: tuple[Variable, ...] = ()
+    labels: tuple[Label, ...] = ()
+    budget: BudgetText | None = None

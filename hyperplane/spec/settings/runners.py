@@ -1,0 +1,17 @@
+"""Settings of the runners that have no engine of clusters."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from hyperplane.spec.settings.aws import AwsBatchSettings
+from hyperplane.spec.settings.gcp import VertexSettings
+
+
+class RunnersSection(BaseModel):
+    """Settings of the runners that have no engine of clusters, by their names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    aws_batch: AwsBatchSettings = AwsBatchSettings()
+    vertex: VertexSettings = VertexSettings()
