@@ -16,6 +16,7 @@ from saving_cases import in_this_thread, parts_of
 import hyperplane
 from hyperplane.collections.frames import typed_partitions
 from hyperplane.collections.frames.typed_partitions import list_typed_partitions
+from hyperplane.core.progress import compute_with_progress
 from hyperplane.dataframe import (
     drop_duplicates,
     group_agg,
@@ -26,6 +27,7 @@ from hyperplane.dataframe import (
 from hyperplane.errors import OutputExists, ReadError
 from hyperplane.formats.pandas_frames.typed_table import TypedTable
 from hyperplane.formats.parquet import write
+from hyperplane.storage import part_saving
 from hyperplane.storage.part_schemas import serialize_schema
 
 _here = pytest.fixture(autouse=True)(in_this_thread)
@@ -137,13 +139,15 @@ CALLS = {
     "filtered": lambda url: read(url, TEXT_AND_NUMBERS).query("n > 4"),
     "sorted": lambda url: sort_values(read(url, TEXT_AND_NUMBERS), ["user", "x"], split_out=3),
     "duplicates": lambda url: drop_duplicates(read(url, TEXT_AND_NUMBERS), ["user", "n"]),
-    "top": lambda url: top_n_per_group(read(url, TEXT_AND_NUMBERS), "user", "x", 2),
+    "top": lambda url: top_n_per_group(
+        read(url, TEXT_AND_NUMBERS), ["user", "n"], "x", 2, split_out=None
+    ),
     "of pandas": lambda url: sort_values(
         dd.from_pandas(read(url, TEXT_AND_NUMBERS).compute(), npartitions=3), "x"
     ),
     "other steps": lambda url: sort_values(read(url), "x", split_out=3).reset_index(),
 }
-TYPED = ("read", "columns", "filters", "sorted", "duplicates", "of pandas")
+TYPED = ("read", "columns", "filters", "sorted", "duplicates", "top", "of pandas")
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -166,6 +170,25 @@ def test_saved_files_are_those_of_the_frames_of_pandas(log, tmp_path, call, monk
     pd.testing.assert_frame_equal(
         loaded.reset_index(drop=True), want.reset_index(drop=True), check_categorical=False
     )
+
+
+def test_tables_are_built_in_the_tasks_that_write_them(log, tmp_path, monkeypatch):
+    """Otherwise a worker whose scheduler is slow to answer holds several of them."""
+    graphs = []
+
+    def compute(tasks, text):
+        graphs.extend(dict(task.dask) for task in tasks[:1])
+        return compute_with_progress(tasks, text)
+
+    monkeypatch.setattr(part_saving, "compute_with_progress", compute)
+    df = sort_values(read(log, TEXT_AND_NUMBERS), "x", split_out=3)
+    for _ in range(2):  # the tables of a collection are built anew each time
+        hyperplane.save(df, tmp_path / "out", mode="overwrite")
+        names = {key.rpartition("-")[0].rpartition("-")[0] for key in graphs.pop()}
+        assert "save" in names
+        assert "sort-split" in names
+        assert "sort-table" not in names
+    pd.testing.assert_frame_equal(hyperplane.load(tmp_path / "out").compute(), df.compute())
 
 
 def test_rows_without_columns_are_counted(log, tmp_path):

@@ -27,32 +27,34 @@ _MIN_SHARE_OF_PARTITION = 0.5
 #: Receivers of a key for each receiver that its rows would fill. With two, none of them has much
 #: more rows than others, which have the rows of other keys.
 _RECEIVERS_PER_SHARE = 2
-#: Rows whose hashes are counted, or this many per receiver if that is more: counting all hashes of
-#: a million distinct keys took longer than splitting the rows.
-_SAMPLED_ROWS, _SAMPLED_ROWS_PER_RECEIVER = 20_000, 32
+#: Minimum number of ranges of hashes whose rows are counted first, and the number per receiver.
+#: Only hashes in ranges with as many rows as a frequent key are counted one by one: counting all
+#: hashes of distinct keys took longer than splitting the rows.
+_RANGES, _RANGES_PER_RECEIVER = 1 << 12, 8
+#: Columns of the counts of frequent keys.
+_COUNTS = {"hash": pl.UInt64, "rows": pl.Int64}
 
 
 @dataclass(frozen=True, eq=False)
 class KeyCounts:
-    """Number of rows of a partition, and of its frequent keys, by hash; estimates."""
+    """Number of rows of a partition, and of its frequent keys, by hash."""
 
     rows: int
     counts: pl.DataFrame
 
 
 def count_keys(hashes: pl.Series, into: int) -> KeyCounts:
-    """Count the rows of keys that may be frequent, in a sample of the rows."""
+    """Count the rows of keys that may be frequent."""
     rows = len(hashes)
-    sampled = max(_SAMPLED_ROWS, _SAMPLED_ROWS_PER_RECEIVER * into)
-    sample = hashes
-    if rows > 2 * sampled:
-        sample = hashes.sort().sample(sampled, with_replacement=True, seed=0)
-    scale = rows / max(1, len(sample))
-    limit = min(_MIN_SHARE_OF_PARTITION, _MIN_SHARE) * len(sample) / into
-    counts = pl.DataFrame({"hash": sample}).lazy().group_by("hash").agg(pl.len().alias("rows"))
-    frequent = counts.filter(pl.col("rows") > limit)
-    estimate = (pl.col("rows") * scale).round().cast(pl.Int64)  # sums of it have no order
-    return KeyCounts(rows, frequent.select("hash", estimate).collect())
+    limit = min(_MIN_SHARE_OF_PARTITION, _MIN_SHARE) * rows / into
+    bits = max(_RANGES, _RANGES_PER_RECEIVER * into).bit_length()
+    ranges = (hashes.to_numpy() >> np.uint64(64 - bits)).view(np.int64)
+    is_large = np.bincount(ranges, minlength=1 << bits) > limit
+    if not is_large.any():
+        return KeyCounts(rows, pl.DataFrame(schema=_COUNTS))
+    candidates = pl.LazyFrame({"hash": hashes.filter(pl.Series(is_large[ranges]))})
+    counts = candidates.group_by("hash").agg(pl.len().cast(pl.Int64).alias("rows"))
+    return KeyCounts(rows, counts.filter(pl.col("rows") > limit).collect())
 
 
 def choose_spread_keys(
@@ -74,8 +76,7 @@ def choose_spread_keys(
 
 def _find_frequent(partitions: Sequence[KeyCounts], into: int) -> pl.DataFrame:
     """Return the hash, rows and number of receivers of the frequent keys of a side."""
-    schema = {"hash": pl.UInt64, "rows": pl.Int64}
-    counts = pl.concat([pl.DataFrame(schema=schema), *(each.counts for each in partitions)])
+    counts = pl.concat([pl.DataFrame(schema=_COUNTS), *(each.counts for each in partitions)])
     average = max(1.0, sum(each.rows for each in partitions) / into)
     width = (pl.col("rows") / average).ceil() * _RECEIVERS_PER_SHARE
     return (

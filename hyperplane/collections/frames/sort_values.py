@@ -62,6 +62,8 @@ class SortOrder:
     in_files: bool
     #: Whether all rows with one value of the first column are in one partition.
     whole: bool
+    #: Whether the rows of a partition that is computed again have the same positions.
+    is_ordered: bool
 
     @property
     def keys(self) -> SortKeys:
@@ -162,8 +164,18 @@ def sort_values(
     into = split_out or exchange_memory.choose_row_partition_count(len(source.partitions), size)
     in_files = in_files and into > 1
     descending = tuple(not direction for direction in directions)
-    whole = size is None or not in_files
-    order = SortOrder(like, tuple(keys), descending, na_position == "last", into, in_files, whole)
+    # Only rows that keep their positions are divided by them.
+    whole = size is None or not in_files or not source.is_ordered
+    order = SortOrder(
+        like,
+        tuple(keys),
+        descending,
+        na_position == "last",
+        into,
+        in_files,
+        whole,
+        source.is_ordered,
+    )
     token = tokenize(source.token, order)
     split_rows: Any = None
     if into > 1:
@@ -210,7 +222,7 @@ def sample_partition(
     """Return a sample of the keys of a partition, and the number of rows with a first key."""
     keys = list(order.by[:1] if order.whole else order.by)
     frame = open_partition(partition, order.like[keys], where, ordered=keys)
-    return range_splits.sample_keys(frame, keys, number)
+    return range_splits.sample_keys(frame, keys, number, by_value=not order.is_ordered)
 
 
 def choose_split_rows(
@@ -245,7 +257,7 @@ def _build_partition(tables: list[Any], number: int | None, order: SortOrder) ->
     """Sort the rows of some tables; of lists of tables, those at position ``number``."""
     # A shallow copy, because a task that runs again needs the columns of a table in memory.
     rows = concat_pieces(tables, number).clone()
-    positions = _sort_positions(rows, order)
+    positions = range_splits.find_sorted_positions(rows, order.keys)
     # To save memory, each column is released once it is sorted and converted.
     columns = (rows.drop_in_place(name).gather(positions) for name in order.like.columns)
     return columns_to_pandas(columns, order.like)
@@ -254,18 +266,5 @@ def _build_partition(tables: list[Any], number: int | None, order: SortOrder) ->
 def _build_table(tables: list[Any], number: int | None, order: SortOrder) -> TypedTable:
     """Return the rows of :func:`_build_partition` as a Polars table."""
     rows = concat_pieces(tables, number)
-    positions = _sort_positions(rows, order)
+    positions = range_splits.find_sorted_positions(rows, order.keys)
     return TypedTable(rows.lazy().select(pl.all().gather(positions)).collect(), order.like)
-
-
-def _sort_positions(rows: pl.DataFrame, order: SortOrder) -> pl.Series:
-    """Return the positions of the rows in their order; the sort is stable."""
-    # Only the keys are sorted, one key after the other, the least important first, and whole rows
-    # are gathered once: less time and memory than to sort whole rows. An eager sort took three
-    # times longer than a lazy one.
-    keys = rows.lazy().select(order.by).with_row_index(range_splits.POSITION)
-    for key, is_descending in reversed(list(zip(order.by, order.descending, strict=True))):
-        keys = keys.sort(
-            key, descending=is_descending, nulls_last=order.nulls_last, maintain_order=True
-        )
-    return keys.select(range_splits.POSITION).collect().to_series()

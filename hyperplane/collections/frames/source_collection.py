@@ -19,6 +19,7 @@ from hyperplane.collections.frames import filter_pushdown
 from hyperplane.collections.frames.joined_partition import select_partition_columns
 from hyperplane.collections.frames.read import read
 from hyperplane.core.column_cast import cast_column
+from hyperplane.core.dask_internals.frames import IO, Blockwise, FromMap, FromPandas, ReadParquet
 from hyperplane.core.errors import DataError, Fault, RequestError
 from hyperplane.formats.pandas_frames.column_names import unescape
 from hyperplane.formats.pandas_frames.from_pandas import from_pandas
@@ -57,6 +58,9 @@ class CollectionSource:
     token: str
     #: Whether Polars scans the partitions.
     scanned: bool
+    #: Whether partitions that are computed again, when a worker was lost, have their rows in the
+    #: same order. Rows of a shuffle are in the order in which they arrive.
+    is_ordered: bool
 
     @property
     def scannable_partitions(self) -> list[ScannablePartition] | None:
@@ -86,10 +90,23 @@ def select_source(
         if len(partitions) < len(root.iterables[0]):
             # The number of threads of the cluster, which may change, decides what is merged.
             token = tokenize(token, partitions)
-        return CollectionSource(partitions, tuple(unique_columns), where, token, scanned=True)
+        columns = tuple(unique_columns)
+        return CollectionSource(partitions, columns, where, token, scanned=True, is_ordered=True)
     return CollectionSource(
-        tuple(df[unique_columns].to_delayed()), tuple(unique_columns), None, token, scanned=False
+        tuple(df[unique_columns].to_delayed()),
+        tuple(unique_columns),
+        None,
+        token,
+        scanned=False,
+        is_ordered=all(map(_keeps_order, df.expr.walk())),
     )
+
+
+def _keeps_order(step: Any) -> bool:
+    """Return whether a step of Dask has rows in an order that does not depend on other tasks."""
+    if isinstance(step, IO):
+        return isinstance(step, (FromMap, FromPandas, ReadParquet))
+    return isinstance(step, Blockwise)
 
 
 def open_partition(

@@ -75,6 +75,18 @@ def make_tasks(
     return delayed
 
 
+def fuse_inputs(tasks: Sequence[Delayed], inputs: Sequence[Any]) -> None:
+    """Compute each input in the task that uses it; no other task may use it.
+
+    Otherwise a worker whose scheduler is slow to answer computes several inputs, and holds them,
+    before it gets the tasks that use them.
+    """
+    for task, used in zip(tasks, inputs, strict=True):
+        if isinstance(used, Delayed):
+            inner = task.dask.pop(used.key)
+            task.dask[task.key] = Task.fuse(inner, task.dask[task.key])
+
+
 def _find_partition_ranges(
     shared_graph: _SharedGraph, arguments: Sequence[Any]
 ) -> tuple[tuple[int, int], ...] | None:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import dask.dataframe as dd
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -24,7 +25,9 @@ from hyperplane.collections.frames.arguments import (
 )
 from hyperplane.collections.frames.finalize import build_collection
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
+from hyperplane.collections.frames.kernels import range_splits
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
+from hyperplane.collections.frames.kernels.range_splits import SortKeys
 from hyperplane.collections.frames.kernels.table_files import concat_pieces
 from hyperplane.collections.frames.source_collection import (
     Frame,
@@ -33,11 +36,13 @@ from hyperplane.collections.frames.source_collection import (
     select_source,
 )
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
+from hyperplane.collections.frames.typed_partitions import register_tables
 from hyperplane.core.argument_checks import find_count_faults, find_flag_faults
 from hyperplane.core.errors import Fault
 from hyperplane.core.public_calls import check_call
 from hyperplane.formats.pandas_frames.column_names import escape, escape_all, escape_columns
 from hyperplane.formats.pandas_frames.to_pandas import to_pandas
+from hyperplane.formats.pandas_frames.typed_table import TypedTable
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,17 @@ class Ranking:
     column: str
     n: int
     descending: bool
+
+    @property
+    def order(self) -> SortKeys:
+        """The order of the rows of the result."""
+        by, descending = (*self.by, self.column), (*([False] * len(self.by)), self.descending)
+        return SortKeys(by, descending, nulls_last=True, whole=True)
+
+    @property
+    def is_sorted_by_polars(self) -> bool:
+        """Whether the groups and values have types that Polars sorts in the order of pandas."""
+        return all(_has_common_order(self.like[name].dtype) for name in self.order.by)
 
 
 #: Upper limit of ``n``: Polars does not accept larger numbers.
@@ -63,7 +79,7 @@ def top_n_per_group(
     n: int,
     *,
     ascending: bool = False,
-    split_out: int = 1,
+    split_out: int | None = 1,
 ) -> dd.DataFrame:
     """Return the rows with the largest values of a column in each group.
 
@@ -84,9 +100,9 @@ def top_n_per_group(
         Number of rows per group, from 1.
     ascending : bool
         Whether to return the rows with the smallest values.
-    split_out : int
+    split_out : int or None
         Number of partitions of the result; use more than one if there are too many groups for one
-        partition.
+        partition. None chooses the number as :func:`drop_duplicates` does.
 
     Returns
     -------
@@ -116,7 +132,8 @@ def top_n_per_group(
     with collect_faults() as faults:
         faults += find_column_faults(like, by=keys, column=[column])
         faults += find_key_faults(like, "by", keys)
-        faults += find_count_faults("n", n) + find_split_out_faults(split_out)
+        faults += find_count_faults("n", n)
+        faults += find_split_out_faults(split_out) if split_out is not None else []
         faults += find_flag_faults(ascending=ascending)
         if not keys:
             faults.append(Fault("by", repr(by), "at least one column"))
@@ -132,7 +149,12 @@ def top_n_per_group(
     ranking = Ranking(like, tuple(keys), escape(column), min(n, _MAX_ROWS), not ascending)
     source = select_source(df, list(df._meta.columns))
     size = exchange_memory.estimate_source_size(source, df)
-    max_bytes = exchange_memory.choose_max_bytes(len(source.partitions), size)
+    if split_out != 1 and size is not None and not exchange_memory.fits_in_memory(size):
+        source = select_source(df, list(source.columns), merge=False)  # less memory for each task
+    count = len(source.partitions)
+    if split_out is None:
+        split_out = exchange_memory.choose_row_partition_count(count, size)
+    max_bytes = exchange_memory.choose_max_bytes(count, size)
     token = tokenize(source.token, ranking, split_out, max_bytes)
     arguments = [
         [partition, number, source.where, ranking]
@@ -145,7 +167,16 @@ def top_n_per_group(
     )
     finish = partial(_build_partition, ranking=ranking)
     results = task_graph.make_tasks("top-n", token, finish, received_tables)
-    return build_collection(results, like.reset_index(drop=True), "top-n")
+    like = like.reset_index(drop=True)
+    result = build_collection(results, like, "top-n")
+    if ranking.is_sorted_by_polars:
+        build = partial(_build_table, ranking=ranking)
+        register_tables(
+            result,
+            like,
+            lambda: task_graph.make_tasks("top-n-table", token, build, received_tables),
+        )
+    return result
 
 
 @name_partition_in_errors
@@ -162,7 +193,23 @@ def _merge_top_rows(tables: list[pl.DataFrame], ranking: Ranking) -> pl.DataFram
     return kernel.select_top_rows(rows, ranking.by, ranking.column, ranking.n, ranking.descending)
 
 
+def _has_common_order(dtype: Any) -> bool:
+    """Return whether a declared type is one of numbers, times or text of pandas."""
+    if isinstance(dtype, np.dtype):
+        return dtype.kind in "biumM" or (dtype.kind == "f" and dtype.itemsize > 2)
+    return isinstance(dtype, pd.StringDtype)
+
+
+def _build_table(tables: list[Any], number: int | None, ranking: Ranking) -> TypedTable:
+    """Return the rows of the groups that one task receives, in their order."""
+    rows = _merge_top_rows([concat_pieces(tables, number)], ranking)
+    positions = range_splits.find_sorted_positions(rows, ranking.order)
+    return TypedTable(rows.lazy().select(pl.all().gather(positions)).collect(), ranking.like)
+
+
 def _build_partition(tables: list[Any], number: int | None, ranking: Ranking) -> pd.DataFrame:
+    if ranking.is_sorted_by_polars:
+        return _build_table(tables, number, ranking).to_pandas()
     received = concat_pieces(tables, number)
     rows = to_pandas(_merge_top_rows([received], ranking), ranking.like)
     rows = rows.sort_values(

@@ -112,6 +112,7 @@ CALLS = {
     "groups": lambda df: group_agg(df, "user", {"v": ["mean", "nunique"]}, split_out=5),
     "one partition": lambda df: group_agg(df, "user", {"v": ["median", "nunique"]}),
     "top": lambda df: top_n_per_group(df, "user", "v", 3, split_out=20),
+    "top of many": lambda df: top_n_per_group(df, ["user", "row"], "v", 1, split_out=None),
     "windows": lambda df: window_agg(
         df, "at", "7h", {"v": ["first", "nunique"]}, by="user", split_out=3
     ),

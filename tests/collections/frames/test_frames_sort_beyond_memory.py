@@ -17,13 +17,15 @@ from pandas_results import same_frame
 from scale import FULL
 
 from hyperplane.collections.frames import exchange_memory
-from hyperplane.collections.frames.kernels import table_files
+from hyperplane.collections.frames.kernels import range_splits, table_files
+from hyperplane.collections.frames.kernels.range_splits import SortKeys
 from hyperplane.collections.frames.kernels.table_files import (
     concat_pieces,
     join_filed_tables,
     take_movable_piece,
 )
-from hyperplane.dataframe import read, sort_values
+from hyperplane.collections.frames.source_collection import select_source
+from hyperplane.dataframe import join, read, sort_values
 from hyperplane.errors import HyperplaneError
 
 ALSO_AT_FULL_SCALE = pytest.mark.skipif(not FULL, reason="more plans: at full scale")
@@ -108,6 +110,63 @@ def test_rows_without_first_keys_go_through_files(little_memory, tmp_path, rows,
     assert result.part.to_list() == [number for number in range(senders) for _ in range(rows)]
 
 
+def test_split_rows_do_not_depend_on_the_order_of_the_rows():
+    """A task that runs again, after a worker was lost, may get its rows in another order."""
+    rng = np.random.default_rng(2)
+    rows = pl.DataFrame({"k": rng.integers(0, 50_000, 40_000).astype(str), "row": range(40_000)})
+    rows = rows.with_columns(pl.when(pl.col("row") % 9 > 0).then("k").alias("k"))
+    keys = SortKeys(("k",), (False,), nulls_last=True, whole=True)
+
+    def choose(rows):
+        samples = [
+            range_splits.sample_keys(part.lazy(), ["k"], number, by_value=True)
+            for number, part in enumerate((rows.head(30_000), rows.tail(10_000)))
+        ]
+        return range_splits.choose_split_rows(samples, keys, 16)
+
+    def split(rows, split_rows):
+        numbers = range_splits.number_rows(rows, split_rows, keys, 0, 16)
+        return rows.with_columns(pl.Series("range", numbers)).sort("row")
+
+    want = choose(rows)
+    assert want.height == 15
+    for seed in range(3):
+        one, other = (
+            part.sample(fraction=1, shuffle=True, seed=seed)
+            for part in (rows.head(30_000), rows.tail(10_000))
+        )
+        moved = pl.concat([one, other])
+        assert choose(moved)["k"].equals(want["k"])
+        assert split(moved, choose(moved)).equals(split(rows, want), null_equal=True)
+
+
+def test_rows_of_shuffles_are_not_divided_by_their_positions(little_memory, tmp_path):
+    frame = pd.DataFrame({"k": np.arange(400) % 3, "row": np.arange(400)})
+    frame.to_parquet(tmp_path / "a.parquet")
+    small = dd.from_pandas(frame.head(3)[["k"]], npartitions=2)
+    fixed = [
+        read(tmp_path / "a.parquet"),
+        dd.from_pandas(frame, npartitions=4),
+        dd.read_parquet(tmp_path / "a.parquet")[["k", "row"]],
+        dd.from_pandas(frame, npartitions=4).map_partitions(lambda part: part + 1),
+    ]
+    moving = [
+        dd.from_pandas(frame, npartitions=4).shuffle("row", npartitions=3),
+        dd.from_pandas(frame, npartitions=4).drop_duplicates("row", split_out=3),
+        dd.from_pandas(frame, npartitions=4).merge(small, on="k"),
+        join(dd.from_pandas(frame, npartitions=4), small, "k"),
+        sort_values(read(tmp_path / "a.parquet"), "k", split_out=3),
+    ]
+    for df, is_ordered in [*((df, True) for df in fixed), *((df, False) for df in moving)]:
+        assert select_source(df, ["k", "row"]).is_ordered == is_ordered
+    with dask.config.set({"dataframe.shuffle.method": "tasks"}):
+        parts = dask.compute(*sort_values(moving[0], ["k", "row"], split_out=9).to_delayed())
+    same_frame(
+        pd.concat(parts, ignore_index=True), frame.sort_values(["k", "row"], ignore_index=True)
+    )
+    assert sorted(len(part) for part in parts if len(part)) == [133, 133, 134]
+
+
 def test_files_are_removed_with_their_tables(little_memory, log):
     frame, folder = log
     assert len(sort_values(read(folder), "at", split_out=4).compute()) == len(frame)
@@ -138,6 +197,47 @@ def test_small_tables_stay_in_memory(tmp_path):
         (filed,) = table_files.write_tables([pl.DataFrame({"a": [1]})])
         assert filed.load().rows() == [(1,)]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_many_small_pieces_of_a_table_are_in_files(tmp_path):
+    table = pl.DataFrame({"a": np.arange(100_000), "b": np.arange(100_000).astype(str)})
+    pieces = [table.slice(number * 100, 100) for number in range(1_000)]
+    with dask.config.set({"temporary-directory": str(tmp_path)}):
+        filed = table_files.write_tables(pieces)
+        assert max(map(sizeof, filed)) < 300
+        (file,) = tmp_path.iterdir()
+        moved = [pickle.loads(pickle.dumps(piece.make_movable())) for piece in filed]
+        del filed
+        gc.collect()
+        (received,) = tmp_path.iterdir()
+        assert file != received
+        assert sum(map(sizeof, moved)) == pytest.approx(received.stat().st_size, rel=0.2)
+        for number in (0, 1, 999):
+            assert moved[number].load().equals(pieces[number])
+        kept = moved[5]
+        del moved
+        gc.collect()
+        assert kept.load().equals(pieces[5])
+        del kept
+        gc.collect()
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_received_pieces_begin_a_new_file_after_some_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(table_files, "_MAX_RECEIVED_BYTES", 10_000)
+    table = pl.DataFrame({"a": np.random.default_rng(0).integers(0, 2**62, 1_000)})
+    with dask.config.set({"temporary-directory": str(tmp_path)}):
+        (filed,) = table_files.write_tables([table])
+        moved = [pickle.loads(pickle.dumps(filed)) for _ in range(6)]
+        assert len(list(tmp_path.iterdir())) == 3
+        assert all(piece.load().equals(table) for piece in moved)
+        del moved[:2]
+        gc.collect()
+        assert len(list(tmp_path.iterdir())) == 2
+        assert all(piece.load().equals(table) for piece in moved)
+        del moved, filed
+        gc.collect()
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_sizes_decide_on_files(monkeypatch):

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
+from hyperplane.collections.frames.top_n_per_group import Ranking
 from hyperplane.dataframe import top_n_per_group
 from hyperplane.errors import RequestError
 
@@ -35,9 +36,9 @@ def test_rows_equal_pandas(data, files):
     n, ascending = data.draw(st.integers(1, 4), "n"), data.draw(st.booleans(), "ascending")
     df = data.draw(in_partitions(frame, files), "df")
     want = pandas_results.top_n(df.compute(), by, "v0", n, ascending=ascending)
-    into = data.draw(st.integers(1, 3), "split_out")
+    into = data.draw(st.sampled_from([1, 2, 3, None]), "split_out")
     result = top_n_per_group(df, by, "v0", n, ascending=ascending, split_out=into).compute()
-    if into > 1:
+    if into != 1:
         order = [True] * len(by) + [ascending]
         result = result.sort_values([*by, "v0"], ascending=order, kind="stable", ignore_index=True)
     pandas_results.same_frame(result, want)
@@ -68,6 +69,30 @@ def test_several_partitions_of_the_result_hold_each_group_once():
     parts = [part.carrier.unique() for part in dask.compute(*result.to_delayed(), scheduler="sync")]
     assert sorted(np.concatenate(parts)) == list(range(31))
     assert len(parts) == 4
+
+
+@pytest.mark.parametrize(
+    "kinds", [("int64", "float64"), ("str", "datetime64[us]"), ("Int8", "str")]
+)
+@pytest.mark.parametrize("ascending", [True, False])
+def test_polars_and_pandas_sort_the_rows_alike(kinds, ascending, monkeypatch):
+    rng = np.random.default_rng(6)
+    group, value = (pd.Series(rng.integers(-9, 9, 400)).astype(kind) for kind in kinds)
+    frame = pd.DataFrame({"k": group, "v": value, "row": range(400)})
+    frame.loc[rng.random(400) < 0.1, "v"] = None
+    if kinds[1] == "float64":
+        frame.loc[rng.random(400) < 0.2, "v"] = -0.0
+    df = cut(frame, [100, 300])
+
+    def compute():
+        top = top_n_per_group(df, "k", "v", 30, ascending=ascending, split_out=None)
+        return dask.compute(*top.to_delayed(), scheduler="sync")
+
+    parts = compute()
+    monkeypatch.setattr(Ranking, "is_sorted_by_polars", False)
+    for part, want in zip(parts, compute(), strict=True):
+        pd.testing.assert_frame_equal(part, want)
+    assert len(parts) > 1
 
 
 def test_missing_values_come_last_in_both_directions():

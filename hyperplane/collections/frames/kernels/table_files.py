@@ -10,10 +10,12 @@ from __future__ import annotations
 import io
 import os
 import tempfile
+import threading
 import uuid
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +26,25 @@ from hyperplane.collections.frames.kernels.concatenate import concat_tables
 from hyperplane.core.dask_internals.workers import find_worker_folder
 from hyperplane.core.errors import HyperplaneError
 
-#: Bytes of a table up to which it stays in memory: a file would take more time.
+#: Bytes of the pieces of a table up to which they stay in memory: a file would take more time.
 _MIN_FILE_BYTES = 1 << 16
+#: Bytes of a file of received pieces after which the next one begins. A file is removed with the
+#: last piece in it.
+_MAX_RECEIVED_BYTES = 1 << 26
 
 
 class TableFile:
     """A new file of this process, removed with the last reference to this object."""
 
     def __init__(self) -> None:
+        self._process = os.getpid()
         self.path = _find_folder() / f"hyperplane-table-{uuid.uuid4().hex}.arrow"
         self.remove = weakref.finalize(self, _remove_file, os.fspath(self.path))
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether this process was not forked after the file was created."""
+        return self._process == os.getpid()
 
 
 def _remove_file(path: str) -> None:
@@ -95,47 +106,88 @@ class FiledTable:
 
 
 def _restore_table(data: bytes, movable: bool) -> FiledTable:
-    """Return the table of pickled bytes; large ones are written to a file of this process."""
-    if len(data) < _MIN_FILE_BYTES:
-        return FiledTable(data, 0, len(data), movable)
-    file = TableFile()
-    _append(file, data)
-    return FiledTable(file, 0, len(data), movable)
+    """Return the table of pickled bytes, written to a file of this process."""
+    file, offset = _received.append(data)
+    return FiledTable(file, offset, len(data), movable)
+
+
+class _ReceivedPieces:
+    """File to which the pieces that this process receives are appended.
+
+    Small pieces are written, too: an exchange has one of each pair of sender and receiver, and
+    thousands of them took most of a worker's memory.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._file: weakref.ref[TableFile] | None = None
+        self._length = 0
+
+    def append(self, data: bytes) -> tuple[TableFile, int]:
+        """Write a piece; return its file and its position in it."""
+        with self._lock:
+            file = self._file() if self._file is not None else None
+            if file is None or self._length >= _MAX_RECEIVED_BYTES or not file.is_of_this_process:
+                file, self._length = TableFile(), 0
+                self._file = weakref.ref(file)
+            offset = self._length
+            _append(file, data)
+            self._length += len(data)
+            return file, offset
+
+
+_received = _ReceivedPieces()
 
 
 def write_tables(tables: Iterable[pl.DataFrame]) -> list[FiledTable]:
-    """Write tables to one file, one after the other; small ones stay in memory.
+    """Write tables to one file, one after the other; they stay in memory if all are small.
 
     Raises
     ------
     HyperplaneError
         If the file cannot be written, for example because the disk is full.
     """
-    file: TableFile | None = None
-    written: list[FiledTable] = []
-    position = 0
-    for table in tables:
+    remaining = iter(tables)
+    held: list[FiledTable] = []
+    size = 0
+    for table in remaining:
         out = io.BytesIO()
         table.write_ipc_stream(out, compression="lz4")
-        data = out.getvalue()
-        if len(data) < _MIN_FILE_BYTES:
-            written.append(FiledTable(data, 0, len(data)))
-            continue
-        file = file or TableFile()
-        _append(file, data)
-        written.append(FiledTable(file, position, len(data)))
-        position += len(data)
-    return written
+        held.append(FiledTable(out.getvalue(), 0, out.tell()))
+        size += out.tell()
+        if size >= _MIN_FILE_BYTES:
+            return _write_to_file(held, remaining)
+    return held
+
+
+def _write_to_file(held: Sequence[FiledTable], tables: Iterable[pl.DataFrame]) -> list[FiledTable]:
+    """Write tables in memory, and others, to one file."""
+    file = TableFile()
+    _append(file, b"".join(each._read_bytes() for each in held))
+    ends = list(accumulate(each._length for each in held))
+    with _name_folder_in_errors(file), file.path.open("ab", buffering=0) as opened:
+        for table in tables:
+            # Polars writes to the descriptor. Bytes of Python would stay in the memory of malloc.
+            table.write_ipc_stream(opened, compression="lz4")
+            ends.append(opened.tell())
+    return [FiledTable(file, start, end - start) for start, end in pairwise([0, *ends])]
 
 
 def _append(file: TableFile, data: bytes) -> None:
-    try:
+    with _name_folder_in_errors(file):
         file.path.parent.mkdir(parents=True, exist_ok=True)
         with file.path.open("ab") as opened:
             opened.write(data)
-    except OSError as error:
+
+
+@contextmanager
+def _name_folder_in_errors(file: TableFile) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise HyperplaneError(
-            f"rows of an exchange cannot be written to {file.path}: {error.strerror}; free space "
+            f"rows of an exchange cannot be written to {file.path}: {reason}; free space "
             "there, or set Dask's temporary-directory, or local_directory of the workers, to a "
             "folder with more"
         ) from error

@@ -1,0 +1,1 @@
+"""Sorts, joins, distinct rows, groups and top rows of more data than the workers' memory."""
