@@ -101,6 +101,27 @@ def test_every_page_is_linked_from_the_front_page():
     assert set(PAGES) - reached == {README}
 
 
+def test_the_page_on_watching_work_links_all_pages_of_its_group():
+    index = (ROOT / "docs" / "how-to" / "index.md").read_text(encoding="utf-8")
+    group = index.partition(":caption: Watch work\n")[2].partition("```")[0]
+    pages = {f"{name}.md" for name in re.findall(r"^([\w-]+)$", group, re.MULTILINE)}
+    assert len(pages) > 5
+    text = (ROOT / "docs" / "how-to" / "watch-work.md").read_text(encoding="utf-8")
+    links = {link.partition("#")[0] for link in LINK.findall(text)}
+    assert pages - {"watch-work.md"} <= links
+    assert "../gallery.md" in links
+
+
+def test_the_front_page_begins_with_a_session_and_links_the_four_kinds_of_pages():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    beginning = index.partition("\n## ")[0]
+    assert beginning.index("size_cluster(") < beginning.index("initialize_cluster(")
+    assert {"tutorial/first-cluster.md", "how-to/index.md", "reference/index.md",
+            "explanation/index.md", "gallery.md"} <= set(LINK.findall(beginning))  # fmt: skip
+    assert ":alt: " in beginning
+    assert len(beginning.splitlines()) < 60  # one screen
+
+
 def test_the_front_pages_list_every_notebook_in_the_order_of_their_numbers():
     names = sorted(file.name for file in (ROOT / "notebooks").glob("*.ipynb"))
     numbers = [int(name[:2]) for name in names]
