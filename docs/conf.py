@@ -23,10 +23,11 @@ html_title = "hyperplane"
 html_static_path = ["_static"]
 html_css_files = ["hyperplane.css"]
 html_show_sourcelink = False
-html_sidebars = {"index": [], "tutorial/*": []}
+html_sidebars = {"index": [], "gallery": [], "tutorial/*": []}
 html_theme_options = {
     "navigation_with_keys": False,
     "show_prev_next": True,
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
     "footer_start": ["copyright"],
     "footer_end": [],
 }

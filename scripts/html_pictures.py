@@ -1,64 +1,68 @@
-"""Take pictures of results as a notebook shows them: ``python -m scripts.html_pictures``.
+"""Take the pictures of the gallery with Chromium: ``python -m scripts.html_pictures [NAME ...]``.
 
-Needs Chromium. Writes ``html-<name>-light.png`` and ``html-<name>-dark.png`` in ``docs/_static``,
-and ``ui-<name>-light.png`` and ``ui-<name>-dark.png`` of pages of ``hyperplane ui``;
-with ``--lab FOLDER`` also pages with a theme of JupyterLab other than that of the browser.
+Writes ``html-<name>-light.png`` of results as a notebook shows them, ``ui-<name>-light.png`` of
+pages of ``hyperplane ui`` and ``report-light.png`` in ``docs/_static``, of those that pages show
+with a dark theme also ``...-dark.png``. With names it takes these pictures only, such as
+``ui-job``; with ``--lab FOLDER`` it also writes results with a theme of JupyterLab other than that
+of the browser. The sample data is in :mod:`scripts.picture_data`.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from dataclasses import replace
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
-import pandas as pd
+import dask.config
 from PIL import Image, ImageChops
+from starlette.datastructures import QueryParams
 
 import hyperplane
-from hyperplane.clusters.records import ClusterRecord
-from hyperplane.history import (
-    PlanSummary,
-    RunRecord,
-    RunTimeline,
-    TaskGroupTimes,
-    WorkerTimeline,
-    WorkerUsage,
-)
-from hyperplane.jobs import Artifact, Job, Pipeline, Step
-from hyperplane.jobs.artifact_files import identify
+from hyperplane.clusters.dask.local import engine as local_engine
+from hyperplane.clusters.dask.progress_texts import ComputeFigures
+from hyperplane.core.wait_display import WaitStatus
+from hyperplane.history.store import write_run
+from hyperplane.jobs import schedules
 from hyperplane.jobs.artifact_html import render_artifacts
-from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.job_html import render_job, render_jobs
-from hyperplane.jobs.store.artifact_records import find_suffix, kind_of_file
-from hyperplane.jobs.store.job_records import DONE, FAILED, IN_PROGRESS, Attempt
+from hyperplane.jobs.store.jobs_home import open_store
+from hyperplane.reports import render_report
+from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.storage.result import SaveResult
+from hyperplane.ui import (
+    cluster_views,
+    job_list_view,
+    job_view,
+    overview,
+    record_views,
+    schedule_view,
+    sizing_views,
+)
 from hyperplane.ui.application import read_style
 from hyperplane.ui.artifact_view import describe_artifacts
 from hyperplane.ui.cluster_views import describe_cluster
-from hyperplane.ui.job_view import describe_job
-from hyperplane.ui.live_cluster import LiveCluster
-from hyperplane.ui.view import PageRequest
+from hyperplane.ui.view import PageRequest, View
+from scripts import picture_data
+from scripts.picture_data import NOW
 
 STATIC = Path(__file__).resolve().parents[1] / "docs" / "_static"
-_WIDTH, _HEIGHT = 1180, 1600
+_WIDTH, _HEIGHT = 1180, 2400
 #: Colors of the picture that remain; text is anti-aliased in grays.
 _COLORS = 128
-#: Seconds since 1970 of the events of the sample jobs.
-_BEGAN = 1_780_000_000.0
-_LOG = """\
-read 120 of 120 files of /data/flights
-Traceback (most recent call last):
-  File "/home/me/flights/fit.py", line 31, in <module>
-    model.fit(frame[FEATURES], frame["delay"])
-ValueError: Input X contains NaN.
-"""
+#: The folder that the pictures show in place of that of the sample data.
+_FOLDER = "/home/ada/flights"
+#: Cores and memory of the machine of the plan.
+_MACHINE = MachineCapacity(8, 16_000_000_000)
 #: Theme of the browser -> value of Chromium's setting.
 _SCHEMES = {"dark": 0, "light": 1}
 _PAGE = """<!DOCTYPE html><meta charset="utf-8"><style>:root{{color-scheme:light dark}}
@@ -69,174 +73,205 @@ _LAB = {
 }
 
 
-def make_jobs(folder: Path) -> tuple[Job, list[Attempt], list[Job]]:
-    """Return a job that has failed, its attempts, and a list of jobs."""
-    (folder / "report.ipynb").write_text('{"cells": [], "metadata": {}, "nbformat": 4}')
-    (folder / "fit.log").write_text(_LOG)
+@dataclass(frozen=True)
+class Picture:
+    """A picture of the documentation.
 
-    def command(name: str, *before: str, **options: object) -> Step:
-        return Step(name=name, kind="command", argv=("true",), depends_on=before, **options)
+    Parameters
+    ----------
+    make : callable
+        Returns the HTML of a result, or a whole page; its argument is a folder for sample data.
+    has_dark : bool
+        Whether there is a second picture with a dark theme.
+    height : int
+        Pixels after which the picture ends.
+    """
 
-    steps = [
-        command("load"),
-        command("clean", "load", chunks=12),
-        command("weather"),
-        command("join", "clean", "weather"),
-        command("fit", "join"),
-        command("score", "join"),
-        Step(name="report", kind="notebook", path="report.ipynb", output_path="report.ipynb",
-             depends_on=("fit", "score")),
-    ]  # fmt: skip
-    job = new_job(Pipeline.from_steps("flights", steps, root=str(folder)), name="nightly")
-    job = replace(
-        job, id="5f0c2a9e-7d41-4b1f-9a53-0c6d1f2b8e77", folder=str(folder), status=FAILED,
-        reason="step fit: exit code 1: ValueError: Input X contains NaN.", machine="me@host",
-        submitted=_BEGAN, started=_BEGAN + 1, ended=_BEGAN + 754,
-    )  # fmt: skip
+    make: Callable[[Path], str]
+    has_dark: bool = False
+    height: int = _HEIGHT
 
-    def attempt(step: str, begin: float, end: float, status: str = DONE, **fields: int) -> Attempt:
-        reason = "exit code 1: ValueError: Input X contains NaN." if status == FAILED else ""
-        return Attempt(
-            job.id, step, fields.get("chunk", -1), fields.get("number", 1), status,
-            _BEGAN + begin, _BEGAN + end, reason=reason, log=f"{step}.log",
+    @property
+    def themes(self) -> tuple[str, ...]:
+        """Themes of the pictures."""
+        return ("light", "dark") if self.has_dark else ("light",)
+
+
+def _advice(folder: Path) -> str:
+    del folder
+    return hyperplane.size_cluster("100GB", "groupby")._repr_html_()
+
+
+def _plan(folder: Path) -> str:
+    del folder
+    with mock.patch.object(local_engine, "read_capacity", return_value=_MACHINE):
+        plan = hyperplane.plan_cluster(num_workers=2, pool="16_16", engine="local", name="flights")
+    return plan._repr_html_()
+
+
+def _saved(folder: Path) -> str:
+    del folder
+    return SaveResult(
+        f"{_FOLDER}/delays.parquet", 24, 5_800_000, 310_000_000, 6, seconds=12.4
+    )._repr_html_()
+
+
+def _cluster(folder: Path) -> str:
+    """Return the HTML of Dask for a cluster, with the usual ports in place of those it got."""
+    with dask.config.set({"temporary-directory": str(folder)}):
+        client, cluster = hyperplane.initialize_cluster(
+            num_workers=1, nprocs=2, nthreads=1, ram_gb_per_proc=0.5, local_fit="exact",
+            name="flights",
         )  # fmt: skip
-
-    attempts = [
-        attempt("load", 1, 42),
-        attempt("weather", 1, 9.5),
-        *(
-            attempt("clean", 42 + 20 * number, 75 + 20 * number, chunk=number)
-            for number in range(12)
-        ),
-        attempt("join", 300, 620),
-        attempt("score", 620, 688),
-        attempt("fit", 620, 671, FAILED),
-        attempt("fit", 700, 754, FAILED, number=2),
-    ]
-    jobs = [
-        replace(job, id="c1e07b52-", name="nightly", status=IN_PROGRESS, ended=0.0, reason="",
-                dashboard="http://127.0.0.1:8787/status", submitted=_BEGAN + 86400,
-                started=_BEGAN + 86401),
-        job,
-        replace(job, id="93d7f6a0-", status=DONE, reason="", submitted=_BEGAN - 86400,
-                started=_BEGAN - 86399, ended=_BEGAN - 85200),
-    ]  # fmt: skip
-    return job, attempts, jobs
+        shown = cluster._repr_html_()
+        client.close()
+        cluster.close()
+    # Below a fold that is closed: addresses, folders and times of the scheduler and the workers.
+    shown = re.sub(r"<details>.*</details>", "", shown, flags=re.DOTALL)
+    return re.sub(r"127\.0\.0\.1:\d+(/\w+)?/status", "127.0.0.1:8787/status", shown)
 
 
-def make_artifacts(job: Job, folder: Path) -> list[Artifact]:
-    """Return what the steps of a job have saved, with the files."""
-    rows = {
-        "carrier": ["UA", "AA", "B6", "DL", "EV"],
-        "flights": [58_665, 32_729, 54_635, 48_110, 54_173],
-        "delay": [12.1, 8.6, 13.0, 9.3, 19.9],
-    }
-    frame = pd.DataFrame(rows)
-    frame.to_parquet(folder / "delays.parquet")
-    axes = frame.plot.bar("carrier", "delay", legend=False, ylabel="minutes", figsize=(5, 2.4))
-    axes.figure.savefig(folder / "delays.png", bbox_inches="tight")
-    (folder / "summary.txt").write_text("12.6 minutes on average\n")
-    found = []
-    for number, (name, step) in enumerate(
-        {"delays.parquet": "join", "delays.png": "score", "summary.txt": "score"}.items()
-    ):
-        path = str(folder / name)
-        identity = identify(path)
-        size = None if identity is None else identity.size
-        count = len(frame) if number == 0 else None
-        found.append(Artifact(
-            job.id, step, -1, 1, name, kind_of_file(name), find_suffix(name), path, size, count,
-            created=_BEGAN + 600 + 20 * number, identity=str(identity or ""),
-        ))  # fmt: skip
-    return found
+def _job(folder: Path) -> str:
+    job, attempts, _ = picture_data.make_jobs(folder)
+    return render_job(job, attempts)
 
 
-def make_bodies(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield names of pictures and their HTML."""
+def _jobs(folder: Path) -> str:
+    return render_jobs(picture_data.make_jobs(folder)[2], picture_data.BEGAN + 86700)
+
+
+def _artifacts(folder: Path) -> str:
+    job, _, _ = picture_data.make_jobs(folder)
+    return render_artifacts(picture_data.make_artifacts(job, folder))
+
+
+def _artifacts_page(folder: Path) -> str:
+    """Return the page of the artifacts of a job, with its picture inside."""
+    job, _, _ = picture_data.make_jobs(folder)
+    artifacts = picture_data.make_artifacts(job, folder)[::-1]
+    view = describe_artifacts(job, artifacts, "artifacts 1 to 3, the newest first")
+    page = _add_style(view.render_page(PageRequest(f"/jobs/{job.id}/artifacts", QueryParams(""))))
+    content = base64.b64encode((folder / "delays.png").read_bytes()).decode()
+    return re.sub(r'src="/jobs/[^"]*"', f'src="data:image/png;base64,{content}"', page)
+
+
+def _forecast(folder: Path) -> str:
+    del folder
     import dask.array as da
 
-    job, attempts, jobs = make_jobs(folder)
-    shown = "/home/me/flights"
-    yield "job", render_job(job, attempts).replace(str(folder), shown)
-    artifacts = make_artifacts(job, folder)
-    yield "artifacts", render_artifacts(artifacts).replace(str(folder), shown)
-    yield "jobs", render_jobs(jobs, _BEGAN + 86700).replace(str(folder), shown)
-    yield "advice", hyperplane.size_cluster("100GB", "groupby")._repr_html_()
-    plan = hyperplane.plan_cluster(num_workers=2, pool="16_16", engine="local", name="flights")
-    saved = SaveResult(f"{shown}/delays.parquet", 24, 5_800_000, 310_000_000, 6, seconds=12.4)
-    yield "plan", f"{plan._repr_html_()}<hr>{saved._repr_html_()}"
     layout = hyperplane.plan_cluster(
         num_workers=1, nprocs=2, nthreads=2, ram_gb_per_proc=1, engine="local", local_fit="exact"
     )
     numbers = da.random.default_rng(0).random((8000, 8000), chunks=(1000, 8000))
     turned = numbers.rechunk((8000, 1000))
-    forecast = hyperplane.forecast(turned.std(axis=0).max(), layout, history=False)
-    yield "forecast", forecast._repr_html_()
+    return hyperplane.forecast(turned.std(axis=0).max(), layout, history=False)._repr_html_()
 
 
-def make_cluster() -> tuple[ClusterRecord, LiveCluster]:
-    """Return a running cluster of two nodes, and what it takes."""
-    workers = [
-        [min(size, 2_300_000_000) for size in range(200_000_000, 2_900_000_000, 24_000_000)],
-        [1_500_000_000 + 400_000_000 * (part // 9 % 3) for part in range(112)],
-        [1_200_000_000 + 300_000_000 * (part // 14 % 2) for part in range(112)],
-        [1_400_000_000 + 200_000_000 * (part // 7 % 4) for part in range(112)],
-    ]
-    timeline = RunTimeline(
-        _BEGAN, 60.0, [sum(sizes) for sizes in zip(*workers, strict=False)],
-        [0] * 100 + [900_000_000] * 12, [4] * 112,
-        [
-            WorkerTimeline(str(number), memory, *([[(5600, 6000)], [(5200, 6720)]] * (not number)))
-            for number, memory in enumerate(workers)
-        ],
-        [
-            TaskGroupTimes("read-parquet", 40, 2900, 240, 0, 9800),
-            TaskGroupTimes("assign", 300, 3100, 240, 0, 1900),
-            TaskGroupTimes("groupby-aggregate", 3100, 6600, 96, 0, 12000),
-        ],
+def _progress(folder: Path) -> str:
+    """Return the outputs of three cells that wait: a start, a computation and a job."""
+    del folder
+    figures = ComputeFigures(
+        1240, 760, 22.0, 4, 0, 3_100_000_000, 8_000_000_000, 0,
+        (("read-parquet", 240, 240, 2_400_000_000), ("assign", 232, 240, 2_300_000_000),
+         ("groupby-sum", 12, 60, 90_000_000)), 2,
     )  # fmt: skip
-    plan = PlanSummary(
-        engine="slurm", framework="dask", pool="16_16", nodes=2, max_nodes=2, nprocs=2, nthreads=7,
-        ram_per_proc=2_500_000_000, spill=0.7, pause=0.8, terminate=0.95, budget="5 USD",
-    )  # fmt: skip
-    run = RunRecord(
-        name="flights", cluster="flights", started=_BEGAN, ended=_BEGAN + 6720, plan=plan,
-        timeline=timeline, workers=(
-            WorkerUsage("0", 7, plan.ram_per_proc, 2_300_000_000, 3_200_000_000, 900_000_000, 400.0,
-                        1520.0, cpu_seconds=5900.0),
-            *(WorkerUsage(str(number), 7, plan.ram_per_proc, max(workers[number]),
-                          cpu_seconds=6100.0 - 90 * number) for number in (1, 2, 3)),
-        ),
-    )  # fmt: skip
-    record = ClusterRecord(
-        "flights", "slurm", "tls://10.1.0.7:8786", "http://127.0.0.1:8787/flights/status", 4711,
-        1.0, 4, 28, 10.0,
-    )  # fmt: skip
-    return record, LiveCluster(run, "USD", 0.24)
+    start = WaitStatus("start (slurm)", "workers", 3, 8, "squeue reports: 5 pending (Resources)")
+    detail = "running: transform (3 of 10 done); 2 waiting"
+    job = WaitStatus("job nightly #12", "steps done", 2, 5, detail)
+    shown = (start.as_html(42.0), figures.as_html(37.0), job.as_html(35.0))
+    return "<br>".join(f"<div>{each}</div>" for each in shown)
 
 
-def make_pages(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield names of pictures and pages of ``hyperplane ui``, with their style."""
-    job, attempts, _ = make_jobs(folder)
-    record, figures = make_cluster()
-    artifacts = make_artifacts(job, folder)
-    picture = base64.b64encode((folder / "delays.png").read_bytes()).decode()
-    listed = describe_artifacts(job, artifacts[::-1], "artifacts 1 to 3, the newest first")
-    views = {
-        "artifacts": (f"/jobs/{job.id}/artifacts", listed),
-        "job": (f"/jobs/{job.id}", describe_job(job, attempts, True, _BEGAN + 800)),
-        "cluster": ("/clusters/slurm/flights", describe_cluster(record, figures, True)),
-    }
-    link, script = '<link rel="stylesheet" href="/style.css"/>', '<script src="/live.js" defer="">'
+def _report(folder: Path) -> str:
+    del folder
+    return render_report(picture_data.make_records()[0])
+
+
+def _show(
+    path: str, view: Callable[[PageRequest], View], query: str = "", **names: str
+) -> Callable[[Path], str]:
+    """Return a function that returns a page of ``hyperplane ui``, with its style."""
+
+    def make(folder: Path) -> str:
+        with _provide_data(folder):
+            request = PageRequest(path, QueryParams(query), names)
+            return _add_style(view(request).render_page(request))
+
+    return make
+
+
+def _add_style(page: str) -> str:
+    """Return a page of ``hyperplane ui`` with its style and without its script."""
     style = f"<style>{read_style()}</style>"
-    for name, (path, view) in views.items():
-        page = view.render_page(PageRequest(path, ""))
-        page = page.replace(link, style).replace(script, "<script>")
-        page = re.sub(r'src="/jobs/[^"]*"', f'src="data:image/png;base64,{picture}"', page)
-        yield name, page.replace(str(folder), "/home/me/flights")
+    page = page.replace('<link rel="stylesheet" href="/style.css"/>', style)
+    return page.replace('<script src="/live.js" defer="">', "<script>")
 
 
-def take_picture(page: str, scheme: str, target: Path) -> None:
+def _show_cluster(request: PageRequest) -> View:
+    del request
+    return describe_cluster(*picture_data.make_cluster(), allow_actions=True)
+
+
+@contextlib.contextmanager
+def _provide_data(folder: Path) -> Iterator[None]:
+    """Let views read the sample data: job store, records, clusters and schedules."""
+    clusters = picture_data.list_clusters()
+    home = folder / "jobs"
+    with (
+        mock.patch.dict(os.environ, {"XDG_STATE_HOME": str(folder)}),
+        dask.config.set({"hyperplane.jobs.home": str(home), "hyperplane.jobs.store": None}),
+        mock.patch.object(cluster_views, "read_records", return_value=clusters),
+        mock.patch.object(schedules, "read_installed", return_value=picture_data.SCHEDULES),
+        mock.patch.object(time, "time", return_value=NOW),
+    ):
+        if not home.exists():
+            for each in picture_data.make_records():
+                write_run(each)
+            picture_data.fill_store(open_store(), folder)
+        yield
+
+
+#: Pictures by the names of their files, without theme and suffix.
+PICTURES = {
+    "html-advice": Picture(_advice, has_dark=True),
+    "html-plan": Picture(_plan, has_dark=True),
+    "html-cluster": Picture(_cluster),
+    "html-job": Picture(_job, has_dark=True),
+    "html-jobs": Picture(_jobs, has_dark=True),
+    "html-artifacts": Picture(_artifacts, has_dark=True),
+    "html-save": Picture(_saved, has_dark=True),
+    "html-forecast": Picture(_forecast, has_dark=True),
+    "html-progress": Picture(_progress),
+    "report": Picture(_report),
+    "ui-overview": Picture(_show("/", overview.show_overview), height=900),
+    "ui-clusters": Picture(_show("/clusters", cluster_views.list_clusters)),
+    "ui-cluster": Picture(_show("/clusters/slurm/flights", _show_cluster), has_dark=True),
+    "ui-jobs": Picture(
+        _show("/jobs", job_list_view.list_jobs, "pipeline=flights"), height=900
+    ),
+    "ui-job": Picture(
+        _show(f"/jobs/{picture_data.JOB}", job_view.show_job, id=picture_data.JOB),
+        has_dark=True, height=1640,
+    ),
+    "ui-artifacts": Picture(_artifacts_page, has_dark=True),
+    "ui-records": Picture(_show("/records", record_views.list_records)),
+    "ui-schedules": Picture(_show("/schedules", schedule_view.list_schedules)),
+    "ui-pools": Picture(_show("/pools", sizing_views.list_pools)),
+    "ui-size": Picture(
+        _show("/size", sizing_views.size_cluster, "data=100GB&operation=groupby&tasks=light")
+    ),
+}  # fmt: skip
+
+
+def make_page(name: str, folder: Path, style: str = "", attributes: str = "") -> str:
+    """Return the page of a picture: the page itself, or one with the result."""
+    shown = PICTURES[name].make(folder).replace(str(folder), _FOLDER)
+    if shown.startswith("<!DOCTYPE"):
+        return shown
+    return _PAGE.format(style=style, attributes=attributes, body=shown)
+
+
+def take_picture(page: str, scheme: str, target: Path, height: int = _HEIGHT) -> None:
     """Write a page as Chromium shows it, without the empty space around it."""
     browser = next(
         filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))
@@ -259,31 +294,33 @@ def take_picture(page: str, scheme: str, target: Path) -> None:
     if drawn is None:
         raise SystemExit(f"the picture for {target.name} is empty")
     _, _, right, bottom = drawn
-    picture = picture.crop((0, 0, min(_WIDTH, right + 12), min(_HEIGHT, bottom + 12)))
+    picture = picture.crop((0, 0, min(_WIDTH, right + 12), min(height, bottom + 12)))
     colors = picture.quantize(_COLORS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     colors.save(target, optimize=True)
 
 
 def main() -> None:
-    """Take all pictures."""
+    """Take the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PICTURES)}")
     parser.add_argument("--lab", type=Path, help="folder for pages with the themes of JupyterLab")
-    lab = parser.parse_args().lab
-    with tempfile.TemporaryDirectory() as folder:
-        bodies = dict(make_bodies(Path(folder)))
-        pages = dict(make_pages(Path(folder)))
-    for name, page in pages.items():
-        for scheme in _SCHEMES:
-            take_picture(page, scheme, STATIC / f"ui-{name}-{scheme}.png")
-    for name, body in bodies.items():
-        for scheme in _SCHEMES:
-            page = _PAGE.format(style="", attributes="", body=body)
-            take_picture(page, scheme, STATIC / f"html-{name}-{scheme}.png")
-        for theme, scheme in (("dark", "light"), ("light", "dark")) if lab else ():
-            style, attributes = _LAB[theme]
-            page = _PAGE.format(style=style, attributes=attributes, body=body)
-            lab.mkdir(exist_ok=True)
-            take_picture(page, scheme, lab / f"{name}-{theme}.png")
+    given = parser.parse_args()
+    unknown = set(given.names) - PICTURES.keys()
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(PICTURES)}")
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    for name in given.names or PICTURES:
+        picture = PICTURES[name]
+        with tempfile.TemporaryDirectory() as folder:
+            page = make_page(name, Path(folder))
+            for theme in picture.themes:
+                target = STATIC / f"{name}-{theme}.png"
+                take_picture(page, theme, target, picture.height)
+            for theme, scheme in (("dark", "light"), ("light", "dark")) if given.lab else ():
+                page = make_page(name, Path(folder), *_LAB[theme])
+                given.lab.mkdir(exist_ok=True)
+                take_picture(page, scheme, given.lab / f"{name}-{theme}.png", picture.height)
 
 
 if __name__ == "__main__":

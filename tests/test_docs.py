@@ -101,6 +101,27 @@ def test_every_page_is_linked_from_the_front_page():
     assert set(PAGES) - reached == {README}
 
 
+def test_the_page_on_watching_work_links_all_pages_of_its_group():
+    index = (ROOT / "docs" / "how-to" / "index.md").read_text(encoding="utf-8")
+    group = index.partition(":caption: Watch work\n")[2].partition("```")[0]
+    pages = {f"{name}.md" for name in re.findall(r"^([\w-]+)$", group, re.MULTILINE)}
+    assert len(pages) > 5
+    text = (ROOT / "docs" / "how-to" / "watch-work.md").read_text(encoding="utf-8")
+    links = {link.partition("#")[0] for link in LINK.findall(text)}
+    assert pages - {"watch-work.md"} <= links
+    assert "../gallery.md" in links
+
+
+def test_the_front_page_begins_with_a_session_and_links_the_four_kinds_of_pages():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    beginning = index.partition("\n## ")[0]
+    assert beginning.index("size_cluster(") < beginning.index("initialize_cluster(")
+    assert {"tutorial/first-cluster.md", "how-to/index.md", "reference/index.md",
+            "explanation/index.md", "gallery.md"} <= set(LINK.findall(beginning))  # fmt: skip
+    assert ":alt: " in beginning
+    assert len(beginning.splitlines()) < 60  # one screen
+
+
 def test_the_front_pages_list_every_notebook_in_the_order_of_their_numbers():
     names = sorted(file.name for file in (ROOT / "notebooks").glob("*.ipynb"))
     numbers = [int(name[:2]) for name in names]
@@ -126,25 +147,93 @@ def toctree(page: Path) -> list[Path]:
     ]
 
 
-def _all_of(module):
-    return importlib.import_module(module).__all__
+#: Public modules; ``hyperplane_gpu`` has one of them under another name.
+MODULES = (
+    "hyperplane", "hyperplane.array", "hyperplane.bag", "hyperplane.dataframe", "hyperplane.errors",
+    "hyperplane.history", "hyperplane.jobs", "hyperplane.ml", "hyperplane.notebook_common",
+    "hyperplane.orca", "hyperplane.ray_common", "hyperplane.reports", "hyperplane.spark",
+    "hyperplane.storage", "hyperplane.utils",
+)  # fmt: skip
+#: Public methods that are not for new programs: a former name, and one that only raises an error.
+NOT_FOR_NEW_PROGRAMS = {("Job", "place"), ("Estimator", "from_graph")}
+_DIRECTIVE = re.compile(
+    r"^\.\. (?P<kind>auto\w+|py:\w+|currentmodule):: +(?P<name>[\w.]+).*\n"
+    r"(?P<more>(?: +\S.*\n)*)",
+    re.MULTILINE,
+)
 
 
-def test_every_public_name_is_in_the_reference():
-    pages = [
-        page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md")
-    ]
-    documented = set()
-    for text in pages:
-        documented |= set(re.findall(r"^\.\. auto\w+:: ([\w.]+)", text, re.MULTILINE))
-    modules = {
-        f"hyperplane.{name}"
-        for name in hyperplane.__all__
-        if inspect.ismodule(getattr(hyperplane, name))
+def _documented() -> dict[str, str]:
+    """Full names in the reference, and the names after ``:members:`` of each."""
+    found = {}
+    for page in (ROOT / "docs" / "reference").glob("*.md"):
+        module = ""
+        for match in _DIRECTIVE.finditer(page.read_text(encoding="utf-8")):
+            name = match["name"]
+            if match["kind"] == "currentmodule":
+                module = name
+                continue
+            further = re.findall(r"^ {17}(\w+)\(", match["more"], re.MULTILINE)
+            members = re.search(r":members:((?:.*\n)(?: {6}.*\n)*)", match["more"])
+            for each in (name, *further):
+                full = each if each.startswith("hyperplane") else f"{module}.{each}"
+                found[full] = (members[1].strip() or "all") if members else ""
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_name_is_in_the_reference(module):
+    public = importlib.import_module(module).__all__
+    names = {f"{module}.{name}" for name in public}
+    # Names that users import from another module, such as the errors that hyperplane itself has.
+    elsewhere = {f"hyperplane.{name}" for name in public if name in hyperplane.__all__}
+    missing = {
+        name
+        for name in names - _documented().keys()
+        if f"hyperplane.{name.rpartition('.')[2]}" not in elsewhere & _documented().keys()
     }
-    helpers = {f"{name}.{helper}" for name in modules for helper in _all_of(name)}
-    names = {name for name in hyperplane.__all__ if f"hyperplane.{name}" not in modules}
-    assert names | modules | helpers <= documented
+    assert not missing
+
+
+def _own_members(documented: type) -> set[str]:
+    kinds = (property, classmethod, staticmethod)
+    return {
+        name
+        for name, value in vars(documented).items()
+        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, kinds))
+    }
+
+
+def test_every_public_method_is_in_the_reference():
+    shown: dict[type, set[str]] = {}
+    for name, listed in _documented().items():
+        module, _, short = name.rpartition(".")
+        thing = getattr(importlib.import_module(module), short, None) if module in MODULES else None
+        if inspect.isclass(thing) and not issubclass(thing, BaseException):
+            members = _own_members(thing) if listed == "all" else re.findall(r"\w+", listed)
+            shown.setdefault(thing, set()).update(members)
+    missing = [
+        (thing.__name__, name)
+        for thing, names in shown.items()
+        for name in _own_members(thing) - names
+    ]
+    assert set(missing) <= NOT_FOR_NEW_PROGRAMS
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["clusters.engine", "clusters.framework", "formats.base", "jobs.exporters.base",
+     "jobs.runners.base"],
+)  # fmt: skip
+def test_every_protocol_for_other_packages_is_in_the_reference(module):
+    loaded = importlib.import_module(f"hyperplane.{module}")
+    protocols = {
+        f"{loaded.__name__}.{name}"
+        for name, value in vars(loaded).items()
+        if getattr(value, "_is_protocol", False) and value.__module__ == loaded.__name__
+    }
+    assert protocols
+    assert protocols <= _documented().keys()
 
 
 @pytest.mark.parametrize("page", pages.GENERATED)

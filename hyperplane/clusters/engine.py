@@ -108,9 +108,9 @@ class Engine(Protocol):
     """
 
     name: ClassVar[str]
-    #: Features that a request must not ask for.
+    #: Features that a request must not ask for. An engine that supports more than GPUs has also
+    #: ``supported``, with those features.
     unsupported: ClassVar[frozenset[Feature]]
-    #: An engine that supports more than GPUs has also `supported`, with those features.
     #: Arguments without effect on this engine; the notes of a plan name those that were passed.
     ignored: ClassVar[frozenset[str]]
     settings: ClassVar[type[EngineSettings]]
