@@ -245,7 +245,7 @@ def _find_comfortable_size(
         nodes = math.ceil(data * checks.aggregation_ratio / node_ram)
         reasons.append(
             f"an aggregation needs {checks.aggregation_ratio:g} times its data in memory, "
-            f"{plural(best.nodes, 'node')} have {ratio:.1f} times"
+            f"{plural(best.nodes, 'node')} {'has' if best.nodes == 1 else 'have'} {ratio:.1f} times"
         )
     if (use := memory / best.total_ram) > checks.full_fraction:
         nodes = max(nodes, math.ceil(memory / (checks.full_fraction * node_ram)))
