@@ -135,9 +135,11 @@ class Job:
         Empty if the definition is damaged: a list of jobs then still shows the job's id.
         """
         try:
-            return str(json.loads(self.definition)["name"])
-        except (ValueError, LookupError, TypeError):
+            name = str(json.loads(self.definition)["name"])
+            name.encode()  # no page and no line can have a lone surrogate
+        except (ValueError, LookupError, TypeError, RecursionError):
             return ""
+        return name
 
     @property
     def run_name(self) -> str:
