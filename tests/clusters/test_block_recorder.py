@@ -306,6 +306,25 @@ def test_a_scheduler_that_does_not_answer_does_not_stop_the_block(
     assert [task.name for task in block.run.tasks] == ["after"]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="for systems that can fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_process_that_is_forked_in_a_block_does_not_write_its_record(client: Client) -> None:
+    with hyperplane.record("parent") as block:
+        client.submit(fill, 7, key="parent").result()
+        child = os.fork()
+        if not child:
+            # As an exception would leave the block, without running the tests a second time.
+            try:
+                warnings.simplefilter("error")
+                block.__exit__(SystemExit, SystemExit(0), None)
+            finally:
+                os._exit(int(block.run is not None))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert list_runs("parent") == []
+    assert [task.name for task in read_run("parent").tasks] == ["parent"]
+    assert len(list_runs("parent")) == 1
+
+
 def test_an_interrupted_end_leaves_no_measurement(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

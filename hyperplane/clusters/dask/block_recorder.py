@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import inspect
+import os
 import re
 import threading
 import time
@@ -52,6 +53,7 @@ class _OpenBlock:
             full = full.partition("/")[2]
         self.name: str = full
         self.is_open = True
+        self.process = os.getpid()
         self.client: Any = None
         self.monitor: BlockMonitor | None = None
         self.started = time.time()
@@ -127,6 +129,8 @@ class BlockRecorder:
             if block is None:
                 raise ValueError("it was not open")
             block.close()
+            if block.process != os.getpid():
+                return  # a fork of the process of the block, which will write the record
             usage = end_measurement(block.client, block.monitor, self.name)
             self.run = write_run(_make_record(block, usage, ended, _describe_end(error)))
         except Exception as failure:  # noqa: BLE001 - the block has its own result or error
@@ -236,7 +240,8 @@ def record(name: str, *, client: Client | None = None) -> BlockRecorder:
     BlockRecorder
         A context manager and a decorator. After the block its ``run`` is the
         :class:`~hyperplane.history.RunRecord`, with the tasks, memory, spilled data and time of the
-        cluster during the block, those of other clients included.
+        cluster during the block, those of other clients included. Processes that are forked in the
+        block write no record.
 
     Raises
     ------
