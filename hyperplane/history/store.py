@@ -15,6 +15,7 @@ from pathlib import Path
 from hyperplane import config
 from hyperplane.core.errors import Fault, ReadError, check
 from hyperplane.core.folder_entries import find_in
+from hyperplane.core.home_folder import find_home
 from hyperplane.core.public_calls import check_call, warn_caller
 from hyperplane.history.run_record import (
     RunRecord,
@@ -39,9 +40,15 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 
 def history_folder() -> Path:
-    """Return the folder with the records of this user, which may not exist."""
+    """Return the folder with the records of this user, which may not exist.
+
+    Raises
+    ------
+    ConfigError
+        If this user has no home folder, and XDG_STATE_HOME is not set.
+    """
     state = os.environ.get("XDG_STATE_HOME")
-    base = Path(state) if state and Path(state).is_absolute() else Path.home() / ".local" / "state"
+    base = Path(state) if state and Path(state).is_absolute() else find_home() / ".local" / "state"
     return base / "hyperplane" / "history"
 
 
@@ -56,7 +63,7 @@ def write_run(record: RunRecord) -> RunRecord:
     OSError
         If it cannot be written, or if no name is free.
     ConfigError
-        If the number of records that are kept is invalid.
+        If the number of records that are kept is invalid, or no folder is known.
     """
     keep = config.history().keep
     if not keep:
