@@ -119,6 +119,22 @@ def test_damaged_files_are_left_out_and_named(folder):
     assert caught.value.url == str(damaged)
 
 
+@pytest.mark.parametrize("time", ["Infinity", "NaN", "1e18", "-1"])
+@pytest.mark.parametrize("name", ["started", "ended"])
+def test_a_record_of_a_time_that_is_no_date_is_damaged(folder, name, time):
+    kept = write_run(new_record(started=5))
+    text = new_record().to_json()
+    damaged = folder / f"{new_record().name}.json"
+    damaged.write_text(
+        text.replace(f'"{name}": {getattr(new_record(), name)}', f'"{name}": {time}')
+    )
+    assert damaged.read_text() != text
+    with pytest.warns(UserWarning, match="is no record of a run"):
+        assert list_runs() == [kept]
+    with pytest.raises(ReadError, match="delete the file"):
+        read_run(new_record().name)
+
+
 def test_an_error_leaves_no_draft(folder, monkeypatch):
     monkeypatch.setattr(RunRecord, "to_json", lambda self: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
