@@ -54,7 +54,7 @@ def run_server(
     announce : callable
         Receives the first address, which has the token, when requests are answered.
     is_stopping : callable
-        Whether a signal came before uvicorn handles them.
+        Whether a signal came before uvicorn handles them, or the address was not announced.
 
     Raises
     ------
@@ -73,11 +73,11 @@ def run_server(
         url = f"http://{_LOOPBACK}:{listener.getsockname()[1]}/?{TOKEN}={token}"
 
         def on_ready() -> None:
+            if not is_stopping():
+                announce(url)
             if is_stopping():  # uvicorn must end its start first
                 loop = asyncio.get_running_loop()
                 loop.call_later(0.1, setattr, server, "should_exit", True)
-                return
-            announce(url)
 
         config = uvicorn.Config(
             AccessCheck(create_application(allow_actions, on_ready), token),
