@@ -1,4 +1,4 @@
-"""What users without a home folder are told, such as any user of a container."""
+"""Users without a home folder, such as any user of a container."""
 
 from __future__ import annotations
 
