@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from typing import Annotated
 import typer
 
 from hyperplane.cli.stop_signals import StopSignals
+from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.public_calls import stating_outcome
 
 
@@ -27,6 +29,22 @@ def _ending_with_terminal() -> Iterator[None]:
         yield
     finally:
         signal.signal(number, signal.SIG_DFL)
+
+
+def _print_address(url: str, note: str) -> None:
+    """Print the address of the page, and a note for programs.
+
+    Raises
+    ------
+    OSError
+        If standard output is closed or cannot be written.
+    """
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "it is closed")
+    typer.echo(f"hyperplane ui is at {url}")
+    typer.echo(note)
+    typer.echo("It runs until you press Ctrl-C.")
+    sys.stdout.flush()
 
 
 def ui(
@@ -54,11 +72,15 @@ def ui(
         stack.enter_context(_ending_with_terminal())
         browser = None if no_browser else stack.enter_context(opening_browser())
 
+        unprinted: list[str] = []
+
         def announce(url: str, note: str) -> None:
-            typer.echo(f"hyperplane ui is at {url}")
-            typer.echo(note)
-            typer.echo("It runs until you press Ctrl-C.")
-            sys.stdout.flush()
+            try:
+                _print_address(url, note)
+            except OSError as error:
+                if browser is None:
+                    unprinted.append(error.strerror or str(error))
+                    signals.stop_requested.set()
             if browser is not None:
                 browser(url)
 
@@ -68,9 +90,12 @@ def ui(
             announce=announce,
             is_stopping=signals.stop_requested.is_set,
         )
+        if unprinted:
+            problem = f"the address of the page cannot be written to it ({unprinted[0]})"
+            advice = "redirect it to a file, or leave out --no-browser"
+            raise RequestError([Fault("standard output", "", problem, advice)])
     if not has_finished:
         text = "a request was not finished: a cluster that it was stopping may still run"
         with contextlib.suppress(OSError):  # the terminal is closed
             typer.echo(f"hyperplane ui has ended; {text}", err=True)
-            sys.stdout.flush()
         os._exit(0)  # the interpreter would wait for the thread of the request

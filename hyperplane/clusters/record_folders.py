@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -14,6 +15,11 @@ from hyperplane.platforms.local.private_folders import (
     private_folder,
     private_folders,
     system_folder_name,
+)
+
+_FULL_DISK = (
+    "free space on that disk, or set XDG_STATE_HOME, or TMPDIR if the file is in the temporary "
+    "directory, to a folder on another disk"
 )
 
 
@@ -41,6 +47,28 @@ def record_folder() -> Path:
                 if is_private(status) and os.access(folder, os.W_OK | os.X_OK):
                     return folder
     return private_folder()
+
+
+def write_draft(file: Path, text: str) -> Path:
+    """Write a text to a draft of a record, which only this user can read; return its path.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written. The error names the record, and what to do if the disk is full.
+    """
+    draft = file.with_suffix(f".{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(descriptor, "w") as opened:
+            opened.write(text)
+    except OSError as error:  # without a path
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        advice = f"; {_FULL_DISK}" if is_full else ""
+        raise OSError(error.errno, f"{error.strerror}: {str(file)!r}{advice}") from error
+    return draft
 
 
 def record_folders() -> list[Path]:

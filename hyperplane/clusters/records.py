@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from hyperplane.clusters import job_dashboards
-from hyperplane.clusters.record_folders import record_folder, record_folders
+from hyperplane.clusters.record_folders import record_folder, record_folders, write_draft
 from hyperplane.core.folder_entries import find_in
 from hyperplane.core.units import bytes_to_gb
 from hyperplane.platforms.local import file_locks
@@ -249,12 +249,10 @@ def remove_process_folder(pid: int | None = None) -> None:
 def write(record: ClusterRecord) -> None:
     """Write a record to its file atomically."""
     file = _record_path(record.name)
-    draft = file.with_suffix(f".{os.getpid()}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
-        fields = asdict(record)
-        if not record.min_workers:
-            del fields["min_workers"]  # versions without this field can read the record
-        json.dump(fields, opened)
+    fields = asdict(record)
+    if not record.min_workers:
+        del fields["min_workers"]  # versions without this field can read the record
+    draft = write_draft(file, json.dumps(fields))
     file_locks.share_lock(draft, file)  # before others see it
     draft.replace(file)
     job_dashboards.write_dashboard(record.name, record.dashboard)

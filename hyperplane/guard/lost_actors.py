@@ -1,6 +1,7 @@
 """Actors that are lost with a worker process which memory has ended.
 
-Dask raises ``OSError: Unable to contact Actor's worker`` from their calls, without the reason.
+Dask raises ``OSError: Unable to contact Actor's worker`` from the calls that wait, and later
+``RuntimeError: Worker holding Actor was lost`` from new ones, without the reason.
 Schedulers without this package receive this module by value.
 """
 
@@ -42,6 +43,6 @@ def describe_lost_actors(actors: list[str], report: MemoryReport, layout: Worker
         f"actors {names} are lost, and their" if actors[1:] else f"actor {names} is lost, and its"
     )
     return (
-        f"{lost} calls raise an OSError: {describe_end(failure)}\n"
+        f"{lost} calls raise an OSError, later ones a RuntimeError: {describe_end(failure)}\n"
         f"Fix: {advise(failure, layout)}, and create {'them' if actors[1:] else 'it'} again"
     )

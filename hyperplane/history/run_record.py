@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from itertools import chain
 from typing import Annotated, Any, Self
 
+import pydantic_core
 from pydantic import ConfigDict, Field, field_validator
 
 from hyperplane.core.errors import Fault, RequestError
@@ -25,6 +25,12 @@ SCHEMA_VERSION = 4
 Bytes = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
+
+#: Limit of times, in the year 5138, and of other figures. Only damaged records have larger ones,
+#: which can have no date, or an infinite sum.
+_LAST_TIME, _LARGEST = 1e11, 1e24
+_TIMES = frozenset({"started", "ended", "part_seconds"})
+Time = Annotated[float, Field(ge=0, lt=_LAST_TIME)]
 
 
 class _Part(CheckedModel):
@@ -121,8 +127,8 @@ class RunRecord(_Part):
 
     name: str
     cluster: str
-    started: float
-    ended: float
+    started: Time
+    ended: Time
     exit_reason: str = ""
     plan: PlanSummary = PlanSummary()
     versions: dict[str, str] = Field(default_factory=dict)
@@ -141,8 +147,9 @@ class RunRecord(_Part):
     @classmethod
     def _check_figures(cls, parts: Any) -> Any:
         for name, value in _list_figures(parts):
-            if isinstance(value, int | float) and not 0 <= value < float("inf"):
-                raise ValueError(f"{name} is {value}, and must be a number of at least 0")
+            limit = _LAST_TIME if name in _TIMES else _LARGEST
+            if isinstance(value, int | float) and not 0 <= value < limit:
+                raise ValueError(f"{name} is {value}, and must be at least 0 and below {limit:g}")
         return parts
 
     @classmethod
@@ -165,7 +172,8 @@ class RunRecord(_Part):
             If the text is no record.
         """
         try:
-            document = json.loads(text)
+            # Unlike json, it refuses lone surrogates, which no page can have, and deep nesting.
+            document = pydantic_core.from_json(text)
         except (TypeError, ValueError) as error:
             raise RequestError([Fault("text", repr(text)[:80], "a JSON document")]) from error
         if not isinstance(document, Mapping):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import difflib
+import itertools
 import os
 import re
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 from hyperplane import config
 from hyperplane.core.errors import Fault, ReadError, check
 from hyperplane.core.folder_entries import find_in
+from hyperplane.core.home_folder import find_home
 from hyperplane.core.public_calls import check_call, warn_caller
 from hyperplane.history.run_record import (
     RunRecord,
@@ -26,6 +28,8 @@ from hyperplane.history.selection import RunSelection
 
 #: Seconds after which the draft of a record counts as abandoned; it is written in milliseconds.
 _ABANDONED = 3600.0
+#: End of the name of a draft.
+_DRAFT = ".draft"
 #: Most names that are tried for a record; those after the first differ in the microsecond.
 _MOST_NAMES = 100
 #: Variable of the steps of jobs with the folder for the records of their clusters.
@@ -36,24 +40,30 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 
 def history_folder() -> Path:
-    """Return the folder with the records of this user, which may not exist."""
+    """Return the folder with the records of this user, which may not exist.
+
+    Raises
+    ------
+    ConfigError
+        If this user has no home folder, and XDG_STATE_HOME is not set.
+    """
     state = os.environ.get("XDG_STATE_HOME")
-    base = Path(state) if state and Path(state).is_absolute() else Path.home() / ".local" / "state"
+    base = Path(state) if state and Path(state).is_absolute() else find_home() / ".local" / "state"
     return base / "hyperplane" / "history"
 
 
 def write_run(record: RunRecord) -> RunRecord:
     """Write a record, and remove the oldest; return it as written.
 
-    A record of the same run is replaced. If the folder has one of another run that started in the
-    same second, the time in the name of this one has microseconds.
+    If the folder has a record of another run that started in the same second, the time in the name
+    of this one has microseconds. The same record is written once.
 
     Raises
     ------
     OSError
         If it cannot be written, or if no name is free.
     ConfigError
-        If the number of records that are kept is invalid.
+        If the number of records that are kept is invalid, or no folder is known.
     """
     keep = config.history().keep
     if not keep:
@@ -106,47 +116,79 @@ def _find_second(name: str) -> str:
 
 def _write_new(folder: Path, record: RunRecord) -> bool:
     """Write a record atomically; return False if its name is that of another run."""
-    draft = folder / f"{record.name}.{os.getpid()}"
     target = folder / f"{record.name}.json"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    # The draft of a name belongs to one thread at a time, so that no other one replaces the
+    # record; unlike a name with the process, it is shared by containers whose processes are all 1.
+    draft = folder / f"{record.name}{_DRAFT}"
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return False
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-            opened.write(record.to_json())
-        try:
-            target.hardlink_to(draft)  # unlike a rename, it never replaces a file
-        except FileExistsError:
-            if _is_of_another_run(target, record):
-                return False
+            is_free = not _is_of_another_run(target, record)
+            if is_free:
+                opened.write(record.to_json())
+        if is_free:
             draft.replace(target)
-        except OSError:  # a file system without such links
-            if target.exists() and _is_of_another_run(target, record):
-                return False
-            draft.replace(target)
-    finally:
+        else:
+            draft.unlink()
+    except BaseException:
         draft.unlink(missing_ok=True)
-    return True
+        raise
+    return is_free
 
 
 def _is_of_another_run(file: Path, record: RunRecord) -> bool:
+    """Return whether a file is another record than this one; False if it is missing or damaged."""
     try:
-        return RunRecord.from_json(file.read_bytes()).started != record.started
-    except (OSError, ValueError):  # removed meanwhile, or damaged
+        written = RunRecord.from_json(file.read_bytes())
+    except (OSError, ValueError):
         return False
+    # Blocks of two threads can begin at the same time, but not have all of the content in common.
+    return written != record
 
 
 def _remove_oldest(folder: Path, keep: int) -> None:
-    for file in _files(folder)[keep:]:
+    files = find_in(folder, "*.json")
+    for file in itertools.islice(_iterate_oldest(files), max(0, len(files) - keep)):
         file.unlink(missing_ok=True)
-    for draft in find_in(folder, "*.[0-9]*"):
+    # Earlier versions have named drafts by the process.
+    for draft in find_in(folder, "*.[0-9]*") + find_in(folder, f"*{_DRAFT}"):
         with contextlib.suppress(FileNotFoundError):  # renamed or removed meanwhile
-            is_draft = draft.suffix[1:].isdecimal()
+            is_draft = draft.suffix == _DRAFT or draft.suffix[1:].isdecimal()
             if is_draft and time.time() - draft.stat().st_mtime > _ABANDONED:
                 draft.unlink()
 
 
 def _files(folder: Path) -> list[Path]:
     """Return the files of the records, newest first."""
-    return sorted(find_in(folder, "*.json"), key=lambda file: file.name, reverse=True)
+    return [*_iterate_oldest(find_in(folder, "*.json"))][::-1]
+
+
+def _iterate_oldest(files: list[Path]) -> Iterator[Path]:
+    """Yield the files of records in the order of their starts.
+
+    The first record of a second has no microseconds in its name, and can be of the run that began
+    last: a block is recorded after those within it. If the second has others, its file is read.
+    """
+    named = sorted(files, key=lambda file: file.name)
+    for second, group in itertools.groupby(named, key=lambda file: _find_second(file.stem)):
+        same = list(group)
+        if second and len(same) > 1:
+            same.sort(key=_find_microsecond)
+        yield from same
+
+
+def _find_microsecond(file: Path) -> int:
+    """Return the microsecond of the start of a run; 0 if its file is damaged and names none."""
+    in_name = split_run_name(file.stem)[0].partition(".")[2]
+    if in_name:
+        return int(in_name)
+    try:
+        return int(RunRecord.from_json(file.read_bytes()).started % 1 * 1e6)
+    except (OSError, ValueError):
+        return 0
 
 
 @check_call

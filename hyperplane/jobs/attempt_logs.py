@@ -37,6 +37,10 @@ def read_log_end(job: Job, attempt: Attempt, step: Step | None, lines: int) -> s
         last = read_last_lines(log, lines, _BYTES).split("\n")
     except OSError as error:
         return f"its log cannot be read ({error.strerror})"
+    except RuntimeError:  # of resolve, before Python 3.13
+        return "its log cannot be read (its path is a loop of symbolic links)"
+    except ValueError:
+        return "its log cannot be read (its path is no text of UTF-8)"
     return "\n".join(_cut(_COLORS.sub("", line)) for line in last)
 
 

@@ -31,7 +31,15 @@ from hyperplane.jobs.job_html import render_job
 from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.job_progress import step_progress
 from hyperplane.jobs.job_waiting import describe_wait, parse_timeout
-from hyperplane.jobs.store.job_records import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
+from hyperplane.jobs.store.job_records import (
+    CANCELLED,
+    DONE,
+    IN_PROGRESS,
+    TIMED_OUT,
+    Attempt,
+    Job,
+    name_steps,
+)  # fmt: skip
 from hyperplane.jobs.store.jobs_home import open_store
 
 #: Seconds between polls of a job.
@@ -185,7 +193,8 @@ class JobHandle:
         Raises
         ------
         JobError
-            If the job belongs to another machine, is done, or is running.
+            If the job belongs to another machine, is done or running, or its definition is
+            damaged.
         """
         job_control.resume(self.id)
         return self
@@ -226,8 +235,9 @@ class JobHandle:
             attempt for attempt in self.attempts if attempt.log and step in (None, attempt.step)
         ]
         if step is not None and not attempts:
-            names = ", ".join(repr(other.name) for other in self.job.pipeline.steps)
-            raise JobError(self.id, f"step {step!r} has no log; the steps are {names}")
+            names = ", ".join(map(repr, name_steps(self.job, self.attempts)))
+            known = f"the steps are {names}" if names else "the definition of the job is damaged"
+            raise JobError(self.id, f"step {step!r} has no log; {known}")
         if not attempts:
             return ""
         log = Path(self.job.folder, _most_relevant(attempts).log)
@@ -265,25 +275,28 @@ class JobHandle:
         Returns
         -------
         list of (str, str)
-            Labels, such as ``"status"`` or the name of a step, and their texts.
+            Labels, such as ``"status"`` or the name of a step, and their texts. Of a job whose
+            definition is damaged, the steps that have begun.
         """
         job = self.job
         rows = [("job", f"{job.run_name} ({job.id})"), ("status", job.status)]
         rows += [("reason", job.reason)] if job.reason else []
         rows += [("dashboard", job.dashboard)] if job.dashboard else []
-        latest = {(attempt.step, attempt.chunk): attempt for attempt in self.attempts}
-        for step in job.pipeline.steps:
-            of_step = [attempt for (name, _), attempt in latest.items() if name == step.name]
+        if job.readable_pipeline is None:
+            rows.append(("definition", "damaged; the steps that have begun are shown"))
+        attempts = self.attempts
+        latest = {(attempt.step, attempt.chunk): attempt for attempt in attempts}
+        chunk_counts = {step.name: step.chunk_count for step in job.steps}
+        for step in name_steps(job, attempts):
+            of_step = [attempt for (name, _), attempt in latest.items() if name == step]
             counts = {attempt.status: 0 for attempt in of_step}
             for attempt in of_step:
                 counts[attempt.status] += 1
-            chunk_count = step.chunk_count
+            chunk_count = chunk_counts.get(step, 0)
             text = ", ".join(
                 f"{n} {status}" if chunk_count else status for status, n in counts.items()
             )
-            rows.append(
-                (step.name, (text or "waits") + (f" of {chunk_count}" if chunk_count else ""))
-            )
+            rows.append((step, (text or "waits") + (f" of {chunk_count}" if chunk_count else "")))
         return rows
 
     def __str__(self) -> str:

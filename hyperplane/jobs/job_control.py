@@ -282,7 +282,8 @@ def resume(job_id: str | Submitted) -> Submitted:
     Raises
     ------
     JobError
-        If there is no such job, it belongs to another machine, it is done, or it is running.
+        If there is no such job, it belongs to another machine, it is done or running, or its
+        definition is damaged.
 
     Examples
     --------
@@ -304,6 +305,8 @@ def resume(job_id: str | Submitted) -> Submitted:
         raise JobError(job.id, f"the files of this job are on {job.machine}; resume it there")
     if job.status == DONE:
         raise JobError(job.id, "this job is done; submit it again for another run")
+    if job.readable_pipeline is None:
+        raise JobError(job.id, "the definition of this job is damaged; submit its pipeline again")
     if job.status in OPEN and (
         supervisor_client.supervisor_pid() is not None or not can_adopt(job)
     ):

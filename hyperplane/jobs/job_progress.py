@@ -164,7 +164,9 @@ def render_tree(job: Job, states: Sequence[StepProgress], now: float) -> Rendera
         head.append(f"\ndashboard {to_plain_line(job.dashboard)}")
     tree = Tree(head)
     name_width = max((len(state.name) for state in states), default=0)
-    status_width = max(len(state.status) for state in states) if job.processed else len(IN_PROGRESS)
+    status_width = len(IN_PROGRESS)
+    if job.processed:  # without steps if its definition is damaged
+        status_width = max((len(state.status) for state in states), default=0)
     for state in states:
         label = Text.assemble(f"{state.name:<{name_width}}  ", _styled(state.status, status_width))
         if state.counts:

@@ -56,7 +56,7 @@ def run_server(
         Receives, when requests are answered, the first address, which has the token, and a sentence
         about the file with the GraphQL address.
     is_stopping : callable
-        Whether a signal came before uvicorn handles them.
+        Whether a signal came before uvicorn handles them, or the address was not announced.
 
     Raises
     ------
@@ -86,11 +86,11 @@ def run_server(
             note = f"Programs cannot find its GraphQL address: {error}"
 
         def on_ready() -> None:
+            if not is_stopping():
+                announce(url, note)
             if is_stopping():  # uvicorn must end its start first
                 loop = asyncio.get_running_loop()
                 loop.call_later(0.1, setattr, server, "should_exit", True)
-                return
-            announce(url, note)
 
         config = uvicorn.Config(
             _route_requests(

@@ -79,7 +79,9 @@ class View:
     def render_content(self) -> tuple[str, str]:
         """Return the element with the content, and its digest."""
         inner = f"<h1>{escape(self.title)}</h1>{''.join(map(escape, self.parts))}"
-        digest = hashlib.sha256(f"{self.seconds} {self.state} {inner}".encode()).hexdigest()
+        shown = f"{self.seconds} {self.state} {inner}"
+        # The name in a damaged record can have a lone surrogate, which escape() replaces.
+        digest = hashlib.sha256(shown.encode(errors="replace")).hexdigest()
         content = (
             f'<div id="content" data-seconds="{self.seconds:g}" data-digest="{digest}" '
             f'data-state="{escape(self.state)}">{inner}</div>'

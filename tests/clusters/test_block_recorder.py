@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +246,83 @@ def test_an_interrupted_begin_leaves_no_measurement(
     wait_for_no_measurement(client)
     with block:
         pass
+
+
+SCHEDULER = """
+import sys, time
+from distributed import LocalCluster
+
+if __name__ == "__main__":
+    cluster = LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=None
+    )
+    print(cluster.scheduler_address, flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def run_scheduler() -> Iterator[tuple[Client, int]]:
+    """Run a scheduler in a process that can be stopped; yield a client and the process."""
+    command = [sys.executable, "-c", SCHEDULER]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process:
+        assert process.stdout is not None
+        try:
+            with Client(process.stdout.readline().strip(), set_as_default=False) as client:
+                yield client, process.pid
+        finally:
+            process.kill()
+
+
+def stop(process: int) -> None:
+    os.kill(process, signal.SIGSTOP)
+    os.waitpid(process, os.WUNTRACED)  # until then, its threads can still answer
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs signals of POSIX")
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_scheduler_that_does_not_answer_does_not_stop_the_block(
+    monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    with run_scheduler() as (client, process):
+        with ExitStack() as stack:
+            patch = stack.enter_context(monkeypatch.context())
+            patch.setattr("hyperplane.clusters.dask.block_measurement._ANSWER_SECONDS", 1.0)
+            stack.callback(os.kill, process, signal.SIGCONT)
+            if not is_late:
+                stop(process)
+            stack.enter_context(
+                pytest.warns(UserWarning, match="the scheduler did not answer within 1 s")
+            )
+            with hyperplane.record("stopped", client=client) as block:
+                if is_late:
+                    stop(process)
+        assert block.run is not None
+        assert (block.run.exit_reason, block.run.tasks) == ("done", ())
+        with hyperplane.record("answered", client=client) as block:
+            client.submit(sum, [1, 2], key="after").result()
+    assert [task.name for task in block.run.tasks] == ["after"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="for systems that can fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_process_that_is_forked_in_a_block_does_not_write_its_record(client: Client) -> None:
+    with hyperplane.record("parent") as block:
+        client.submit(fill, 7, key="parent").result()
+        child = os.fork()
+        if not child:
+            # As an exception would leave the block, without running the tests a second time.
+            try:
+                warnings.simplefilter("error")
+                block.__exit__(SystemExit, SystemExit(0), None)
+            finally:
+                os._exit(int(block.run is not None))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert list_runs("parent") == []
+    assert [task.name for task in read_run("parent").tasks] == ["parent"]
+    assert len(list_runs("parent")) == 1
 
 
 def test_an_interrupted_end_leaves_no_measurement(

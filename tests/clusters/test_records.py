@@ -50,6 +50,16 @@ def test_a_written_record_is_read() -> None:
     assert records.read_all()[0] in (one, two)
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
+def test_a_full_disk_is_an_error_with_the_path_and_advice() -> None:
+    entry = record()
+    draft = records.private_folder() / f"{entry.name}.{os.getpid()}"
+    draft.symlink_to("/dev/full")
+    with pytest.raises(OSError, match=r"No space left on device: '.*dask-cluster-1.json'; free sp"):
+        records.write(entry)
+    assert not draft.is_symlink()
+
+
 def test_only_the_owner_can_read_records(tmp_path: Path) -> None:
     records.write(record())
     folder = records.private_folder()

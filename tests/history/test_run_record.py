@@ -65,7 +65,13 @@ def test_a_record_with_the_first_fields_only_is_read():
     assert (read.seconds, read.workers, read.peak_share, read.exit_reason) == (1, (), None, "")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"name": 3}', "\x00", "null"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "{}", '{"name": 3}', "\x00", "null", pytest.param("[" * 100_000, id="nested")),
+        r'{"name": "\ud800", "cluster": "c", "started": 0, "ended": 1}',
+    ],
+)
 def test_other_files_are_no_records(text):
     with pytest.raises(RequestError):
         RunRecord.from_json(text)
@@ -148,6 +154,7 @@ def test_records_of_version_2_are_read():
         ("workers", {"name": "0", "causes": {"other": -2}}),
         ("tasks", {"name": "sum", "count": "many"}),
         ("computations", {"name": "sum", "seconds": float("inf")}),
+        ("computations", {"name": "sum", "seconds": 1e308}),
     ],
 )
 def test_figures_of_parts_that_are_no_amounts_are_refused(part, figures):
@@ -160,6 +167,8 @@ def test_figures_of_parts_that_are_no_amounts_are_refused(part, figures):
     [
         {"total": [5, -1]},
         {"part_seconds": float("nan")},
+        {"part_seconds": 1e308},
+        {"started": 1e18},
         {"total": "many"},
         {"groups": [{"name": "sum", "ended": float("inf")}]},
         {"workers": [{"name": "0", "memory": [-3]}]},

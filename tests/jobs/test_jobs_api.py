@@ -345,3 +345,19 @@ def test_a_step_with_more_memory_than_the_machine_is_a_warning_of_the_local_runn
     assert first.startswith("step 'large' asks for 64 GB (resources.ram_gb), but this machine has")
     assert "'gang' asks for 20 GB (resources.ram_gb x gang of 4), but" in second
     assert job_control.job_warnings(replace(job, runner="slurm")) == []
+
+
+def test_the_handle_of_a_job_with_a_damaged_definition_shows_what_is_known():
+    damaged = replace(stored_job(name="damaged"), id="d" * 32, definition="{}", status=FAILED)
+    damaged = replace(damaged, machine=this_machine())
+    open_store().add(damaged)
+    handle = JobHandle(damaged.id)
+    assert "damaged; the steps that have begun are shown" in str(handle)
+    with pytest.raises(JobError, match="'a' has no log; the definition of the job is damaged"):
+        handle.logs("a")
+    with pytest.raises(JobError, match="definition of this job is damaged; submit its pipeline"):
+        handle.resume()
+    open_store().save_attempt(Attempt(damaged.id, "a", -1, 1, FAILED, 100.0, 101.0))
+    assert ("a", "failed") in handle.as_rows()
+    with pytest.raises(JobError, match="'b' has no log; the steps are 'a'"):
+        handle.logs("b")

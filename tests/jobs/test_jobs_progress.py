@@ -68,11 +68,17 @@ def text(job, attempts, now=110.0):
     return console.file.getvalue()
 
 
-@pytest.mark.parametrize("definition", ["", "{", "[]", "{}", "3"])
+@pytest.mark.parametrize(
+    "definition",
+    ["", "{", "[]", "{}", "3", r'{"name": "\ud800"}', pytest.param("[" * 100_000, id="nested")],
+)
 def test_a_damaged_definition_leaves_a_job_that_can_be_listed(definition, job):
     assert job().as_dict()["pipeline"] == "p"
-    damaged = replace(job(), definition=definition)
-    assert damaged.as_dict()["pipeline"] == ""
+    for status in (PENDING, FAILED):
+        damaged = replace(job(status), definition=definition, reason="exit 3")
+        assert damaged.as_dict()["pipeline"] == ""
+        assert "01234567" in text(damaged, [])
+        assert "one" in text(damaged, [attempt("one", FAILED)])
 
 
 def test_steps_without_attempts_wait_or_are_not_run(job):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from job_cases import wait_until
 from typer.testing import CliRunner
-from ui_server import UiServer, read
+from ui_server import LIMIT, UiServer, read
 from users import as_other_user
 
 from hyperplane.cli import app
@@ -172,6 +173,21 @@ def test_a_port_that_is_in_use_is_an_error(server: UiServer) -> None:
     result = CliRunner().invoke(app, ["ui", "--no-browser", "--port", "70000"])
     assert result.exit_code == 2
     assert "--port = 70000: expected a number from 1 to 65535" in result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("redirect", [">&-", "> /dev/full"])
+def test_an_address_that_cannot_be_printed_is_an_error(redirect: str) -> None:
+    if "full" in redirect and not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    script = "from hyperplane.cli import main; main()"
+    command = f'exec "$0" -c "{script}" ui --no-browser {redirect}'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable], stderr=subprocess.PIPE, text=True, timeout=LIMIT
+    )
+    assert done.returncode == 2, done.stderr
+    assert "standard output: the address of the page cannot be written to it (" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("package", ["starlette", "uvicorn", "sqlalchemy", "strawberry"])

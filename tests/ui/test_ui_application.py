@@ -122,3 +122,12 @@ def test_views_that_change_nothing_have_no_other_method(views: dict[str, Any]) -
     status, _, text = answer(app, method="DELETE")
     assert status == 405
     assert "another method" in read(text).text
+
+
+def test_a_lone_surrogate_of_a_damaged_record_does_not_break_a_page(views: dict[str, Any]) -> None:
+    views["/"] = lambda request: View("Job \ud800", ("<b>", "\udfff"), state="\ud800: done")
+    app = application.create_application(False, lambda: None)
+    for headers in ((), ((b"x-hyperplane-content", b""),)):
+        code, _, text = answer(app, "/", *headers)
+        assert code == 200
+        assert "Job " in text

@@ -273,6 +273,16 @@ def test_a_log_whose_path_has_a_nul_character_is_a_message(add_jobs: Any) -> Non
         assert "its path has a NUL character" in source
 
 
+def test_a_log_that_is_a_loop_of_links_is_a_message(add_jobs: Any, place: Path) -> None:
+    (place / "loop.log").symlink_to("loop.log")
+    [job] = add_jobs("loop", status=FAILED)
+    open_store().save_attempt(Attempt(job.id, "one", -1, 1, FAILED, 1.7e9, 1.7e9, log="loop.log"))
+    for source in render_everywhere(job):
+        assert "its log cannot be read (" in source
+    attempt = Attempt(job.id, "one", -1, 1, FAILED, 1.7e9, 1.7e9, log="\ud800.log")
+    assert read_log_end(job, attempt, None, 9).startswith("its log cannot be read (")
+
+
 def test_only_logs_in_the_folder_of_the_job_are_shown(add_jobs: Any, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("of another program")
     [job] = add_jobs("linked", status=FAILED)

@@ -5,22 +5,23 @@ from __future__ import annotations
 import contextvars
 import functools
 import inspect
-import logging
 import os
-import platform
 import re
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from hyperplane.clusters.dask.block_measurement import (
+    describe_error,
+    end_measurement,
+    start_measurement,
+    warn,
+)
 from hyperplane.core.active_cluster import find_client_faults, get_active_client
 from hyperplane.core.argument_checks import describe_value
-from hyperplane.core.by_value import find_own_imports, pickled_by_value
 from hyperplane.core.errors import Fault, check
-from hyperplane.core.public_calls import check_call, warn_caller
+from hyperplane.core.public_calls import check_call
 from hyperplane.guard.run_recorder import loaded_versions, summarize_plan
 from hyperplane.history.program import identify_program
 from hyperplane.history.run_record import PlanSummary, RunRecord, new_run_name, to_file_name
@@ -30,11 +31,9 @@ from hyperplane.spec.plan import ClusterPlan
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from distributed import Client, Scheduler
+    from distributed import Client
 
     from hyperplane.guard.block_usage import BlockMonitor
-
-logger = logging.getLogger(__name__)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -42,8 +41,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _FORM = "up to 63 letters, digits and . _ -, the first a letter or digit"
 #: Longest name of a block with those around it; of a longer one the outer names are left out.
 _LONGEST = 128
-#: Seconds that a scheduler may take to begin and to end a measurement.
-_ANSWER_SECONDS = 10.0
 
 
 class _OpenBlock:
@@ -56,6 +53,7 @@ class _OpenBlock:
             full = full.partition("/")[2]
         self.name: str = full
         self.is_open = True
+        self.process = os.getpid()
         self.client: Any = None
         self.monitor: BlockMonitor | None = None
         self.started = time.time()
@@ -110,7 +108,7 @@ class BlockRecorder:
             client: Any = get_active_client() if self._given is None else self._given
             check(find_client_faults(client))
             block.client = client
-            block.monitor = _begin(client, self.name)
+            block.monitor = start_measurement(client, self.name)
         except BaseException:
             self._open = None
             raise
@@ -131,11 +129,13 @@ class BlockRecorder:
             if block is None:
                 raise ValueError("it was not open")
             block.close()
-            usage = _end(block, self.name)
+            if block.process != os.getpid():
+                return  # a fork of the process of the block, which will write the record
+            usage = end_measurement(block.client, block.monitor, self.name)
             self.run = write_run(_make_record(block, usage, ended, _describe_end(error)))
         except Exception as failure:  # noqa: BLE001 - the block has its own result or error
             # Such as a full disk.
-            _warn(f"the block {self.name!r} has no record: {_describe(failure)}")
+            warn(f"the block {self.name!r} has no record: {describe_error(failure)}")
 
     def __call__(self, function: Function) -> Function:
         """Return a function whose calls are recorded, each as a block of this name."""
@@ -222,107 +222,6 @@ def _find_function_faults(function: Any) -> list[Fault]:
     return [Fault("function", kind, "a function that returns a value", advice)]
 
 
-def _begin(client: Client, name: str) -> BlockMonitor | None:
-    """Let the scheduler measure; return None with a warning if it does not."""
-    # They load distributed, which a client has loaded already.
-    from hyperplane.guard import block_usage
-    from hyperplane.guard.block_usage import BlockMonitor
-
-    monitor = BlockMonitor(uuid.uuid4().hex, client.id)
-    scheduler = _find_scheduler(client)
-    try:
-        _measure_processes(client)
-        if scheduler is not None:
-            client.sync(_add, scheduler, monitor, callback_timeout=_ANSWER_SECONDS)
-        else:
-            # Not by value in this process: cloudpickle would replace the methods of the classes.
-            modules = () if _is_here(client) else find_own_imports(block_usage)
-            with pickled_by_value(*modules):
-                client.register_plugin(monitor)
-    except Exception as error:  # noqa: BLE001 - the scheduler can raise any exception
-        _cancel(client, monitor)
-        _warn(f"the record of {name!r} will have no figures: {_describe(error)}")
-        return None
-    except BaseException:  # such as KeyboardInterrupt: what was called goes on in another thread
-        _cancel(client, monitor)
-        raise
-    return monitor
-
-
-def _cancel(client: Any, monitor: BlockMonitor) -> None:
-    """End a measurement without its figures; on another machine it ends with the client."""
-    with suppress(Exception):  # a client that is closed has no event loop
-        client.loop.add_callback(monitor.cancel)
-
-
-def _find_scheduler(client: Client) -> Scheduler | None:
-    """Return the scheduler of a client if its event loop is that of this process."""
-    from distributed import Scheduler
-
-    scheduler = getattr(client.cluster, "scheduler", None)
-    return scheduler if isinstance(scheduler, Scheduler) else None
-
-
-def _is_here(client: Client) -> bool:
-    """Return whether the scheduler of a client is in this process."""
-    # In a container the ID of both may be 1.
-    found = [client.run_on_scheduler(each) for each in (os.getpid, platform.node)]
-    return found == [os.getpid(), platform.node()]
-
-
-async def _add(scheduler: Scheduler, monitor: BlockMonitor) -> None:
-    await monitor.start(scheduler)
-    if not monitor.is_cancelled:
-        scheduler.add_plugin(monitor)
-
-
-def _measure_processes(client: Client) -> None:
-    """Let worker processes of a cluster that this package has not started tell what they take."""
-    from hyperplane.guard import process_usage
-    from hyperplane.guard.process_usage import ProcessUsage
-
-    workers = client.scheduler_info(n_workers=1)["workers"]
-    # Workers that are threads of this process would each tell the usage of all of it.
-    if getattr(client.cluster, "cluster_plan", None) is None and not any(
-        address.startswith("inproc://") for address in workers
-    ):
-        with pickled_by_value(process_usage):
-            client.register_plugin(ProcessUsage())
-
-
-def _end(block: _OpenBlock, name: str) -> dict[str, Any]:
-    """Return the figures of the block; none with a warning if the scheduler does not answer."""
-    client, monitor = block.client, block.monitor
-    if monitor is None:
-        return {}
-    try:
-        if client.status != "running":
-            raise OSError("the client was closed in it")
-        answer = client.sync(
-            getattr(client.scheduler, monitor.handler), callback_timeout=_ANSWER_SECONDS
-        )
-        return dict(answer)
-    except Exception as error:  # noqa: BLE001 - the scheduler may have ended
-        _cancel(client, monitor)
-        _warn(f"the record of {name!r} has no figures: {_describe(error)}")
-        return {}
-    except BaseException:
-        _cancel(client, monitor)
-        raise
-
-
-def _warn(text: str) -> None:
-    """Warn; log it where warnings are errors, which would replace the result of the block."""
-    try:
-        warn_caller(text)
-    except Warning:
-        logger.warning(text)
-
-
-def _describe(error: Exception) -> str:
-    return str(error) or type(error).__name__
-
-
 @check_call
 def record(name: str, *, client: Client | None = None) -> BlockRecorder:
     """Record what a block of code takes on a Dask cluster, as the run of a cluster is recorded.
@@ -341,7 +240,8 @@ def record(name: str, *, client: Client | None = None) -> BlockRecorder:
     BlockRecorder
         A context manager and a decorator. After the block its ``run`` is the
         :class:`~hyperplane.history.RunRecord`, with the tasks, memory, spilled data and time of the
-        cluster during the block, those of other clients included.
+        cluster during the block, those of other clients included. Processes that are forked in the
+        block write no record.
 
     Raises
     ------
@@ -352,8 +252,8 @@ def record(name: str, *, client: Client | None = None) -> BlockRecorder:
     Warns
     -----
     UserWarning
-        If the scheduler does not return the figures, or the record cannot be written. The block
-        itself is not affected.
+        If the scheduler does not answer within ten seconds at the start or the end of the block, or
+        the record cannot be written. The block itself is not affected.
 
     Examples
     --------

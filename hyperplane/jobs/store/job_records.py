@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -135,9 +135,11 @@ class Job:
         Empty if the definition is damaged: a list of jobs then still shows the job's id.
         """
         try:
-            return str(json.loads(self.definition)["name"])
-        except (ValueError, LookupError, TypeError):
+            name = str(json.loads(self.definition)["name"])
+            name.encode()  # no page and no line can have a lone surrogate
+        except (ValueError, LookupError, TypeError, RecursionError):
             return ""
+        return name
 
     @property
     def run_name(self) -> str:
@@ -222,3 +224,10 @@ def timeout_reason(timeout: float) -> str:
     'exceeded its timeout of 3600 s from its submission or last resume'
     """
     return f"exceeded its timeout of {timeout:g} s from its submission or last resume"
+
+
+def name_steps(job: Job, attempts: Iterable[Attempt]) -> list[str]:
+    """Return the names of the steps; of those that have begun if the definition is damaged."""
+    if job.readable_pipeline is None:
+        return list(dict.fromkeys(attempt.step for attempt in attempts))
+    return [step.name for step in job.steps]

@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hyperplane import config
-from hyperplane.core.errors import JobStoreError
+from hyperplane.core.config_sections import make_fault
+from hyperplane.core.errors import ConfigError, JobStoreError
+from hyperplane.core.home_folder import find_home
 from hyperplane.core.optional import need
 from hyperplane.jobs.store.backoff import is_retryable
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store.job_store import JobStore
+
+#: What a user without a home folder can do.
+_ADVICE = "set XDG_STATE_HOME or hyperplane.jobs.home to a folder of yours, whose path is absolute"
 
 
 def jobs_folder() -> Path:
@@ -26,13 +31,11 @@ def jobs_folder() -> Path:
     ------
     JobStoreError
         If it cannot be created, or belongs to another user.
+    ConfigError
+        If this user has no home folder, and neither XDG_STATE_HOME nor ``hyperplane.jobs.home`` is
+        the path of a folder elsewhere.
     """
-    configured = config.jobs().home
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    # A relative path begins in the home folder, because the supervisor has another working folder.
-    folder = (
-        Path.home() / Path(configured).expanduser() if configured else Path(state, "hyperplane")
-    )
+    folder = _find_folder()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.stat().st_mode & 0o077:
@@ -44,6 +47,20 @@ def jobs_folder() -> Path:
         cause = error.strerror if isinstance(error, OSError) else error
         message = f"cannot use this folder ({cause}); set hyperplane.jobs.home to a folder of yours"
         raise JobStoreError(str(folder), message, passing=is_retryable(error)) from error
+
+
+def _find_folder() -> Path:
+    configured = config.jobs().home
+    if not configured:
+        state = os.environ.get("XDG_STATE_HOME") or find_home(_ADVICE) / ".local" / "state"
+        return Path(state, "hyperplane")
+    try:
+        folder = Path(configured).expanduser()
+    except RuntimeError:  # the user after the tilde does not exist, or this user has no home folder
+        allowed = "the path of a folder; it begins with the home folder of an unknown user"
+        raise ConfigError([make_fault("hyperplane.jobs.home", configured, allowed)]) from None
+    # A relative path begins in the home folder, because the supervisor has another working folder.
+    return folder if folder.is_absolute() else find_home(_ADVICE) / folder
 
 
 def open_store() -> JobStore:

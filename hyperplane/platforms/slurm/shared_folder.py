@@ -8,14 +8,21 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from hyperplane.core.home_folder import find_home
 from hyperplane.platforms.local.private_folders import default_private_folder
 from hyperplane.spec.settings import BatchSettings
+
+#: What a user without a home folder can do.
+_ADVICE = "set XDG_STATE_HOME or shared_folder of the engine to a folder of yours on all nodes"
 
 
 def shared_folder(settings: BatchSettings) -> Path:
     """Return the folder for files of this machine, on a file system that all nodes share."""
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    folder = Path(settings.shared_folder or Path(state, "hyperplane")).expanduser()
+    if settings.shared_folder:
+        folder = Path(settings.shared_folder).expanduser()
+    else:
+        state = os.environ.get("XDG_STATE_HOME") or find_home(_ADVICE) / ".local" / "state"
+        folder = Path(state, "hyperplane").expanduser()
     return folder.absolute() / socket.gethostname()
 
 
