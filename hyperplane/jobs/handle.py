@@ -31,15 +31,8 @@ from hyperplane.jobs.job_html import render_job
 from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.job_progress import step_progress
 from hyperplane.jobs.job_waiting import describe_wait, parse_timeout
-from hyperplane.jobs.store.job_records import (
-    CANCELLED,
-    DONE,
-    IN_PROGRESS,
-    TIMED_OUT,
-    Attempt,
-    Job,
-    name_steps,
-)  # fmt: skip
+from hyperplane.jobs.store import job_records
+from hyperplane.jobs.store.job_records import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
 
 #: Seconds between polls of a job.
@@ -235,7 +228,7 @@ class JobHandle:
             attempt for attempt in self.attempts if attempt.log and step in (None, attempt.step)
         ]
         if step is not None and not attempts:
-            names = ", ".join(map(repr, name_steps(self.job, self.attempts)))
+            names = ", ".join(map(repr, job_records.name_steps(self.job, self.attempts)))
             known = f"the steps are {names}" if names else "the definition of the job is damaged"
             raise JobError(self.id, f"step {step!r} has no log; {known}")
         if not attempts:
@@ -287,7 +280,7 @@ class JobHandle:
         attempts = self.attempts
         latest = {(attempt.step, attempt.chunk): attempt for attempt in attempts}
         chunk_counts = {step.name: step.chunk_count for step in job.steps}
-        for step in name_steps(job, attempts):
+        for step in job_records.name_steps(job, attempts):
             of_step = [attempt for (name, _), attempt in latest.items() if name == step]
             counts = {attempt.status: 0 for attempt in of_step}
             for attempt in of_step:
