@@ -210,7 +210,7 @@ def write_parts(
             "save", tokenize(request.target.path, folder), write_part, task_arguments
         )
         if typed_partitions is not None:
-            task_graph.fuse_inputs(tasks, typed_partitions)
+            tasks = task_graph.fuse_inputs(tasks, typed_partitions)
         parts = compute_with_progress(tasks, f"saving {request.target.url}")
     else:
         parts = [write_part(*arguments) for arguments in task_arguments]

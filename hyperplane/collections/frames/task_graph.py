@@ -75,16 +75,19 @@ def make_tasks(
     return delayed
 
 
-def fuse_inputs(tasks: Sequence[Delayed], inputs: Sequence[Any]) -> None:
-    """Compute each input in the task that uses it; no other task may use it.
+def fuse_inputs(tasks: Sequence[Delayed], inputs: Sequence[Any]) -> list[Delayed]:
+    """Return the tasks such that each computes its input itself; no other task may use the input.
 
     Otherwise a worker whose scheduler is slow to answer computes several inputs, and holds them,
-    before it gets the tasks that use them.
+    before it gets the tasks that use them. The graph is a copy: other threads may save the same
+    inputs.
     """
+    graph = dict(tasks[0].dask) if tasks else {}
     for task, used in zip(tasks, inputs, strict=True):
         if isinstance(used, Delayed):
-            inner = task.dask.pop(used.key)
-            task.dask[task.key] = Task.fuse(inner, task.dask[task.key])
+            inner = graph.pop(used.key)
+            graph[task.key] = Task.fuse(inner, graph[task.key])
+    return [Delayed(task.key, graph) for task in tasks]
 
 
 def _find_partition_ranges(

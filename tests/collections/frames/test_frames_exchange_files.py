@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gc
+import pickle
+import resource
+import sys
+import threading
 from contextlib import contextmanager
 
 import dask
@@ -10,6 +14,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pandas_results
+import polars as pl
 import pytest
 from distributed import Client, LocalCluster
 from frame_strategies import QUICK, aggregations, cut, frames, in_partitions, open_files
@@ -17,6 +22,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scale import scaled
 
+from hyperplane import load, save
 from hyperplane.collections.frames import exchange_memory, task_graph
 from hyperplane.collections.frames.kernels import table_files
 from hyperplane.collections.frames.source_collection import select_source
@@ -28,7 +34,7 @@ from hyperplane.dataframe import (
     top_n_per_group,
     window_agg,
 )
-from hyperplane.errors import DataError, RequestError
+from hyperplane.errors import DataError, HyperplaneError, RequestError
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +155,59 @@ def test_small_tables_of_many_rows_stay_in_memory(monkeypatch):
     pandas_results.same_frame(
         result.sort_index(), pandas_results.group_agg(frame, "user", {"v": "sum"})
     )
+
+
+def test_a_disk_that_is_full_for_a_moment_fails_only_the_tasks_of_its_pieces(tmp_path):
+    numbers = np.random.default_rng(0)
+    tables = [pl.DataFrame({"a": numbers.integers(0, 2**62, size)}) for size in (1000, 30_000, 900)]
+    with dask.config.set({"temporary-directory": str(tmp_path)}):
+        first, large, last = (pickle.dumps(table_files.write_tables([each])[0]) for each in tables)
+        received = pickle.loads(first)
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+        try:
+            lost = pickle.loads(large)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        later, again = pickle.loads(last), pickle.loads(large)
+    with pytest.raises(HyperplaneError, match=r"cannot be written.*free space"):
+        lost.load()
+    for piece, table in ((received, 0), (again, 1), (later, 2)):
+        assert piece.load().equals(tables[table])
+
+
+def test_threads_save_the_same_rows(tmp_path):
+    (tmp_path / "in").mkdir()
+    for number in range(20):
+        pd.DataFrame({"k": np.arange(50)[::-1], "file": number}).to_parquet(
+            tmp_path / "in" / f"{number:02}.parquet"
+        )
+    result = sort_values(read(tmp_path / "in"), "k", split_out=30)
+    expected = result.compute(scheduler="sync").reset_index(drop=True)
+    errors = []
+
+    def save_rows(name):
+        try:
+            save(result, tmp_path / name)
+        except Exception as error:  # noqa: BLE001 - the test shows it
+            errors.append(error)
+
+    interval = sys.getswitchinterval()
+    try:
+        sys.setswitchinterval(1e-5)
+        with dask.config.set(scheduler="sync"):
+            names = [f"out-{number}" for number in range(6)]
+            threads = [threading.Thread(target=save_rows, args=(name,)) for name in names]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert errors == []
+    for name in names:
+        saved = load(tmp_path / name).compute(scheduler="sync").reset_index(drop=True)
+        pd.testing.assert_frame_equal(saved, expected)
 
 
 def test_sizes_are_those_of_the_columns_that_are_read(tmp_path):

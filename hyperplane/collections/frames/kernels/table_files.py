@@ -66,8 +66,8 @@ class FiledTable:
 
     Parameters
     ----------
-    content : bytes or TableFile
-        The data, or the file with it.
+    content : bytes, TableFile or HyperplaneError
+        The data, or the file with it, or why it could not be written.
     offset, length : int
         Position and number of bytes of the data in a file.
     movable : bool
@@ -76,7 +76,11 @@ class FiledTable:
     """
 
     def __init__(
-        self, content: bytes | TableFile, offset: int, length: int, movable: bool = False
+        self,
+        content: bytes | TableFile | HyperplaneError,
+        offset: int,
+        length: int,
+        movable: bool = False,
     ) -> None:
         self._content, self._offset, self._length = content, offset, length
         self._movable = movable
@@ -90,6 +94,8 @@ class FiledTable:
         return pl.read_ipc_stream(io.BytesIO(self._read_bytes()))
 
     def _read_bytes(self) -> bytes:
+        if isinstance(self._content, HyperplaneError):
+            raise self._content
         if isinstance(self._content, bytes):
             return self._content
         with self._content.path.open("rb") as opened:
@@ -106,8 +112,15 @@ class FiledTable:
 
 
 def _restore_table(data: bytes, movable: bool) -> FiledTable:
-    """Return the table of pickled bytes, written to a file of this process."""
-    file, offset = _received.append(data)
+    """Return the table of pickled bytes, written to a file of this process.
+
+    If that fails, the task that needs the table does: a worker would ask for a result that it
+    cannot unpickle again and again.
+    """
+    try:
+        file, offset = _received.append(data)
+    except HyperplaneError as error:
+        return FiledTable(error, 0, len(data), movable)
     return FiledTable(file, offset, len(data), movable)
 
 
@@ -128,11 +141,10 @@ class _ReceivedPieces:
         with self._lock:
             file = self._file() if self._file is not None else None
             if file is None or self._length >= _MAX_RECEIVED_BYTES or not file.is_of_this_process:
-                file, self._length = TableFile(), 0
-                self._file = weakref.ref(file)
-            offset = self._length
-            _append(file, data)
-            self._length += len(data)
+                file = TableFile()
+            self._file = None  # a file of which a part was written is not continued
+            offset = _append(file, data)
+            self._file, self._length = weakref.ref(file), offset + len(data)
             return file, offset
 
 
@@ -173,11 +185,14 @@ def _write_to_file(held: Sequence[FiledTable], tables: Iterable[pl.DataFrame]) -
     return [FiledTable(file, start, end - start) for start, end in pairwise([0, *ends])]
 
 
-def _append(file: TableFile, data: bytes) -> None:
+def _append(file: TableFile, data: bytes) -> int:
+    """Append data to a file, and return its position there."""
     with _name_folder_in_errors(file):
         file.path.parent.mkdir(parents=True, exist_ok=True)
         with file.path.open("ab") as opened:
+            position = opened.tell()
             opened.write(data)
+    return position
 
 
 @contextmanager
