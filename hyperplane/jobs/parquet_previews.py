@@ -2,7 +2,8 @@
 
 Ten rows of a column may take any memory: a list has any number of values, a page any size, and a
 value of a dictionary may be repeated. Only columns without nested values are read, one after the
-other, and only if what is stored of them in the row groups of the first rows is small.
+other, and only if what is stored of them in the row groups of the first rows is small. The sizes
+are those in the footer of the file; the limits do not hold for a file that misstates them.
 """
 
 from __future__ import annotations
