@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from hyperplane.core.argument_checks import (
     describe_value,
@@ -26,6 +26,9 @@ from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.store.artifact_records import OUTPUT, Artifact
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.jobs.store.jobs_home import open_store
+
+if TYPE_CHECKING:
+    from hyperplane.objectstore.locations import Store
 
 _ADVICE = "choose another name, or overwrite it"
 
@@ -180,15 +183,16 @@ def write_artifact(
             message = f"the artifact {artifact.name!r} cannot be copied: {error}"
             raise JobError(job.id, f"{message}; the job ran on {job.machine}") from error
     else:
-        _fetch(artifact, file, storage_options)
+        _fetch(job, artifact, file, storage_options)
 
 
-def _fetch(artifact: Artifact, file: BinaryIO, options: Mapping[str, Any] | None) -> None:
+def _fetch(job: Job, artifact: Artifact, file: BinaryIO, options: Mapping[str, Any] | None) -> None:
     """Write the content of a file in an object store."""
     from hyperplane.objectstore.retrying import translate_errors
     from hyperplane.objectstore.save_target import resolve_target
 
     target = resolve_target(artifact.url, options)
+    _check_store(job, artifact, target.store)
     with (
         translate_errors(target.url, options),
         target.store.system.open(target.path, "rb") as opened,
@@ -196,17 +200,35 @@ def _fetch(artifact: Artifact, file: BinaryIO, options: Mapping[str, Any] | None
         shutil.copyfileobj(opened, file, 1 << 20)
 
 
+def _check_store(job: Job, artifact: Artifact, store: Store) -> None:
+    """Check that a store is none of this machine, whose files have no identity there.
+
+    Raises
+    ------
+    JobError
+        If it is the disk.
+    """
+    if store.local:
+        message = f"the artifact {artifact.name!r} cannot be copied: its address {artifact.url}"
+        raise JobError(job.id, f"{message} leads to files of this machine; copy them yourself")
+
+
 def _copy_folder(
     job: Job, artifact: Artifact, folder: Path, options: Mapping[str, Any] | None
 ) -> None:
     """Copy the files of a folder, as they are published now, to a new folder."""
     # Imported here: it takes a third of a second, and most artifacts are files.
+    from hyperplane.objectstore.retrying import translate_errors
     from hyperplane.objectstore.save_target import resolve_target
     from hyperplane.storage.commit_protocol import commit_protocol_for
 
     own_options = None if artifact.is_local else options
-    commits = commit_protocol_for(resolve_target(artifact.url, own_options))
-    manifest = commits.read_state().manifest
+    target = resolve_target(artifact.url, own_options)
+    if not artifact.is_local:
+        _check_store(job, artifact, target.store)
+    commits = commit_protocol_for(target)
+    with translate_errors(target.url, own_options):
+        manifest = commits.read_state().manifest
     if manifest is None:
         message = f"the artifact {artifact.name!r} cannot be copied: nothing is at {artifact.url}"
         raise JobError(job.id, f"{message}; the job ran on {job.machine}")

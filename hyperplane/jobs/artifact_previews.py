@@ -29,8 +29,6 @@ ROWS, COLUMNS, CELL_LENGTH = 10, 20, 80
 TEXT_BYTES, _CSV_BYTES = 16_384, 65_536
 #: Bytes of the largest picture, and of the largest notebook.
 PICTURE_BYTES, _NOTEBOOK_BYTES = 10_000_000, 20_000_000
-#: Average bytes of a cell from which on its column is not read.
-_LARGE_CELL = 1_000_000
 #: Beginnings of the files of pictures, by their types.
 _SIGNATURES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -157,30 +155,14 @@ def _read_csv(artifact: Artifact, opened: BinaryIO) -> Preview:
 
 
 def _read_parquet(artifact: Artifact, opened: BinaryIO) -> Preview:
-    import pyarrow.parquet as pq
+    # Imported here: it takes a fifth of a second, and most artifacts are no tables.
+    from hyperplane.jobs.parquet_previews import read_first_rows
 
-    # With buffers, pages are read one after the other instead of whole columns.
-    with pq.ParquetFile(opened, buffer_size=65_536, pre_buffer=False) as file:
-        names, metadata = file.schema_arrow.names, file.metadata
-        large = _find_large_columns(metadata) if metadata.num_row_groups else set()
-        shown = [name for name in names if name not in large][:COLUMNS]
-        batches = file.iter_batches(batch_size=ROWS, columns=shown, use_threads=False)
-        batch = next(iter(batches), None)
-        columns = [] if batch is None else [list(map(_cut, each.to_pylist())) for each in batch]
-        rows = [list(cells) for cells in zip(*columns, strict=True)]
-        count = artifact.rows if artifact.is_folder else metadata.num_rows
-        return TablePreview([_cut(name) for name in shown], rows, _describe(count, len(names)))
-
-
-def _find_large_columns(metadata: Any) -> set[str]:
-    """Return the names of columns whose cells are too large, on average of the first rows."""
-    group = metadata.row_group(0)
-    sizes: dict[str, int] = {}
-    for number in range(group.num_columns):
-        column = group.column(number)
-        name = column.path_in_schema.partition(".")[0]
-        sizes[name] = sizes.get(name, 0) + column.total_uncompressed_size
-    return {name for name, size in sizes.items() if size > _LARGE_CELL * max(1, group.num_rows)}
+    table = read_first_rows(opened, ROWS, COLUMNS, CELL_LENGTH)
+    rows = [list(map(_cut, cells)) for cells in zip(*table.columns, strict=True)]
+    count = artifact.rows if artifact.is_folder else table.row_count
+    titles = list(map(_cut, table.names))
+    return TablePreview(titles, rows, _describe(count, table.column_count))
 
 
 def _describe(rows: int | None, columns: int) -> str:

@@ -129,9 +129,15 @@ def choose_artifact(
     if matches:
         message = f"several artifacts are named {name!r}: {_list_some(matches)}"
         raise JobError(job.id, f"{message}; choose one by its step, chunk or address")
+    missing = f"it has no artifact named {name!r}"
+    if chunk is not None:
+        missing = f"chunk {chunk} has no artifact named {name!r}"
+        if any(name in (each.name, each.url) for each in artifacts):
+            others = [each for each in artifacts if name in (each.name, each.url)]
+            raise JobError(job.id, f"{missing}; it is an artifact of {_list_some(others)}")
     known = dict.fromkeys(each.name for each in of_chunk)
     advice = suggest_names(name, known) or "'hyperplane job artifacts' lists them"
-    raise JobError(job.id, f"it has no artifact named {name!r}; {advice}")
+    raise JobError(job.id, f"{missing}; {advice}")
 
 
 def _list_some(artifacts: Sequence[Artifact]) -> str:

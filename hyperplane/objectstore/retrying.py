@@ -55,6 +55,12 @@ _TRANSIENT_TEXT = re.compile(
     r"internal (server )?error|temporarily unavailable|rate ?limit|reduce your request rate",
     re.IGNORECASE,
 )
+#: Exception classes of client libraries that have found no credentials, or none that are valid.
+_NO_CREDENTIALS_ERRORS = {
+    "NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound",
+    "SSOTokenLoadError", "UnauthorizedSSOTokenError", "TokenRetrievalError",
+    "DefaultCredentialsError", "RefreshError", "ClientAuthenticationError",
+}  # fmt: skip
 _FORBIDDEN = re.compile(r"\b(forbidden|access ?denied|unauthorized)\b", re.IGNORECASE)
 _ADVICE = {
     errno.ENOSPC: "no space left; free some space, or save elsewhere",
@@ -204,6 +210,11 @@ def _advice(error: BaseException) -> str | None:
     if is_transient(error):
         return "the store kept failing in all attempts; try again later"
     for cause in _iterate_causes(error):
+        if type(cause).__name__ in _NO_CREDENTIALS_ERRORS:
+            return (
+                "no valid credentials; set those of the store in its variables or files, such as "
+                "AWS_PROFILE, or pass them as storage_options"
+            )
         code, name = _http_status(cause), _error_code(cause)
         if code in (401, 403) or name in ("AccessDenied", "Forbidden", "InvalidAccessKeyId"):
             return "permission denied; check the credentials and their permissions on the bucket"

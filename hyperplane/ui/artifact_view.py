@@ -8,6 +8,7 @@ opened only if it is the one that was recorded, without links; see
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import PurePosixPath
@@ -161,8 +162,8 @@ def _list_facts(job: Job, artifact: Artifact) -> Iterator[tuple[str, str]]:
     if artifact.kind == OUTPUT or (artifact.is_local and not artifact.is_folder):
         yield "download", make_page_link(_make_path(job, artifact, "download"), artifact.name)
     else:
-        name = quote(artifact.name)
-        yield "download", f"hyperplane job artifact {job.id[:8]} {name} -o FOLDER"
+        words = ("hyperplane", "job", "artifact", job.id[:8], artifact.name, "-o", "FOLDER")
+        yield "download", shlex.join(words)
 
 
 def send_picture(request: PageRequest) -> SentFile:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dask.config
 import dask.dataframe as dd
+import fsspec
 import pandas as pd
 import pytest
 from artifact_cases import NASTY, PNG, add_job, make_artifact, save
+from fsspec.implementations.memory import MemoryFileSystem
 from job_cases import bash
 from terminal import Run
 
@@ -142,6 +145,45 @@ def test_an_object_is_fetched(alone: Path) -> None:
     assert download_artifact(job.id, "far.bin").read_bytes() == b"far"
 
 
+@pytest.mark.parametrize("address", ["file:///etc/passwd", "local:///etc/passwd", "etc/passwd"])
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_an_address_of_no_store_copies_no_file_of_this_machine(
+    alone: Path, address: str, is_folder: bool
+) -> None:
+    job = add_job(alone)
+    found = Artifact(job.id, "one", -1, 1, "x", "file", url=address, is_folder=is_folder)
+    open_store().save_artifacts([found])
+    with pytest.raises(JobError, match="leads to files of this machine"):
+        download_artifact(job.id, "x")
+    assert not Path("x").exists()
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_missing_credentials_have_advice(
+    run: Run, alone: Path, monkeypatch: pytest.MonkeyPatch, is_folder: bool
+) -> None:
+    botocore = pytest.importorskip("botocore.exceptions")
+
+    class NoKeys(MemoryFileSystem):
+        protocol = "nokeys"
+
+        def _fail(self, *arguments: Any, **options: Any) -> Any:
+            raise botocore.NoCredentialsError
+
+        open = info = find = ls = cat_file = isfile = exists = _fail
+
+    fsspec.register_implementation("nokeys", NoKeys, clobber=True)
+    job = add_job(alone)
+    url = "nokeys://bucket/x"
+    found = Artifact(job.id, "one", -1, 1, "x", "file", url=url, is_folder=is_folder)
+    open_store().save_artifacts([found])
+    answer = run("job", "artifact", job.id, "x")
+    assert answer.code == 1
+    assert "no valid credentials; set those" in answer.err
+    assert "Traceback" not in answer.err
+    assert not Path("x").exists()
+
+
 def test_equal_names_need_a_step_or_chunk(run: Run, alone: Path) -> None:
     job = add_job(alone, bash("one", "true"), bash("two", "true", chunks=9))
     for chunk in range(8):
@@ -154,6 +196,15 @@ def test_equal_names_need_a_step_or_chunk(run: Run, alone: Path) -> None:
     assert run("job", "artifact", job.id, "a.csv", "--step", "one", "-o", "-").out == "of one"
     arguments = ("a.csv", "--step", "two", "--chunk", "5", "-o", "-")
     assert run("job", "artifact", job.id, *arguments).out == "xxxxx"
+    for chunk, name, expected in (
+        (
+            "8",
+            "a.csv",
+            "chunk 8 has no artifact named 'a.csv'; it is an artifact of one, two [0], ",
+        ),
+        ("8", "b.csv", "chunk 8 has no artifact named 'b.csv'; "),
+    ):
+        assert expected in run("job", "artifact", job.id, name, "--chunk", chunk).err
     unknown = run("job", "artifact", job.id, "a.csf")
     assert "did you mean a.csv?" in unknown.err
 

@@ -7,6 +7,7 @@ import os
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +16,7 @@ from artifact_cases import NASTY, PNG, SVG, make_artifact, notebook
 from html_pages import read_page
 from job_cases import bash
 
-from hyperplane.jobs import Artifact, Pipeline
+from hyperplane.jobs import Artifact, Pipeline, parquet_previews
 from hyperplane.jobs.artifact_files import ArtifactUnavailable, open_artifact
 from hyperplane.jobs.artifact_html import MOST_ARTIFACTS, render_artifacts, render_preview
 from hyperplane.jobs.artifact_previews import (
@@ -166,11 +167,104 @@ def test_the_first_rows_of_parquet_are_shown(job, tmp_path):
 
 
 def test_large_cells_of_parquet_are_not_read(job, tmp_path):
-    table = pa.table({"day": [1, 2], "scan": [b"\0" * 3_000_000, os.urandom(3_000_000)]})
+    table = pa.table({"day": [1, 2], "scan": [b"\0" * 20_000_000, os.urandom(20_000_000)]})
     path = write_parquet(tmp_path / "a.parquet", table, use_dictionary=False)
     preview = read_preview(make_artifact(job, path))
-    assert preview.titles == ["day"]
-    assert preview.rows == [["1"], ["2"]]
+    assert preview.titles == ["day", "scan"]
+    assert preview.rows == [["1", "(binary)"], ["2", "(binary)"]]
+
+
+def write_long_list(path):
+    array = pa.ListArray.from_arrays([0, 4_000_000], pa.array(np.zeros(4_000_000)))
+    write_parquet(path, pa.table({"day": [1], "x": array}), compression="zstd")
+
+
+def write_later_groups(path):
+    schema = pa.schema({"day": pa.int64(), "x": pa.string()})
+    with pq.ParquetWriter(path, schema, use_dictionary=False) as writer:
+        writer.write_table(pa.table({"day": [1], "x": ["a"]}))
+        writer.write_table(pa.table({"day": [1] * 9, "x": ["y" * 4_000_000] * 9}))
+
+
+def write_first_cell(path):
+    write_parquet(path, pa.table({"day": [1] * 10_000, "x": ["y" * 40_000_000, *["z"] * 9_999]}))
+
+
+def write_dictionary(path):
+    values = pa.DictionaryArray.from_arrays(pa.array([0] * 20, "int32"), ["y" * 40_000_000])
+    table = pa.table({"day": [1] * 20, "x": values})
+    write_parquet(path, table, dictionary_pagesize_limit=100_000_000, store_schema=False)
+
+
+def write_prefixes(path):
+    table = pa.table({"day": [1] * 20, "x": ["y" * 4_000_000] * 20})
+    encodings = {"day": "PLAIN", "x": "DELTA_BYTE_ARRAY"}
+    write_parquet(path, table, use_dictionary=False, column_encoding=encodings)
+
+
+@pytest.mark.parametrize(
+    "write_file",
+    [write_long_list, write_later_groups, write_first_cell, write_dictionary, write_prefixes],
+)
+def test_columns_that_may_take_much_memory_are_not_read(job, tmp_path, monkeypatch, write_file):
+    path = tmp_path / "a.parquet"
+    write_file(path)
+    read = []
+    monkeypatch.setattr(
+        parquet_previews,
+        "_read_column",
+        lambda file, groups, name, rows, _: read.append(name) or [name] * rows,
+    )
+    preview = read_preview(make_artifact(job, path))
+    assert read == ["day"]
+    assert preview.rows[0][1] in ("(string)", "(list<element: double>)")
+
+
+def test_values_of_a_dictionary_are_read_once(job, tmp_path):
+    large = pa.DictionaryArray.from_arrays(pa.array([0] * 20, "int32"), ["y" * 10_000_000])
+    path = tmp_path / "a.parquet"
+    options = {"dictionary_pagesize_limit": 100_000_000, "store_schema": False}
+    write_parquet(path, pa.table({"x": large}), **options)
+    preview = read_preview(make_artifact(job, path))
+    assert preview.rows == [["y" * CELL_LENGTH + "…"]] * ROWS
+
+
+def test_columns_of_all_types_are_shown(job, tmp_path):
+    table = pa.table(
+        {
+            "text": ["a", None],
+            "large": pa.array(["b", "c"], pa.large_string()),
+            "choice": pa.array(["d", "d"]).dictionary_encode(),
+            "bytes": [b"e", b"f"],
+            "flag": [True, False],
+            "price": pa.array([1, 2], pa.decimal128(10, 2)),
+            "time": pa.array([0, 1], pa.timestamp("ms", "UTC")),
+            "none": pa.nulls(2),
+            "pair": [{"x": 1}, {"x": 2}],
+            "a": [1, 2],
+            "a.b": [3, 4],
+        }
+    )
+    preview = read_preview(make_artifact(job, write_parquet(tmp_path / "a.parquet", table)))
+    assert preview.titles == table.column_names
+    assert preview.rows[0] == [
+        "a", "b", "d", "b'e'", "True", "1.00", "1970-01-01 00:00:00+00:00", "",
+        "(struct<x: int64>)", "(int64)", "3",
+    ]  # fmt: skip
+    assert preview.rows[1][0] == ""
+
+
+def test_a_footer_that_is_too_large_is_not_read(write):
+    content = b"PAR1" + b"\0" * 100 + (9_000_000).to_bytes(4, "little") + b"PAR1"
+    assert "ValueError" in read_preview(write("a.parquet", content)).reason
+
+
+def test_rows_of_several_groups_are_shown(job, tmp_path):
+    table = pa.table({"day": range(20)})
+    path = write_parquet(tmp_path / "a.parquet", table, row_group_size=3)
+    preview = read_preview(make_artifact(job, path))
+    assert preview.rows == [[str(day)] for day in range(ROWS)]
+    assert preview.note == "20 rows, 1 column"
 
 
 def test_tables_without_rows_or_columns_are_shown(job, tmp_path):
@@ -295,7 +389,25 @@ def test_a_large_notebook_is_shortened():
     cells = [{"cell_type": "code", "source": "x" * 1_000_000, "outputs": outputs}] * 300
     content = render_notebook({"cells": cells})
     assert len(content) < 8_000_000
-    assert "and 100 more cells" in content
+    assert "and 200 more cells" in content
+
+
+def test_a_notebook_with_many_outputs_is_shortened():
+    output = {"output_type": "stream", "name": "stdout", "text": "<"}
+    content = render_notebook({"cells": [{"cell_type": "code", "outputs": [output] * 300_000}]})
+    assert len(content) < 10_000
+    assert "and 299900 more outputs" in content
+    output = {**output, "text": "x" * 20_000}
+    cell = {"cell_type": "code", "source": "plot()", "outputs": [output] * 90}
+    content = render_notebook({"cells": [cell] * 150})
+    assert len(content) < 1_100_000
+    assert "and 80 more outputs" in content
+    assert "and 148 more cells" in content
+    assert content.count("<div") == content.count("</div>")
+    picture = base64.b64encode(b"x" * 1000).decode()
+    output = {"output_type": "display_data", "data": {"image/png": picture}}
+    content = render_notebook({"cells": [{**cell, "outputs": [output] * 90}] * 200})
+    assert len(content) < 5_000_000
 
 
 def test_artifacts_are_shown_in_a_notebook(write, job, tmp_path):

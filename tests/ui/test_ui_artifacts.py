@@ -104,7 +104,7 @@ def test_one_artifact_is_shown_with_its_facts(job: Job) -> None:
     far = Artifact(job.id, "one", -1, 1, "a b.csv", "table", "csv", url="s3://bucket/a b.csv")
     open_store().save_artifacts([far])
     page = render(artifact_view.show_artifact(find(job, far)))
-    assert page.facts["download"].startswith(f"hyperplane job artifact {job.id[:8]} a%20b.csv")
+    assert page.facts["download"].startswith(f"hyperplane job artifact {job.id[:8]} 'a b.csv'")
     assert "it is not on a disk of this machine" in page.text
     output = artifact_view.read_artifacts(open_store(), job)[-1]
     page = render(artifact_view.show_artifact(find(job, output)))

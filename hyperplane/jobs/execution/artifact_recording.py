@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,8 +42,14 @@ from hyperplane.objectstore.redaction import redact_url
 
 #: Suffixes of the folder for reports of an attempt, and of its output folder.
 REPORTS_SUFFIX, OUTPUTS_SUFFIX = ".artifacts", ".outputs"
-#: Most artifacts of an attempt, and files of a folder that are looked at.
+#: Most artifacts of an attempt, and files of a table among which the first one is looked for.
 MOST_ARTIFACTS, _MOST_FILES = 2000, 10_000
+#: Longest format, in characters: a longer suffix is none.
+_LONGEST_FORMAT = 32
+#: Protocols of fsspec that read files or the memory of the machine that copies an artifact.
+_LOCAL_PROTOCOLS = {
+    "", "file", "local", "memory", "data", "dir", "git", "libarchive", "reference", "tar", "zip",
+}  # fmt: skip
 #: Files of a job's folder that have its settings, and the function that it calls.
 _RESERVED = {
     "submission.json", "submission.lock", "lock", "cancelled", "call.pickle", "result.pickle",
@@ -95,8 +103,15 @@ def collect_artifacts(
 
 
 def _mask(artifact: Artifact, secrets: Sequence[str]) -> Artifact:
-    name, url = (redact_text(text, secrets) for text in (artifact.name, artifact.url))
-    return artifact if url == artifact.url else replace(artifact, name=name, url=url, identity="")
+    lower = [each.lower() for each in secrets]  # as suffixes are
+    name, url, identity = (
+        redact_text(text, secrets) for text in (artifact.name, artifact.url, artifact.identity)
+    )
+    is_same = (url, identity) == (artifact.url, artifact.identity)
+    return replace(
+        artifact, name=name, url=url, format=redact_text(artifact.format, [*secrets, *lower]),
+        identity=identity if is_same else "",
+    )  # fmt: skip
 
 
 class _Collector:
@@ -129,7 +144,7 @@ class _Collector:
             ))  # fmt: skip
         elif report["local"]:
             self._add_saved(report)
-        else:
+        elif _is_remote(report["url"]):
             url = redact_url(report["url"])
             name = PurePosixPath(urlsplit(url).path).name or url
             self._add(self._describe_saved(report, name, url))
@@ -139,6 +154,7 @@ class _Collector:
 
         Processes of pods report nothing.
         """
+        output = re.sub("^(file|local)://", "", output)
         is_local = "://" not in output
         url = str(Path(self._folder, output)) if is_local else redact_url(output)
         if url in self._addresses or url.startswith("memory:"):
@@ -149,7 +165,7 @@ class _Collector:
                 self._add(Artifact(
                     **self._names(), name=self._make_unique(PurePosixPath(url).name, url),
                     kind=kind_of_file(url) if find_suffix(url) else FOLDER,
-                    format=find_suffix(url)[:32], url=url, files=None, is_folder=True,
+                    format=_limit_format(find_suffix(url)), url=url, files=None, is_folder=True,
                     shard=max(0, self._attempt.chunk), created=time.time(),
                 ))  # fmt: skip
 
@@ -185,7 +201,7 @@ class _Collector:
         return Artifact(
             **self._names(), name=self._make_unique(name, url),
             kind=FOLDER if is_folder and kind == FILE else kind,
-            format=(report["format"] if is_named else find_suffix(name))[:32], url=url,
+            format=_limit_format(report["format"] if is_named else find_suffix(name)), url=url,
             size=report["size"], rows=report["rows"], files=report["files"],
             created=report["created"], is_folder=is_folder, shard=report["shard"],
         )  # fmt: skip
@@ -224,24 +240,32 @@ class _Collector:
         for name in _list_files(root):
             parents = [str(Path(root, parent)) for parent in PurePosixPath(name).parents]
             url = str(Path(root, name))
-            if self._addresses.isdisjoint([url, *parents]) and (identity := identify(url)):
+            if not self._addresses.isdisjoint([url, *parents]):
+                continue
+            if len(self.found) >= MOST_ARTIFACTS:
+                self.left_out += 1
+            elif identity := identify(url):
                 self._add_file(name, url, identity, kind_of_file(name))
 
     def _add_file(self, name: str, url: str, identity: FileIdentity, kind: str) -> None:
         self._add(Artifact(
             **self._names(), name=self._make_unique(name, url), kind=kind,
-            format=find_suffix(name)[:32], url=url, size=identity.size,
+            format=_limit_format(find_suffix(name)), url=url, size=identity.size,
             created=identity.changed / 1e9, identity=str(identity),
         ))  # fmt: skip
 
     def _make_unique(self, name: str, url: str) -> str:
-        """Return a name that no artifact of another address has: with more of the address."""
+        """Return a name that no artifact of another address has: with more of the address.
+
+        A file is never named as the output of the job, which may be set after it.
+        """
         parts = [part for part in url.split("/") if part]
-        for count in range(1, len(parts) + 1):
+        names = [name, *("/".join(parts[-count:]) for count in range(1, len(parts) + 1))]
+        for each in names:
+            name = f"./{each}" if each == OUTPUT else each
             other = self.found.get(name)
             if other is None or other.url == url:
                 return name
-            name = "/".join(parts[-count:])
         return name
 
     def _names(self) -> dict[str, Any]:
@@ -267,29 +291,36 @@ class _Collector:
 def _can_store(artifact: Artifact) -> bool:
     """Whether databases can store the texts of an artifact."""
     try:
-        sizes = [len(text.encode()) for text in (artifact.name, artifact.url, artifact.identity)]
+        texts = (artifact.name, artifact.url, artifact.identity, artifact.format)
+        sizes = [len(text.encode()) for text in texts]
     except UnicodeEncodeError:
         return False
-    texts = artifact.name + artifact.url + artifact.identity
-    return 0 < sizes[0] <= LONGEST_NAME and max(sizes) <= 2 * LONGEST_URL and "\0" not in texts
+    is_short = 0 < sizes[0] <= LONGEST_NAME and max(sizes) <= 2 * LONGEST_URL
+    return is_short and "\0" not in "".join(texts)
+
+
+def _limit_format(text: str) -> str:
+    return text if len(text) <= _LONGEST_FORMAT else ""
+
+
+def _is_remote(url: str) -> bool:
+    """Whether a URL leads to a store, and not to the machine that copies what it has."""
+    protocol, separator, _ = url.partition("://")
+    return bool(separator) and "::" not in url and protocol.lower() not in _LOCAL_PROTOCOLS
 
 
 def _list_files(root: str) -> Iterator[str]:
     """Yield the paths of the files in a folder, in order, without links and hidden files."""
-    count = 0
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = Path(folder, name)
             with suppress(OSError):
                 if not name.startswith(".") and stat.S_ISREG(path.lstat().st_mode):
-                    count += 1
-                    if count > _MOST_FILES:
-                        return
                     yield path.relative_to(root).as_posix()
 
 
 def _find_first(folder: Path, suffix: str) -> str:
     """Return the first file of a folder, of those with a suffix if there are any."""
-    names: Iterable[str] = sorted(_list_files(str(folder)))
+    names = sorted(islice(_list_files(str(folder)), _MOST_FILES))
     return next((name for name in names if find_suffix(name) == suffix), next(iter(names), ""))

@@ -87,15 +87,19 @@ class AttemptResults:
     ) -> None:
         with suppress(OSError):  # it has files
             command.file(OUTPUTS_SUFFIX).rmdir()
-        found, note = collect_artifacts(
-            self._job, step, attempt, command, secrets, succeeded=code == 0
-        )
+        note = ""
         try:
+            found, note = collect_artifacts(
+                self._job, step, attempt, command, secrets, succeeded=code == 0
+            )
             self._store.save_artifacts(found)
-        except HyperplaneError as error:
+        except Exception as error:  # what a step reports must not fail its job
             if isinstance(error, JobStoreError) and error.passing:
                 raise
-            _log.warning("artifacts of %s were not stored: %s", command.attempt_prefix, error)
+            _log.warning(
+                "artifacts of %s were not stored: %s", command.attempt_prefix, error,
+                exc_info=not isinstance(error, HyperplaneError),
+            )  # fmt: skip
         if note and code == 0:  # else the end of the log is the reason of the failure
             with suppress(OSError), command.file(".log").open("a") as log:
                 log.write(f"\n[hyperplane: {note}]\n")

@@ -12,12 +12,10 @@ from typing import Any
 
 from hyperplane.core.artifact_reports import OUTPUT, SUFFIX
 from hyperplane.jobs.artifact_files import open_regular
-from hyperplane.jobs.store.artifact_records import LONGEST_URL
+from hyperplane.jobs.store.artifact_records import LARGEST_NUMBER, LONGEST_URL
 
 #: Most files with reports, and most bytes of one: a report has about 300.
 _MOST_REPORTS, _LARGEST_REPORT = 1000, 2_000_000
-#: Largest number that databases store.
-_LARGEST_NUMBER = 2**63 - 1
 #: Largest index of a shard, which is a smaller number there.
 _LARGEST_SHARD = 2**31 - 1
 
@@ -32,7 +30,7 @@ def read_reports(folder: Path) -> Iterator[dict[str, Any]]:
             with suppress(OSError, ValueError), open_regular(f"{root}/{name}") as opened:
                 for line in opened.read(_LARGEST_REPORT).splitlines():
                     # A step can write anything there, also JSON that is nested too deeply.
-                    with suppress(ValueError, TypeError, KeyError, RecursionError):
+                    with suppress(ValueError, TypeError, KeyError, OverflowError, RecursionError):
                         reports.append(_check_report(json.loads(line)))
     yield from sorted(reports, key=lambda report: report["created"])
 
@@ -42,7 +40,7 @@ def _check_report(report: Any) -> dict[str, Any]:
 
     Raises
     ------
-    ValueError, TypeError, KeyError
+    ValueError, TypeError, KeyError, OverflowError
         If it is none.
     """
     if not isinstance(report, dict):
@@ -54,7 +52,7 @@ def _check_report(report: Any) -> dict[str, Any]:
         if not isinstance(text, str) or len(text) > LONGEST_URL:
             raise ValueError("no text of this length")
     for name, number in numbers.items():
-        largest = _LARGEST_SHARD if name == "shard" else _LARGEST_NUMBER
+        largest = _LARGEST_SHARD if name == "shard" else LARGEST_NUMBER
         if number is not None and not (isinstance(number, int) and 0 <= number <= largest):
             raise ValueError("no such number")
     if not math.isfinite(created) or not (texts["url"] or texts["kind"] == OUTPUT):

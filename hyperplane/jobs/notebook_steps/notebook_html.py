@@ -14,8 +14,10 @@ from typing import Any
 from hyperplane.core.html_output import Markup, escape
 from hyperplane.core.units import plural
 
-#: Most cells, characters of a cell or output, and of all pictures in base64.
-_MOST_CELLS, _TEXT_LENGTH, _PICTURE_BYTES = 200, 10_000, 3_000_000
+#: Most cells, and outputs of a cell.
+_MOST_CELLS, _MOST_OUTPUTS = 200, 100
+#: Most characters of a cell or output, of all of them, and of all pictures in base64.
+_TEXT_LENGTH, _ALL_TEXT, _PICTURE_BYTES = 10_000, 1_000_000, 3_000_000
 #: Media types of pictures that are shown; their data has no scripts.
 _PICTURES = ("image/png", "image/jpeg", "image/gif")
 _COLORS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -26,42 +28,64 @@ def render_notebook(document: Mapping[str, Any]) -> Markup:
     cells = document.get("cells")
     listed = cells if isinstance(cells, list) else []
     renderer = _Renderer()
-    parts = [renderer.render_cell(cell) for cell in listed[:_MOST_CELLS] if isinstance(cell, dict)]
-    if len(listed) > _MOST_CELLS:
-        parts.append(_note(f"and {plural(len(listed) - _MOST_CELLS, 'more cell')}"))
+    parts = []
+    count = 0
+    for cell in listed[:_MOST_CELLS]:
+        if renderer.is_full:
+            break
+        count += 1
+        if isinstance(cell, dict):
+            parts.append(renderer.render_cell(cell))
+    if len(listed) > count:
+        parts.append(_note(f"and {plural(len(listed) - count, 'more cell')}"))
     return Markup("".join(parts))
 
 
 class _Renderer:
+    """Renders cells until their texts have the largest length."""
+
     def __init__(self) -> None:
-        self._bytes = 0
+        self._bytes = self._length = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the texts have the largest length."""
+        return self._length >= _ALL_TEXT
 
     def render_cell(self, cell: Mapping[str, Any]) -> str:
         """Return a cell with its outputs."""
         source = _join(cell.get("source"))
         kind = cell.get("cell_type")
         if kind != "code":
-            return f'<div class="hp-text">{_pre(source)}</div>' if source else ""
+            return f'<div class="hp-text">{self._pre(source)}</div>' if source else ""
         count = cell.get("execution_count")
         label = f"In [{count}]:" if isinstance(count, int) else "In [ ]:"
-        outputs = cell.get("outputs")
-        shown = "".join(
-            self._render_output(output)
-            for output in (outputs if isinstance(outputs, list) else [])
-            if isinstance(output, dict)
-        )
-        return f'<div class="hp-cell">{_note(label)}{_pre(source)}{shown}</div>'
+        shown = "".join(self._render_outputs(cell.get("outputs")))
+        return f'<div class="hp-cell">{_note(label)}{self._pre(source)}{shown}</div>'
+
+    def _render_outputs(self, outputs: Any) -> Iterator[str]:
+        listed = outputs if isinstance(outputs, list) else []
+        for number, output in enumerate(listed):
+            if self.is_full or number == _MOST_OUTPUTS:
+                yield _note(f"and {plural(len(listed) - number, 'more output')}")
+                return
+            if isinstance(output, dict):
+                yield self._render_output(output)
 
     def _render_output(self, output: Mapping[str, Any]) -> str:
         kind = output.get("output_type")
         if kind == "stream":
-            return _pre(_join(output.get("text")))
+            return self._pre(_join(output.get("text")))
         if kind == "error":
-            return _pre(_join(output.get("traceback"), "\n"))
+            return self._pre(_join(output.get("traceback"), "\n"))
         data = output.get("data")
         if not isinstance(data, dict):
             return ""
-        return "".join(self._render_pictures(data)) or _pre(_join(data.get("text/plain")))
+        return "".join(self._render_pictures(data)) or self._pre(_join(data.get("text/plain")))
+
+    def _pre(self, text: str) -> str:
+        self._length += len(text)
+        return f"<pre>{escape(_COLORS.sub('', text))}</pre>" if text else ""
 
     def _render_pictures(self, data: Mapping[str, Any]) -> Iterator[str]:
         for media_type in _PICTURES:
@@ -86,10 +110,6 @@ def make_picture(content: bytes, media_type: str, text: str) -> Markup:
     data = base64.b64encode(content).decode()
     source = f"data:{escape(media_type)};base64,{data}"
     return Markup(f'<img class="hp-picture" src="{source}" alt="{escape(text)}"/>')
-
-
-def _pre(text: str) -> str:
-    return f"<pre>{escape(_COLORS.sub('', text))}</pre>" if text else ""
 
 
 def _note(text: str) -> str:

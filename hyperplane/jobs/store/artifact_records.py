@@ -12,6 +12,8 @@ TABLE, PICTURE, NOTEBOOK, TEXT = "table", "picture", "notebook", "text"
 ARRAY, MODEL, FOLDER, FILE, OUTPUT = "array", "model", "folder", "file", "output"
 #: Longest name of an artifact, and longest path or URL, in characters.
 LONGEST_NAME, LONGEST_URL = 512, 4096
+#: Largest number that databases store.
+LARGEST_NUMBER = 2**63 - 1
 #: Kinds by the suffix of a name.
 _KINDS = {
     TABLE: ("parquet", "csv", "tsv", "orc", "avro", "arrow", "feather"),
@@ -132,6 +134,7 @@ def combine_shards(records: Mapping[Any, list[Artifact]]) -> list[Artifact]:
         fields = {**vars(last), "chunk": -1, "shard": None}
         for figure in ("size", "rows", "files"):
             values = [getattr(each, figure) for each in shards]
-            fields[figure] = None if None in values else sum(values)
+            total = None if None in values else sum(values)
+            fields[figure] = None if total is None or total > LARGEST_NUMBER else total
         combined.append(Artifact(**fields))
     return combined

@@ -18,6 +18,7 @@ import hyperplane
 from hyperplane.core.artifact_reports import REPORTS_FOLDER, report_artifact
 from hyperplane.jobs import Pipeline, Step
 from hyperplane.jobs.artifact_files import open_artifact
+from hyperplane.jobs.artifacts import choose_artifact
 from hyperplane.jobs.execution import artifact_recording
 from hyperplane.jobs.execution.artifact_recording import (
     OUTPUTS_SUFFIX,
@@ -27,7 +28,7 @@ from hyperplane.jobs.execution.artifact_recording import (
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.store.job_records import Attempt
-from hyperplane.jobs.store.jobs_home import jobs_folder
+from hyperplane.jobs.store.jobs_home import jobs_folder, open_store
 
 
 class Attempted:
@@ -192,12 +193,47 @@ def test_files_of_jobs_are_never_artifacts(attempted):
         '{"kind": "bytes", "created": 1, "url": "relative.csv", "local": true}',
         '{"kind": "bytes", "created": 1, "url": "/a\\u0000b", "local": true}',
         '{"kind": "bytes", "created": 1, "url": "http://[/a.csv"}',
+        '{"kind": "bytes", "created": %s, "url": "s3://b/a.csv"}' % ("9" * 400),
+        '{"kind": "bytes", "created": 1, "url": "s3://b/a", "format": "\\ud800"}',
+        '{"kind": "bytes", "created": 1, "url": "s3://b/a", "format": "\\u0000"}',
+        '{"kind": "bytes", "created": 1, "url": "file:///etc/passwd"}',
+        '{"kind": "bytes", "created": 1, "url": "FILE:///etc/passwd"}',
+        '{"kind": "bytes", "created": 1, "url": "file:/etc/passwd"}',
+        '{"kind": "bytes", "created": 1, "url": "local:///etc/passwd"}',
+        '{"kind": "bytes", "created": 1, "url": "/etc/passwd"}',
+        '{"kind": "bytes", "created": 1, "url": "../passwd"}',
+        '{"kind": "bytes", "created": 1, "url": "simplecache::file:///etc/passwd"}',
+        '{"kind": "bytes", "created": 1, "url": "s3://b/a::file:///etc/passwd"}',
     ],
 )
 def test_a_report_that_is_none_is_left_out(attempted, line):
     good = '{"kind": "bytes", "created": 2, "url": "s3://bucket/good.csv", "size": 7}'
     attempted.write_report(f"{line}\n{good}\n")
     assert list(attempted.collect()) == ["good.csv"]
+
+
+def test_sums_that_databases_cannot_store_are_unknown(attempted):
+    line = '{"kind": "bytes", "created": 1, "url": "s3://b/a", "size": %d, "rows": 3, "shard": %d}'
+    attempted.write_report("\n".join(line % (2**63 - 1, shard) for shard in range(2)))
+    found = attempted.collect()["a"]
+    assert (found.size, found.rows) == (None, 6)
+    open_store().save_artifacts([found])
+
+
+def test_a_file_named_as_the_output_of_the_job_is_kept(attempted, tmp_path):
+    hyperplane.save(pd.DataFrame({"day": [1]}), "output", format="parquet")
+    report_artifact("output", size=2, digest="ab")
+    (attempted.outputs / "output").write_text("other")
+    found = attempted.collect()
+    assert {name: each.kind for name, each in found.items()} == {
+        "./output": "table",
+        "output": "output",
+        "attempt-1.outputs/output": "file",
+    }
+    assert found["./output"].url == str(tmp_path / "output")
+    job = attempted.job
+    assert choose_artifact(job, list(found.values()), "output").kind == "output"
+    assert choose_artifact(job, list(found.values()), "./output").kind == "table"
 
 
 def test_files_with_reports_that_are_links_are_not_read(attempted, tmp_path):
@@ -214,9 +250,17 @@ def test_addresses_have_no_secrets(attempted):
         {"kind": "bytes", "created": 2, "url": "s3://bucket/token-hunter4/b.csv"},
     ]
     attempted.write_report("".join(f"{json.dumps(line)}\n" for line in lines))
-    (attempted.outputs / "hunter4.txt").write_text("x")
-    text = repr([vars(each) for each in attempted.collect("hunter4").values()])
-    assert "hunter" not in text
+    for name in ("hunter4.txt", "a.hunter4", "b.HunteR5", f"c.hunter6{'x' * 30}"):
+        (attempted.outputs / name).write_text("x")
+    days = attempted.folder / "days.parquet"
+    days.mkdir()
+    (days / "hunter4.parquet").write_text("x")
+    report_artifact("table", url=str(days), folder=True, local=True, format="parquet")
+    secrets = ("hunter4", "HunteR5", f"hunter6{'x' * 30}")
+    found = attempted.collect(*secrets)
+    text = repr([vars(each) for each in found.values()])
+    assert "hunter" not in text.lower()
+    assert len(found) == 7
     assert "s3://bucket/token-*******/b.csv" in text
 
 
@@ -245,6 +289,14 @@ def test_names_that_are_no_text_and_too_many_files_are_counted(attempted, monkey
     Path(os.fsdecode(os.fsencode(attempted.outputs) + b"/\xff.txt")).write_text("x")
     assert len(attempted.collect()) == 3
     assert "3 saved files not recorded" in attempted.note
+
+
+@pytest.mark.slow
+def test_all_files_that_are_left_out_are_counted(attempted):
+    for number in range(20_000):
+        (attempted.outputs / f"{number}").touch()
+    assert len(attempted.collect()) == 2000
+    assert "18000 saved files not recorded" in attempted.note
 
 
 def test_an_executed_notebook_is_recorded_if_this_attempt_has_written_it(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from job_cases import bash
 
 from hyperplane.errors import JobStoreError
 from hyperplane.jobs import Pipeline, Step
-from hyperplane.jobs.execution import artifact_recording
+from hyperplane.jobs.execution import artifact_recording, attempt_results
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.attempt_results import AttemptResults, make_result_variables
 from hyperplane.jobs.job_control import new_job
@@ -85,6 +85,27 @@ def test_a_store_that_refuses_the_records_does_not_fail_the_attempt(finish, capl
     assert "were not stored" in caplog.text
     assert "no such table" in caplog.text
     assert "hunter2" not in prefix.with_suffix(".log").read_text()
+
+
+@pytest.mark.parametrize(
+    "error", [OverflowError("too large"), UnicodeEncodeError("a", "b", 0, 1, "c")]
+)
+def test_an_unexpected_error_does_not_fail_the_attempt(finish, caplog, error):
+    with caplog.at_level(logging.WARNING):
+        finish(FakeStore(error))
+    assert "were not stored" in caplog.text
+    assert type(error).__name__ in caplog.text
+
+
+def test_an_error_while_artifacts_are_collected_does_not_fail_the_attempt(
+    finish, caplog, monkeypatch
+):
+    monkeypatch.setattr(attempt_results, "collect_artifacts", None)
+    store = FakeStore()
+    with caplog.at_level(logging.WARNING):
+        finish(store)
+    assert store.saved == []
+    assert "were not stored" in caplog.text
 
 
 @pytest.mark.parametrize(("code", "count"), [(0, 1), (1, 0), (None, 0)])

@@ -1,0 +1,156 @@
+"""The first rows of a Parquet file, within limits of memory.
+
+Ten rows of a column may take any memory: a list has any number of values, a page any size, and a
+value of a dictionary may be repeated. Only columns without nested values are read, one after the
+other, and only if what is stored of them in the row groups of the first rows is small. The sizes
+are those in the footer of the file; the limits do not hold for a file that misstates them.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+#: Largest footer of a file: in memory, it takes about ten times as much.
+_FOOTER_BYTES = 8_000_000
+#: Most row groups that are looked at, of which some may be empty.
+_MOST_GROUPS = 20
+#: Most uncompressed bytes of a column in the row groups of the first rows, and of its values where
+#: each may repeat the previous one.
+_COLUMN_BYTES, _REPEATED_BYTES = 32_000_000, 3_000_000
+
+
+class FirstRows(NamedTuple):
+    """The first rows of a table.
+
+    Parameters
+    ----------
+    names : list of str
+        Names of the first columns.
+    columns : list of list of str
+        Their cells, shortened; the type in parentheses in columns that are not read.
+    row_count, column_count : int
+        Number of rows and columns of the file.
+    """
+
+    names: list[str]
+    columns: list[list[str]]
+    row_count: int
+    column_count: int
+
+
+def read_first_rows(file: BinaryIO, rows: int, columns: int, length: int) -> FirstRows:
+    """Return the first rows of the first columns of a file, with cells cut after a length.
+
+    Raises
+    ------
+    ValueError
+        If the description of the table in the file is too large.
+    pyarrow.ArrowException, OSError
+        If the file is damaged.
+    """
+    _check_footer(file)
+    metadata = pq.read_metadata(file)
+    groups = _choose_groups(metadata, rows)
+    small = _find_small_columns(metadata, groups)
+    # Values of a dictionary are not repeated in memory.
+    texts = [path for path, physical in small.items() if physical == "BYTE_ARRAY"]
+    # With buffers, pages are read one after the other instead of whole columns.
+    with pq.ParquetFile(
+        file, metadata=metadata, read_dictionary=texts, buffer_size=65_536, pre_buffer=False
+    ) as opened:
+        schema = metadata.schema.to_arrow_schema()
+        count = min(rows, sum(metadata.row_group(number).num_rows for number in groups))
+        shown = [
+            list(_read_column(opened, groups, field.name, count, length))
+            if field.name in small
+            else [f"({field.type})"[:length]] * count
+            for field in list(schema)[:columns]
+        ]
+    return FirstRows(schema.names[:columns], shown, metadata.num_rows, len(schema))
+
+
+def _check_footer(file: BinaryIO) -> None:
+    end = file.seek(0, io.SEEK_END)
+    file.seek(max(0, end - 8))
+    if int.from_bytes(file.read(4), "little") > _FOOTER_BYTES:
+        raise ValueError("the description of the table is too large")
+    file.seek(0)
+
+
+def _choose_groups(metadata: Any, rows: int) -> list[int]:
+    """Return the numbers of the row groups with the first rows."""
+    chosen: list[int] = []
+    for number in range(min(metadata.num_row_groups, _MOST_GROUPS)):
+        if rows <= 0:
+            break
+        count = metadata.row_group(number).num_rows
+        if count:
+            chosen.append(number)
+        rows -= count
+    return chosen
+
+
+def _find_small_columns(metadata: Any, groups: Sequence[int]) -> dict[str, str]:
+    """Return columns without nested values of which little is stored, with their physical types."""
+    leaves = [metadata.schema.column(number) for number in range(metadata.num_columns)]
+    counts = Counter(leaf.path for leaf in leaves)
+    # The reader takes the name of a column also for the parent of one with a dot in its name.
+    for leaf in leaves:
+        parts = leaf.path.split(".")
+        counts.update(".".join(parts[:end]) for end in range(1, len(parts)))
+    small, chosen = {}, [metadata.row_group(group) for group in groups]
+    for number, leaf in enumerate(leaves):
+        is_flat = leaf.max_repetition_level == 0 and leaf.max_definition_level <= 1
+        if is_flat and counts[leaf.path] == 1 and _is_small(chosen, number, leaf):
+            small[leaf.path] = leaf.physical_type
+    return small
+
+
+def _is_small(groups: Sequence[Any], number: int, leaf: Any) -> bool:
+    """Whether the values of a column in some row groups are few and small."""
+    size, limit = 0, _COLUMN_BYTES
+    if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY" and leaf.length > _REPEATED_BYTES:
+        return False
+    for group in groups:
+        chunk = group.column(number)
+        if chunk.num_values != group.num_rows:
+            return False
+        size += chunk.total_uncompressed_size
+        if "DELTA_BYTE_ARRAY" in chunk.encodings:
+            limit = _REPEATED_BYTES
+    return size <= limit
+
+
+def _read_column(
+    file: Any, groups: Sequence[int], name: str, rows: int, length: int
+) -> Iterator[str]:
+    """Yield the first cells of a column as text."""
+    if not rows:
+        return
+    for batch in file.iter_batches(rows, row_groups=groups, columns=[name], use_threads=False):
+        values = batch.column(0).slice(0, rows)
+        rows -= len(values)
+        if not isinstance(values, pa.DictionaryArray):
+            yield from (_format_cell(value, length) for value in values)
+        else:  # each value of a dictionary once, as it may be large
+            indices = values.indices.to_pylist()
+            texts: dict[int | None, str] = {
+                index: _format_cell(values.dictionary[index], length)
+                for index in set(indices) - {None}
+            }
+            yield from (texts.get(index, "") for index in indices)
+        if rows <= 0:
+            return
+
+
+def _format_cell(value: Any, length: int) -> str:
+    """Return a value as text, of which only the beginning is copied if it is long."""
+    cell = value.as_py()
+    cell = cell[: length + 1] if isinstance(cell, str | bytes) else cell
+    return "" if cell is None else str(cell)
