@@ -183,7 +183,7 @@ def test_jobs_are_found_counted_and_cancelled(server: UiServer, repository: Path
 
 def test_mass_cancellation_needs_a_condition_and_jobs_are_only_cancelled(server: UiServer) -> None:
     data = 'data: {status: {set: "cancelled"}}'
-    for where in ("{}", "{AND: []}", '{hyperplaneUserEmail: {equals: "ada@example.org"}}'):
+    for where in ("{}", '{hyperplaneUserEmail: {equals: "ada@example.org"}}'):
         message = error_of(
             server, f"mutation {{ updateManyPipelineJob(where: {where}, {data}) {{ count }} }}"
         )

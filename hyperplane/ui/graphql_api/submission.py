@@ -123,12 +123,11 @@ def cancel_many(where: PipelineJobWhereInput, change: PipelineJobUpdateInput) ->
     Raises
     ------
     RequestError
-        If there is no condition, so that all jobs would be cancelled, or for another change.
+        If a condition or the filter is null or empty, so that more jobs than intended may be
+        cancelled, or for another change.
     """
     _check_change(change)
-    if not where.has_conditions:
-        check([Fault("where", "no condition", "at least one, such as jobName or status")])
-    jobs = [each for each in find_jobs(where)
+    jobs = [each for each in find_jobs(where, strict=True)
             if each.status in OPEN and each.machine == this_machine()]  # fmt: skip
     for job in jobs:
         job_control.cancel(job.id, by=_ORIGIN)
