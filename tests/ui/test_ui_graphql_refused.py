@@ -253,8 +253,22 @@ def test_large_queries_are_refused(server: UiServer, query: str, text: str) -> N
     assert "Traceback" not in message
 
 
+def fragments(levels: int) -> str:
+    """Return a query whose fragments use the next one twice."""
+    nested = [f"fragment f{n} on Query {{ ...f{n + 1} ...f{n + 1} }}" for n in range(levels)]
+    return f"{{ ...f0 }} {' '.join(nested)} fragment f{levels} on Query {{ countJobs }}"
+
+
+def test_many_fragments_are_refused_before_they_are_expanded(server: UiServer) -> None:
+    assert "countJobs" in ask(server, fragments(9))
+    for query in (fragments(10), fragments(22), "{" + "... { countJobs } " * 21 + "}"):
+        response = post(server, query)
+        assert response.status_code == 400
+        assert "uses more than 20 fragments" in message_of(response)
+
+
 def test_brackets_in_texts_are_no_nesting(server: UiServer) -> None:
-    name = "({[" * 20
+    name = "({[..." * 30
     query = f'{{ countJobs(whereOveride: {{jobName: {{contains: "{name}"}}}}) }} # {name}'
     assert ask(server, query) == {"countJobs": 0}
 

@@ -18,13 +18,16 @@ from hyperplane.ui.access import Receive, Send
 from hyperplane.ui.graphql_api.access import send_error
 from hyperplane.ui.graphql_api.context import RequestContext
 from hyperplane.ui.graphql_api.errors import mask_error
-from hyperplane.ui.graphql_api.schema import create_schema
+from hyperplane.ui.graphql_api.schema import MOST_TOKENS, create_schema
 
 #: Largest body of a request. The parameters of a job have at most 120,000 bytes.
 _MAX_BODY_BYTES = 1 << 20
 #: Deepest nesting of variables, and of brackets of a query. Parsing is recursive, and graphql-core
 #: 3.3.0 took minutes for an argument of 2,000 levels.
 _MAX_NESTING = 30
+#: Most fragments that a query uses. Those that use others twice are expanded exponentially by the
+#: limits of depth and aliases: 22 levels took minutes. Introspection of the schema uses 8.
+_MOST_SPREADS = 20
 #: Change of the nesting by a token.
 _CHANGES = {
     TokenKind.BRACE_L: 1, TokenKind.BRACKET_L: 1, TokenKind.PAREN_L: 1,
@@ -110,8 +113,11 @@ def _check_document(body: bytes) -> None:
             raise _BodyError(400, f"{name} of the request is not {allowed}.")
     if not document.get("query"):
         raise _BodyError(400, "The body of the request has no query.")
-    if max(_measure_query(document["query"]), _measure_values(document)) > _MAX_NESTING:
+    depth, spreads = _measure_query(document["query"])
+    if max(depth, _measure_values(document)) > _MAX_NESTING:
         raise _BodyError(400, f"The request is nested more than {_MAX_NESTING} levels.")
+    if spreads > _MOST_SPREADS:
+        raise _BodyError(400, f"The query uses more than {_MOST_SPREADS} fragments.")
 
 
 def _measure_values(document: dict[str, Any]) -> int:
@@ -125,16 +131,22 @@ def _measure_values(document: dict[str, Any]) -> int:
     return depth
 
 
-def _measure_query(query: str) -> int:
-    """Return how deep the brackets of a query are nested, up to its first syntax error."""
-    if sum(map(query.count, "{[(")) <= _MAX_NESTING:
-        return 0
-    lexer, depth, deepest = Lexer(Source(query)), 0, 0
+def _measure_query(query: str) -> tuple[int, int]:
+    """Return how deep the brackets of a query are nested, and how many fragments it uses.
+
+    Both up to the first syntax error, and at most one more than their limits.
+    """
+    if sum(map(query.count, "{[(")) <= _MAX_NESTING and query.count("...") <= _MOST_SPREADS:
+        return 0, 0
+    lexer, depth, deepest, spreads = Lexer(Source(query)), 0, 0, 0
     with contextlib.suppress(GraphQLError):
-        while lexer.advance().kind is not TokenKind.EOF and deepest <= _MAX_NESTING:
-            depth += _CHANGES.get(lexer.token.kind, 0)
-            deepest = max(deepest, depth)
-    return deepest
+        for _ in range(MOST_TOKENS + 1):  # the parser refuses longer queries
+            kind = lexer.advance().kind
+            if kind is TokenKind.EOF or deepest > _MAX_NESTING or spreads > _MOST_SPREADS:
+                break
+            depth += _CHANGES.get(kind, 0)
+            deepest, spreads = max(deepest, depth), spreads + (kind is TokenKind.SPREAD)
+    return deepest, spreads
 
 
 def _repeat_body(body: bytes, receive: Receive) -> Receive:

@@ -44,7 +44,7 @@ from hyperplane.ui.graphql_api.job_types import (
 )
 
 #: Limits of a query. The longest one of a published program has 500 tokens and a depth of 4.
-_MOST_TOKENS, _MOST_ALIASES, _MOST_DEPTH = 10_000, 200, 8
+MOST_TOKENS, _MOST_ALIASES, _MOST_DEPTH = 10_000, 200, 8
 #: Fields of a submission that the job in its response has, too.
 _REPEATED = (
     "pipeline_yaml_path", "working_dir", "pipeline_type", "timezone", "branch_name", "commit_id",
@@ -196,7 +196,7 @@ def create_schema() -> JobSchema:
         query=Query,
         mutation=Mutation,
         extensions=[
-            lambda: MaxTokensLimiter(max_token_count=_MOST_TOKENS),
+            lambda: MaxTokensLimiter(max_token_count=MOST_TOKENS),
             lambda: MaxAliasesLimiter(max_alias_count=_MOST_ALIASES),
             lambda: QueryDepthLimiter(max_depth=_MOST_DEPTH),
             WarningsExtension,
