@@ -26,6 +26,8 @@ URL_VARIABLE = "HYPERPLANE_GRAPHQL_URL"
 TOKEN_VARIABLE = "HYPERPLANE_GRAPHQL_TOKEN"  # noqa: S105 - a name
 #: Path of the server, and the user name in its address, which is not compared.
 PATH, USER = "/graphql", "hyperplane"
+#: Header of the response to a query that was refused because the server answers too many others.
+NOT_EXECUTED = "hyperplane-not-executed"
 _HOST = "127.0.0.1"
 
 

@@ -232,7 +232,9 @@ def test_a_commit_must_be_checked_out_and_another_branch_is_a_warning(
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     asked = {**VARIABLES, "commitId": "0123abc"}
-    assert "nothing: no repository" in error_of(server, CREATE, asked)
+    assert "expected a commit of a git repository; git finds none in" in error_of(
+        server, CREATE, asked
+    )
     for odd in ("--upload-pack=x", "HEAD", "\0"):
         assert "commitId = " in error_of(server, CREATE, {**VARIABLES, "commitId": odd})
     git("init", "-q", "-b", "trunk")

@@ -10,7 +10,7 @@ from typing import Any
 from graphql import GraphQLError
 from graphql.language import Lexer, Source, TokenKind
 from starlette.requests import Request
-from strawberry.asgi import GraphQL
+from strawberry.asgi import GraphQL, HTTPException  # type: ignore[attr-defined]
 from strawberry.http import GraphQLHTTPResponse
 from strawberry.types import ExecutionResult
 
@@ -20,6 +20,10 @@ from hyperplane.ui.graphql_api.context import RequestContext
 from hyperplane.ui.graphql_api.errors import mask_error
 from hyperplane.ui.graphql_api.schema import MOST_TOKENS, create_schema
 
+#: Most queries that are answered at the same time; the page keeps the other connections.
+MOST_REQUESTS = 100
+#: Longest reason of a request that is refused; some repeat names in the request.
+_MOST_REASON = 200
 #: Largest body of a request. The parameters of a job have at most 120,000 bytes.
 _MAX_BODY_BYTES = 1 << 20
 #: Deepest nesting of variables, and of brackets of a query. Parsing is recursive, and graphql-core
@@ -52,7 +56,7 @@ class GraphqlEndpoint(GraphQL[RequestContext, None]):
             subscription_protocols=(),
             multipart_uploads_enabled=False,
         )
-        self._folder = folder
+        self._folder, self._running = folder, 0
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -62,7 +66,23 @@ class GraphqlEndpoint(GraphQL[RequestContext, None]):
         except _BodyError as error:
             await send_error(error.code, str(error), send)
             return
-        await super().__call__(scope, _repeat_body(body, receive), send)
+        if self._running >= MOST_REQUESTS:
+            text = f"The server answers {MOST_REQUESTS} other queries; send this one again."
+            await send_error(503, text, send)
+            return
+        self._running += 1
+        try:
+            await self._answer(Request(scope, _repeat_body(body, receive)), send)
+        finally:
+            self._running -= 1
+
+    async def _answer(self, request: Request, send: Send) -> None:
+        try:
+            response = await self.run(request)
+        except HTTPException as error:  # the library would send its reason as plain text
+            await send_error(error.status_code, error.reason[:_MOST_REASON], send)
+            return
+        await response(request.scope, request.receive, send)
 
     async def get_context(self, request: Any, response: Any) -> RequestContext:
         """Return the context of the resolvers of a request."""

@@ -73,6 +73,15 @@ def unset_variable_faults(info: Info[Any, Any], argument: str) -> list[Fault]:
     ]
 
 
+def text_faults(text: str, path: str) -> list[Fault]:
+    """Return a fault if a database cannot have a text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return [Fault(path, describe_value(text), "text that UTF-8 can encode")]
+    return []
+
+
 def _filter_faults(where: Any, path: str, strict: bool) -> Iterator[Fault]:
     fields = {name: value for name, value in given_fields(where).items()
               if name not in where.WITHOUT_EFFECT}  # fmt: skip
@@ -102,6 +111,9 @@ def _condition_faults(condition: Any, path: str, strict: bool) -> Iterator[Fault
         elif strict and (value in ("", []) or (isinstance(value, list) and "" in value)):
             allowed = "a list of texts that are not empty" if isinstance(value, list) else "a text"
             yield Fault(inner, describe_value(value), allowed, _LEAVE_OUT)
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str):
+                yield from text_faults(text, inner)
 
 
 def _graphql_name(filter_input: Any, name: str) -> str:

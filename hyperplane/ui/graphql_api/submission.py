@@ -22,6 +22,7 @@ from hyperplane.jobs.store.jobs_home import open_store, this_machine
 from hyperplane.jobs.submission.option_checks import label_faults, option_faults
 from hyperplane.jobs.submission.parameters import parameter_faults
 from hyperplane.spec.settings.jobs import check_target
+from hyperplane.ui.graphql_api.filter_checks import text_faults
 from hyperplane.ui.graphql_api.job_filters import PipelineJobWhereInput, find_jobs
 from hyperplane.ui.graphql_api.job_inputs import (
     PipelineJobCreateInput,
@@ -113,6 +114,7 @@ def cancel(job_id: str, change: PipelineJobUpdateInput) -> Job:
         If there is no such job.
     """
     _check_change(change)
+    check(text_faults(job_id, "where.id"))
     job = job_control.cancel(job_id, by=_ORIGIN)
     return job if job.processed else replace(job, status=CANCELLED)
 
@@ -136,6 +138,7 @@ def cancel_many(where: PipelineJobWhereInput, change: PipelineJobUpdateInput) ->
 
 def find_job(job_id: str) -> Job | None:
     """Return the job with an id; None if there is none."""
+    check(text_faults(job_id, "where.id"))
     return open_store().get_many([job_id]).get(job_id)
 
 
@@ -238,9 +241,12 @@ def _check_commit(given: PipelineJobCreateInput, folder: Path) -> list[str]:
         return []
     commit, branch = _run_git(folder, "rev-parse", "HEAD"), ""
     if given.commit_id and not (commit and commit.startswith(given.commit_id.lower())):
-        found = f"the commit that is checked out, {commit}" if commit else "nothing: no repository"
-        advice = f"check it out in {folder}, or leave commitId out"
-        check([Fault("commitId", describe_value(given.commit_id), found, advice)])
+        allowed, advice = f"the commit that is checked out, {commit}", f"check it out in {folder}"
+        if not commit:
+            allowed = "a commit of a git repository"
+            advice = f"git finds none in {folder}: use a folder of a repository"
+        advice += ", or leave commitId out"
+        check([Fault("commitId", describe_value(given.commit_id), allowed, advice)])
     if given.branch_name and commit:
         branch = _run_git(folder, "rev-parse", "--abbrev-ref", "HEAD")
     if branch and branch != given.branch_name:
