@@ -7,18 +7,31 @@ import json
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from email.message import Message
+from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
+
+import tenacity
 
 from hyperplane.core.argument_checks import describe_value
 from hyperplane.core.errors import Fault, QueryFailed, RequestError, check
 from hyperplane.jobs import call_site
-from hyperplane.jobs.graphql_server import TOKEN_VARIABLE, URL_VARIABLE, find_server
+from hyperplane.jobs.graphql_server import (
+    NOT_EXECUTED,
+    TOKEN_VARIABLE,
+    URL_VARIABLE,
+    find_server,
+)
 from hyperplane.jobs.json_posts import NoRedirectHandler
 
 #: Seconds: a submission may start the supervisor, which takes up to a minute on a busy machine.
 _TIMEOUT = 150.0
+#: Seconds for which a query is sent again that a busy server has refused.
+_BUSY_SECONDS = 10.0
+#: Longest reason of a response that is shown.
+_MOST_REASON = 200
 _LOCAL = {"127.0.0.1", "localhost", "::1"}
 
 
@@ -51,7 +64,7 @@ def run_queries(queries: str | Sequence[str]) -> list[dict[str, Any]]:
     for number, text in enumerate(texts, 1):
         place = f"query {number} of {len(texts)}" if len(texts) > 1 else "the query"
         try:
-            results.append(_send(address, text))
+            results.append(_retrying(_send, address, text))
         except _QueryError as error:
             done = f"; the {len(results)} before it were answered" if results else ""
             raise QueryFailed(f"{place}: {error}{done}", error.errors, results) from error.__cause__
@@ -64,6 +77,10 @@ class _QueryError(Exception):
     def __init__(self, text: str, errors: Sequence[Any] = ()) -> None:
         super().__init__(text)
         self.errors = list(errors)
+
+
+class _BusyError(_QueryError):
+    """A query that the server did not execute, because it has too many connections."""
 
 
 def _check_queries(queries: Any) -> list[str]:
@@ -124,17 +141,44 @@ def _send(address: _Address, query: str) -> dict[str, Any]:
     handlers: list[urllib.request.BaseHandler] = [NoRedirectHandler()]
     if urlsplit(address.url).hostname in _LOCAL:
         handlers.append(urllib.request.ProxyHandler({}))  # a proxy would get the token
-    code = 200
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=_TIMEOUT) as response:
-            text = response.read()
+            code, text, received = 200, response.read(), response.headers
     except urllib.error.HTTPError as error:
-        code, text = error.code, error.read()
+        code, text, received = error.code, error.read(), error.headers
         error.close()
     except (OSError, http.client.HTTPException, ValueError) as error:
         cause = getattr(error, "reason", error)
         raise _QueryError(f"{address.url} cannot be reached ({cause})") from error
+    if code == HTTPStatus.SERVICE_UNAVAILABLE and _is_not_executed(address, text, received):
+        raise _BusyError(f"{address.url} has too many connections, and did not execute it")
+    if code != HTTPStatus.OK and _is_plain(received):
+        reason = text.decode(errors="replace").strip().partition("\n")[0][:_MOST_REASON]
+        raise _QueryError(f"{address.url} answered {code}: {reason or 'nothing'}")
     return _read_response(address, code, text)
+
+
+def _retrying(send: Callable[[_Address, str], Any], address: _Address, query: str) -> Any:
+    """Send a query, again if a busy server has refused it."""
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(_BusyError),
+        wait=tenacity.wait_random_exponential(multiplier=0.2, max=1),
+        stop=tenacity.stop_after_delay(_BUSY_SECONDS),
+        reraise=True,
+    )
+    return retrying(send, address, query)
+
+
+def _is_not_executed(address: _Address, text: bytes, received: Message) -> bool:
+    """Return whether a refused query can be sent again without a second job."""
+    # uvicorn's limit of connections; other servers and their proxies may have executed it.
+    is_limit = text == b"Service Unavailable" and _is_plain(received)
+    is_local = urlsplit(address.url).hostname in _LOCAL
+    return (is_local and is_limit) or NOT_EXECUTED in received
+
+
+def _is_plain(received: Message) -> bool:
+    return received.get("content-type", "").startswith("text/plain")
 
 
 def _read_response(address: _Address, code: int, text: bytes) -> dict[str, Any]:
@@ -152,6 +196,6 @@ def _read_response(address: _Address, code: int, text: bytes) -> dict[str, Any]:
         call_site.warn(str(note))
     if messages:
         raise _QueryError("\n".join(messages), errors)
-    if code != 200 or not isinstance(data, dict):
+    if code != HTTPStatus.OK or not isinstance(data, dict):
         raise _QueryError(f"{address.url} answered {code} without data")
     return data

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import socket
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -26,7 +27,11 @@ URL_VARIABLE = "HYPERPLANE_GRAPHQL_URL"
 TOKEN_VARIABLE = "HYPERPLANE_GRAPHQL_TOKEN"  # noqa: S105 - a name
 #: Path of the server, and the user name in its address, which is not compared.
 PATH, USER = "/graphql", "hyperplane"
+#: Header of the response to a query that was refused because the server answers too many others.
+NOT_EXECUTED = "hyperplane-not-executed"
 _HOST = "127.0.0.1"
+#: Largest file of a server.
+_MAX_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -94,8 +99,8 @@ def find_server() -> GraphqlServer | None:
     """Return the newest server of this user on this machine; None if none runs."""
     found: list[tuple[float, GraphqlServer]] = []
     for file in _list_files():
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-            document = json.loads(file.read_text())
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+            document = json.loads(_read_file(file))
             if document["system"] == running_system() and is_locked(file):
                 server = GraphqlServer(int(document["port"]), str(document["token"]))
                 found.append((file.stat().st_mtime, server))
@@ -112,6 +117,21 @@ def without_server(environment: Mapping[str, str]) -> dict[str, str]:
         return dict(environment)
     ours = {URL_VARIABLE, TOKEN_VARIABLE}
     return {name: value for name, value in environment.items() if name not in ours}
+
+
+def _read_file(file: Path) -> bytes:
+    """Return the content of the file of a server.
+
+    Raises
+    ------
+    ValueError
+        If it is no regular file, whose end may never come, or is too large.
+    """
+    with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as opened:
+        status = os.fstat(opened.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_BYTES:
+            raise ValueError(f"{file} is no file of a server")
+        return opened.read(_MAX_BYTES)
 
 
 def _file_prefix() -> str:

@@ -29,8 +29,9 @@ from hyperplane.ui.connections import make_protocol_class
 _LOOPBACK = "127.0.0.1"
 #: Seconds that requests have to finish after the end was requested, and that threads have then.
 _END_SECONDS, _THREAD_SECONDS = 4, 0.5
-#: Most connections at the same time; a browser opens up to six.
-_MOST_CONNECTIONS = 100
+#: Most connections at the same time, of which 100 queries of programs are answered: the others are
+#: refused at once, so that the page can be opened. Processes often have at most 1024 open files.
+_MOST_CONNECTIONS = 500
 _LAST_PORT = 65535
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from email.message import Message
 from typing import Any
 
 import pytest
@@ -13,8 +14,13 @@ from slack_server import Response, Slack, serve
 from hyperplane import notebook_common as nc
 from hyperplane.errors import QueryFailed, RequestError
 from hyperplane.jobs import graphql_client
+from hyperplane.jobs.graphql_server import NOT_EXECUTED
 
 PASSWORD = "s3cret-of-the-url"
+PLAIN = {"Content-Type": "text/plain; charset=utf-8"}
+#: Response of uvicorn above its limit of connections, and of the server above that of queries.
+FULL = Response(503, "Service Unavailable", PLAIN)
+BUSY = Response(503, '{"errors": [{"message": "send again"}]}', {NOT_EXECUTED: "1"})
 
 
 @pytest.fixture
@@ -88,8 +94,12 @@ def test_errors_of_the_server_are_raised_with_the_results_before(server: Slack) 
         (Response(200, '{"errors": ["x"]}'), "with no JSON of GraphQL"),
         (Response(302, "", {"Location": "http://127.0.0.1:9/"}), "answered 302"),
         (Response(503, '{"data": {}}'), "answered 503 without data"),
+        (Response(400, 'Unknown operation named "x".\nmore', PLAIN),
+         'answered 400: Unknown operation named "x".'),
+        (Response(400, "x" * 900, PLAIN), "answered 400: " + "x" * 200),
+        (Response(503, "", PLAIN), "answered 503: nothing"),
     ],
-)
+)  # fmt: skip
 def test_other_responses_are_errors_without_the_password(
     server: Slack, response: Response, message: str
 ) -> None:
@@ -98,6 +108,54 @@ def test_other_responses_are_errors_without_the_password(
         run("{ a }")
     assert message in str(caught.value)
     assert PASSWORD not in str(caught.value)
+
+
+def test_a_query_that_a_busy_server_has_refused_is_sent_again(server: Slack) -> None:
+    server.responses += [FULL, BUSY]
+    answer(server, {"data": {"a": 1}})
+    assert run("{ a }") == [{"a": 1}]
+    assert server.documents == [{"query": "{ a }"}] * 3
+
+
+def test_a_server_that_stays_busy_is_an_error(
+    server: Slack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graphql_client, "_BUSY_SECONDS", 0.0)
+    server.responses.append(FULL)
+    with pytest.raises(QueryFailed, match="has too many connections, and did not execute it"):
+        run("{ a }")
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        Response(503, "Service Unavailable"),
+        Response(503, "Service Unavailable!", PLAIN),
+        Response(503, '{"errors": [{"message": "send again"}]}', {"Retry-After": "1"}),
+        Response(500, "Service Unavailable", PLAIN),
+        Response(429, "Service Unavailable", PLAIN),
+    ],
+)
+def test_a_query_that_was_perhaps_executed_is_not_sent_again(
+    server: Slack, response: Response
+) -> None:
+    server.responses.append(response)
+    with pytest.raises(QueryFailed):
+        run("mutation { a }")
+    assert len(server.requests) == 1
+
+
+def test_the_limit_of_another_server_is_perhaps_that_of_a_proxy() -> None:
+    plain, known = Message(), Message()
+    plain["content-type"], known[NOT_EXECUTED] = "text/plain", "1"
+    local, other = (
+        graphql_client._Address(f"http://{host}/graphql", "") for host in ("127.0.0.1", "a.example")
+    )
+    is_not_executed = graphql_client._is_not_executed
+    assert is_not_executed(local, b"Service Unavailable", plain)
+    assert not is_not_executed(other, b"Service Unavailable", plain)
+    assert is_not_executed(other, b"", known)
 
 
 def test_a_server_that_cannot_be_reached_is_an_error_without_the_password(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -89,14 +90,50 @@ def test_the_file_of_a_killed_server_is_not_used(home: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{}", "[]", "null", '{"system": 1}', '{"system": "other-boot", "port": 1, "token": ""}'],
+    [
+        "",
+        "{}",
+        "[]",
+        "null",
+        '{"system": 1}',
+        '{"system": "other-boot", "port": 1, "token": ""}',
+        "[" * 50_000,
+        "{" * 50_000,
+        '{"a":' * 10_000,
+        " " * 100_000 + "{}",
+        "\udcff",
+    ],
 )
 def test_a_damaged_file_and_one_of_another_boot_are_no_server(
     home: Path, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(graphql_server, "is_locked", lambda file: True)
-    (home / f"{graphql_server._file_prefix()}8790.json").write_text(text)
+    file = home / f"{graphql_server._file_prefix()}8790.json"
+    file.write_text(text, errors="surrogateescape")
     assert find_server() is None
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link", "socket", "device"])
+def test_what_is_no_regular_file_is_no_server(
+    home: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = home / f"{graphql_server._file_prefix()}8791.json"
+    with socket.socket(socket.AF_UNIX) as listener:
+        if kind == "pipe":
+            os.mkfifo(file)
+        elif kind == "folder":
+            file.mkdir()
+        elif kind == "socket":
+            monkeypatch.chdir(home)  # its path has at most 107 characters
+            listener.bind(file.name)
+        else:
+            file.symlink_to("/dev/zero" if kind == "device" else home / "absent")
+        with monkeypatch.context() as patched:
+            patched.setattr(graphql_server, "is_locked", lambda file: True)
+            assert find_server() is None
+        with publish_server(FIRST):
+            assert find_server() == FIRST
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(

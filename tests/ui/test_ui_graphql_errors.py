@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import pytest
 from hyperplane.core.errors import Fault
 from hyperplane.errors import JobStoreError, RequestError
 from hyperplane.jobs import Pipeline, Step
+from hyperplane.jobs.graphql_server import NOT_EXECUTED
 from hyperplane.jobs.job_control import new_job
-from hyperplane.ui.graphql_api import submission
+from hyperplane.ui.graphql_api import endpoint, submission
 from hyperplane.ui.graphql_api.endpoint import GraphqlEndpoint
 
 QUERY = '{ pipelineJob(where: {id: "s3cret-id"}) { id } }'
@@ -23,6 +25,13 @@ QUERY = '{ pipelineJob(where: {id: "s3cret-id"}) { id } }'
 
 def answer(query: str, folder: Path) -> Any:
     """Return the document of the response to a query."""
+    start, document = asyncio.run(respond(GraphqlEndpoint(folder), query))
+    assert start["status"] == 200
+    return document
+
+
+async def respond(endpoint: GraphqlEndpoint, query: str) -> tuple[Any, Any]:
+    """Return the start and the document of the response to a query."""
     sent: list[Any] = []
     body = json.dumps({"query": query}).encode()
     parts = [body[:10], body[10:]]
@@ -38,9 +47,8 @@ def answer(query: str, folder: Path) -> Any:
         "headers": [(b"content-type", b"application/json; charset=utf-8")], "root_path": "",
         "http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 8790),
     }  # fmt: skip
-    asyncio.run(GraphqlEndpoint(folder)(scope, receive, send))
-    assert sent[0]["status"] == 200
-    return json.loads(sent[1]["body"])
+    await endpoint(scope, receive, send)
+    return sent[0], json.loads(sent[1]["body"])
 
 
 def fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
@@ -90,6 +98,37 @@ def test_an_error_for_the_user_is_in_the_response_and_not_in_the_log(
     assert found["message"] == str(error)
     assert found["extensions"] == extensions
     assert caplog.records == []
+
+
+def test_queries_above_the_limit_are_refused_until_others_have_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(endpoint, "MOST_REQUESTS", 2)
+    is_running, released = threading.Semaphore(0), threading.Event()
+
+    def find_job(job_id: str) -> None:
+        is_running.release()
+        assert released.wait(120)
+
+    monkeypatch.setattr(submission, "find_job", find_job)
+
+    async def run() -> None:
+        served = GraphqlEndpoint(tmp_path)
+        running = [asyncio.create_task(respond(served, QUERY)) for _ in range(2)]
+        try:
+            for _ in running:
+                await asyncio.to_thread(is_running.acquire, timeout=120)
+            start, document = await respond(served, "{ __typename }")
+        finally:
+            released.set()
+        assert start["status"] == 503
+        assert dict(start["headers"])[NOT_EXECUTED.encode()] == b"1"
+        assert "answers 2 other queries; send this one again" in document["errors"][0]["message"]
+        assert [each["status"] for each, _ in await asyncio.gather(*running)] == [200, 200]
+        start, _ = await respond(served, "{ __typename }")
+        assert start["status"] == 200
+
+    asyncio.run(run())
 
 
 def test_errors_of_the_query_are_not_in_the_log(

@@ -185,7 +185,35 @@ def test_bodies_of_forms_are_refused(server: UiServer, kind: str) -> None:
     # Browsers send these to other origins without asking the server first.
     response = send(server, authorization=bearer(server), content_type=kind)
     assert response.status_code == 400
-    assert "ontent type" in response.text
+    assert message_of(response) == "Unsupported content type"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("x", 'Unknown operation named "x".'), ("\ud800", "Unknown operation named"),
+     ("x" * 5_000, "x" * 100)],
+)  # fmt: skip
+def test_an_unknown_operation_is_an_error_of_graphql(
+    server: UiServer, name: str, text: str
+) -> None:
+    body = {"query": "query A { countJobs } query B { countJobs }", "operationName": name}
+    response = send(server, body=json.dumps(body), authorization=bearer(server))
+    assert response.status_code == 400
+    assert text in message_of(response)
+    assert len(response.content) < 400
+
+
+def test_ids_that_no_database_can_have_are_errors_that_name_the_argument(server: UiServer) -> None:
+    one = "query ($v: String!) { pipelineJob(where: {id: $v}) { id } }"
+    cancel = """mutation ($v: String!) {
+        updatePipelineJob(where: {id: $v}, data: {status: {set: "cancelled"}}) { id } }"""
+    count = "query ($v: String!) { countJobs(whereOveride: {status: {equals: $v, in: [$v]}}) }"
+    given = "'\\ud800': expected text that UTF-8 can encode"
+    for query in (one, cancel):
+        assert error_of(server, query, {"v": "\ud800"}).endswith(f" where.id = {given}")
+    message = error_of(server, count, {"v": "\ud800"})
+    assert f"whereOveride.status.equals = {given}" in message
+    assert f"whereOveride.status.in = {given}" in message
 
 
 @pytest.mark.parametrize(
@@ -253,8 +281,22 @@ def test_large_queries_are_refused(server: UiServer, query: str, text: str) -> N
     assert "Traceback" not in message
 
 
+def fragments(levels: int) -> str:
+    """Return a query whose fragments use the next one twice."""
+    nested = [f"fragment f{n} on Query {{ ...f{n + 1} ...f{n + 1} }}" for n in range(levels)]
+    return f"{{ ...f0 }} {' '.join(nested)} fragment f{levels} on Query {{ countJobs }}"
+
+
+def test_many_fragments_are_refused_before_they_are_expanded(server: UiServer) -> None:
+    assert "countJobs" in ask(server, fragments(9))
+    for query in (fragments(10), fragments(22), "{" + "... { countJobs } " * 21 + "}"):
+        response = post(server, query)
+        assert response.status_code == 400
+        assert "uses more than 20 fragments" in message_of(response)
+
+
 def test_brackets_in_texts_are_no_nesting(server: UiServer) -> None:
-    name = "({[" * 20
+    name = "({[..." * 30
     query = f'{{ countJobs(whereOveride: {{jobName: {{contains: "{name}"}}}}) }} # {name}'
     assert ask(server, query) == {"countJobs": 0}
 

@@ -147,7 +147,8 @@ def lock_if_abandoned(path: Path) -> Iterator[bool]:
     if sys.platform == "win32":
         yield False
         return
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    # Opening a named pipe would otherwise wait for a process that writes to it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -13,6 +13,7 @@ import binascii
 import json
 from typing import Any
 
+from hyperplane.jobs.graphql_server import NOT_EXECUTED
 from hyperplane.ui.access import AccessRefusal, Receive, RequestHead, Send, add_headers, is_same
 
 _ADVICE = (
@@ -79,7 +80,10 @@ async def send_error(code: int, text: str, send: Send) -> None:
     """Send a response with one error, in the form of GraphQL."""
     body = json.dumps({"errors": [{"message": text}]}).encode()
     headers = {"content-type": "application/json", "content-length": str(len(body))}
-    headers |= {401: {"www-authenticate": "Bearer"}, 405: {"allow": "POST"}}.get(code, {})
+    headers |= {
+        401: {"www-authenticate": "Bearer"}, 405: {"allow": "POST"},
+        503: {NOT_EXECUTED: "1", "retry-after": "1", "connection": "close"},
+    }.get(code, {})  # fmt: skip
     start = [(name.encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": code, "headers": start})
     await send({"type": "http.response.body", "body": body})

@@ -10,7 +10,7 @@ from typing import Any
 from graphql import GraphQLError
 from graphql.language import Lexer, Source, TokenKind
 from starlette.requests import Request
-from strawberry.asgi import GraphQL
+from strawberry.asgi import GraphQL, HTTPException  # type: ignore[attr-defined]
 from strawberry.http import GraphQLHTTPResponse
 from strawberry.types import ExecutionResult
 
@@ -18,13 +18,20 @@ from hyperplane.ui.access import Receive, Send
 from hyperplane.ui.graphql_api.access import send_error
 from hyperplane.ui.graphql_api.context import RequestContext
 from hyperplane.ui.graphql_api.errors import mask_error
-from hyperplane.ui.graphql_api.schema import create_schema
+from hyperplane.ui.graphql_api.schema import MOST_TOKENS, create_schema
 
+#: Most queries that are answered at the same time; the page keeps the other connections.
+MOST_REQUESTS = 100
+#: Longest reason of a request that is refused; some repeat names in the request.
+_MOST_REASON = 200
 #: Largest body of a request. The parameters of a job have at most 120,000 bytes.
 _MAX_BODY_BYTES = 1 << 20
 #: Deepest nesting of variables, and of brackets of a query. Parsing is recursive, and graphql-core
 #: 3.3.0 took minutes for an argument of 2,000 levels.
 _MAX_NESTING = 30
+#: Most fragments that a query uses. Those that use others twice are expanded exponentially by the
+#: limits of depth and aliases: 22 levels took minutes. Introspection of the schema uses 8.
+_MOST_SPREADS = 20
 #: Change of the nesting by a token.
 _CHANGES = {
     TokenKind.BRACE_L: 1, TokenKind.BRACKET_L: 1, TokenKind.PAREN_L: 1,
@@ -49,7 +56,7 @@ class GraphqlEndpoint(GraphQL[RequestContext, None]):
             subscription_protocols=(),
             multipart_uploads_enabled=False,
         )
-        self._folder = folder
+        self._folder, self._running = folder, 0
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -59,7 +66,23 @@ class GraphqlEndpoint(GraphQL[RequestContext, None]):
         except _BodyError as error:
             await send_error(error.code, str(error), send)
             return
-        await super().__call__(scope, _repeat_body(body, receive), send)
+        if self._running >= MOST_REQUESTS:
+            text = f"The server answers {MOST_REQUESTS} other queries; send this one again."
+            await send_error(503, text, send)
+            return
+        self._running += 1
+        try:
+            await self._answer(Request(scope, _repeat_body(body, receive)), send)
+        finally:
+            self._running -= 1
+
+    async def _answer(self, request: Request, send: Send) -> None:
+        try:
+            response = await self.run(request)
+        except HTTPException as error:  # the library would send its reason as plain text
+            await send_error(error.status_code, error.reason[:_MOST_REASON], send)
+            return
+        await response(request.scope, request.receive, send)
 
     async def get_context(self, request: Any, response: Any) -> RequestContext:
         """Return the context of the resolvers of a request."""
@@ -110,8 +133,11 @@ def _check_document(body: bytes) -> None:
             raise _BodyError(400, f"{name} of the request is not {allowed}.")
     if not document.get("query"):
         raise _BodyError(400, "The body of the request has no query.")
-    if max(_measure_query(document["query"]), _measure_values(document)) > _MAX_NESTING:
+    depth, spreads = _measure_query(document["query"])
+    if max(depth, _measure_values(document)) > _MAX_NESTING:
         raise _BodyError(400, f"The request is nested more than {_MAX_NESTING} levels.")
+    if spreads > _MOST_SPREADS:
+        raise _BodyError(400, f"The query uses more than {_MOST_SPREADS} fragments.")
 
 
 def _measure_values(document: dict[str, Any]) -> int:
@@ -125,16 +151,22 @@ def _measure_values(document: dict[str, Any]) -> int:
     return depth
 
 
-def _measure_query(query: str) -> int:
-    """Return how deep the brackets of a query are nested, up to its first syntax error."""
-    if sum(map(query.count, "{[(")) <= _MAX_NESTING:
-        return 0
-    lexer, depth, deepest = Lexer(Source(query)), 0, 0
+def _measure_query(query: str) -> tuple[int, int]:
+    """Return how deep the brackets of a query are nested, and how many fragments it uses.
+
+    Both up to the first syntax error, and at most one more than their limits.
+    """
+    if sum(map(query.count, "{[(")) <= _MAX_NESTING and query.count("...") <= _MOST_SPREADS:
+        return 0, 0
+    lexer, depth, deepest, spreads = Lexer(Source(query)), 0, 0, 0
     with contextlib.suppress(GraphQLError):
-        while lexer.advance().kind is not TokenKind.EOF and deepest <= _MAX_NESTING:
-            depth += _CHANGES.get(lexer.token.kind, 0)
-            deepest = max(deepest, depth)
-    return deepest
+        for _ in range(MOST_TOKENS + 1):  # the parser refuses longer queries
+            kind = lexer.advance().kind
+            if kind is TokenKind.EOF or deepest > _MAX_NESTING or spreads > _MOST_SPREADS:
+                break
+            depth += _CHANGES.get(kind, 0)
+            deepest, spreads = max(deepest, depth), spreads + (kind is TokenKind.SPREAD)
+    return deepest, spreads
 
 
 def _repeat_body(body: bytes, receive: Receive) -> Receive:

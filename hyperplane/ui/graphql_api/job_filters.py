@@ -6,12 +6,15 @@ import enum
 import operator
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from typing import Any, ClassVar
 
 import strawberry
+from strawberry import UNSET
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.jobs.store.jobs_home import open_store
+from hyperplane.ui.graphql_api.filter_checks import filter_faults, given_fields
 from hyperplane.ui.graphql_api.job_types import IMMEDIATE
 
 #: Most jobs of one list, and most conditions of one filter.
@@ -37,70 +40,79 @@ class JobOrder(enum.Enum):
 
 @strawberry.input
 class StringFilter:
-    """Conditions of a text; all of them must hold, and null ones do."""
+    """Conditions of a text; all of them must hold."""
 
-    equals: str | None = None
-    in_: list[str] | None = strawberry.field(name="in", default=None)
-    not_in: list[str] | None = None
-    not_: str | None = strawberry.field(name="not", default=None)
-    contains: str | None = None
-    starts_with: str | None = None
-    ends_with: str | None = None
-    mode: QueryMode | None = None
+    equals: str | None = UNSET
+    in_: list[str] | None = strawberry.field(name="in", default=UNSET)
+    not_in: list[str] | None = UNSET
+    not_: str | None = strawberry.field(name="not", default=UNSET)
+    contains: str | None = UNSET
+    starts_with: str | None = UNSET
+    ends_with: str | None = UNSET
+    mode: QueryMode | None = UNSET
 
     def matches(self, text: str) -> bool:
         """Return whether a text meets the conditions."""
         fold = str.casefold if self.mode is QueryMode.insensitive else str
         value = fold(text)
-        return (
-            (self.equals is None or value == fold(self.equals))
-            and (self.in_ is None or value in map(fold, self.in_))
-            and (self.not_in is None or value not in map(fold, self.not_in))
-            and (self.not_ is None or value != fold(self.not_))
-            and (self.contains is None or fold(self.contains) in value)
-            and (self.starts_with is None or value.startswith(fold(self.starts_with)))
-            and (self.ends_with is None or value.endswith(fold(self.ends_with)))
-        )
+        for name, given in given_fields(self).items():
+            if name != "mode":
+                folded = [*map(fold, given)] if isinstance(given, list) else fold(given)
+                if not _TEXT_COMPARISONS[name](value, folded):
+                    return False
+        return True
+
+
+#: Comparisons of a text with the value of a condition.
+_TEXT_COMPARISONS: dict[str, Callable[[str, Any], bool]] = {
+    "equals": operator.eq, "not_": operator.ne, "contains": operator.contains,
+    "in_": lambda value, given: value in given, "not_in": lambda value, given: value not in given,
+    "starts_with": str.startswith, "ends_with": str.endswith,
+}  # fmt: skip
 
 
 @strawberry.input
 class DateTimeFilter:
-    """Conditions of a time; all of them must hold, and null ones do."""
+    """Conditions of a time; all of them must hold."""
 
-    equals: datetime | None = None
-    lt: datetime | None = None
-    lte: datetime | None = None
-    gt: datetime | None = None
-    gte: datetime | None = None
+    equals: datetime | None = UNSET
+    lt: datetime | None = UNSET
+    lte: datetime | None = UNSET
+    gt: datetime | None = UNSET
+    gte: datetime | None = UNSET
 
     def matches(self, seconds: float) -> bool:
         """Return whether a time meets the conditions; one that has not come meets none."""
-        comparisons: dict[Callable[[float, float], bool], datetime | None] = {
-            operator.eq: self.equals, operator.lt: self.lt, operator.le: self.lte,
-            operator.gt: self.gt, operator.ge: self.gte,
-        }  # fmt: skip
-        given = {compare: each for compare, each in comparisons.items() if each is not None}
-        return not given or (
-            seconds > 0 and all(compare(seconds, _seconds(each)) for compare, each in given.items())
+        return seconds > 0 and all(
+            _TIME_COMPARISONS[name](seconds, _seconds(given))
+            for name, given in given_fields(self).items()
         )
+
+
+_TIME_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "equals": operator.eq, "lt": operator.lt, "lte": operator.le, "gt": operator.gt,
+    "gte": operator.ge,
+}  # fmt: skip
 
 
 @strawberry.input
 class PipelineJobWhereInput:
-    """Conditions of jobs; all of them must hold, and null ones do."""
+    """Conditions of jobs; all of them must hold."""
 
-    AND: list[PipelineJobWhereInput] | None = strawberry.field(name="AND", default=None)
-    OR: list[PipelineJobWhereInput] | None = strawberry.field(name="OR", default=None)
-    NOT: list[PipelineJobWhereInput] | None = strawberry.field(name="NOT", default=None)
-    id: StringFilter | None = None
-    job_name: StringFilter | None = None
-    job_type: StringFilter | None = None
-    status: StringFilter | None = None
-    schedule: StringFilter | None = None
-    start_time: DateTimeFilter | None = None
-    completion_time: DateTimeFilter | None = None
+    WITHOUT_EFFECT: ClassVar = frozenset({"hyperplane_user_email"})
+
+    AND: list[PipelineJobWhereInput] | None = strawberry.field(name="AND", default=UNSET)
+    OR: list[PipelineJobWhereInput] | None = strawberry.field(name="OR", default=UNSET)
+    NOT: list[PipelineJobWhereInput] | None = strawberry.field(name="NOT", default=UNSET)
+    id: StringFilter | None = UNSET
+    job_name: StringFilter | None = UNSET
+    job_type: StringFilter | None = UNSET
+    status: StringFilter | None = UNSET
+    schedule: StringFilter | None = UNSET
+    start_time: DateTimeFilter | None = UNSET
+    completion_time: DateTimeFilter | None = UNSET
     hyperplane_user_email: StringFilter | None = strawberry.field(
-        default=None, description="Of the platform; has no effect here."
+        default=UNSET, description="Of the platform; has no effect here."
     )
 
     @property
@@ -110,31 +122,24 @@ class PipelineJobWhereInput:
         for each in (*(self.AND or ()), *(self.OR or ()), *(self.NOT or ())):
             yield from each.nested
 
-    @property
-    def has_conditions(self) -> bool:
-        """Whether there is a condition on a field of jobs, other than one without effect."""
-        return any(each._texts or each._times for each in self.nested)
-
-    @property
-    def _texts(self) -> dict[str, StringFilter]:
-        named = {"id": self.id, "name": self.job_name, "job_type": self.job_type,
-                 "status": self.status, "schedule": self.schedule}  # fmt: skip
-        return {name: each for name, each in named.items() if each is not None}
-
-    @property
-    def _times(self) -> dict[str, DateTimeFilter]:
-        named = {"submitted": self.start_time, "ended": self.completion_time}
-        return {name: each for name, each in named.items() if each is not None}
-
     def matches(self, job: Job) -> bool:
         """Return whether a job meets the conditions."""
+        given = given_fields(self)
         return (
-            all(each.matches(_text_of(job, name)) for name, each in self._texts.items())
-            and all(each.matches(getattr(job, name)) for name, each in self._times.items())
+            all(given[name].matches(_text_of(job, text))
+                for name, text in _TEXTS.items() if name in given)
+            and all(given[name].matches(getattr(job, time))
+                    for name, time in _TIMES.items() if name in given)
             and all(each.matches(job) for each in self.AND or ())
-            and (self.OR is None or any(each.matches(job) for each in self.OR))
+            and ("OR" not in given or any(each.matches(job) for each in given["OR"]))
             and not any(each.matches(job) for each in self.NOT or ())
-        )
+        )  # fmt: skip
+
+
+#: Attributes of jobs that the conditions compare.
+_TEXTS = {"id": "id", "job_name": "name", "job_type": "job_type", "status": "status",
+          "schedule": "schedule"}  # fmt: skip
+_TIMES = {"start_time": "submitted", "completion_time": "ended"}
 
 
 @strawberry.input
@@ -155,19 +160,27 @@ class PipelineJobOrderByWithRelationInput:
                 jobs.sort(key=operator.attrgetter(field), reverse=order is JobOrder.desc)
 
 
-def find_jobs(where: PipelineJobWhereInput | None) -> list[Job]:
-    """Return the jobs that meet the conditions, most recently submitted first."""
-    store = open_store()
+def find_jobs(
+    where: PipelineJobWhereInput | None, argument: str = "where", *, strict: bool = False
+) -> list[Job]:
+    """Return the jobs that meet the conditions, most recently submitted first.
+
+    Raises
+    ------
+    RequestError
+        If a condition is null, or, if the check is strict, empty.
+    """
     if where is None:
-        return store.find()
+        return open_store().find()
     count = sum(1 for _ in where.nested)
     if count > _MOST_CONDITIONS:
-        check([Fault("where", f"{count} conditions", f"at most {_MOST_CONDITIONS}")])
+        check([Fault(argument, f"{count} conditions", f"at most {_MOST_CONDITIONS}")])
+    check(filter_faults(where, argument, strict=strict))
     # Most jobs of a store have ended: those of a status are selected by the database.
     status = where.status
-    exact = status is not None and status.equals is not None and status.mode is None
-    statuses = [status.equals] if exact and status is not None and status.equals else None
-    return [job for job in store.find(statuses=statuses) if where.matches(job)]
+    exact = status and status.equals and status.mode is UNSET
+    statuses = [status.equals] if exact and status and status.equals else None
+    return [job for job in open_store().find(statuses=statuses) if where.matches(job)]
 
 
 def list_jobs(

@@ -15,9 +15,11 @@ from strawberry.extensions import (
 from strawberry.schema.config import StrawberryConfig
 from strawberry.types import ExecutionContext, Info
 
+from hyperplane.core.errors import check
 from hyperplane.ui.graphql_api import job_filters, submission
 from hyperplane.ui.graphql_api.context import RequestContext
 from hyperplane.ui.graphql_api.errors import log_unexpected, run_in_thread
+from hyperplane.ui.graphql_api.filter_checks import unset_variable_faults
 from hyperplane.ui.graphql_api.job_filters import (
     PipelineJobOrderByWithRelationInput,
     PipelineJobWhereInput,
@@ -42,7 +44,7 @@ from hyperplane.ui.graphql_api.job_types import (
 )
 
 #: Limits of a query. The longest one of a published program has 500 tokens and a depth of 4.
-_MOST_TOKENS, _MOST_ALIASES, _MOST_DEPTH = 10_000, 200, 8
+MOST_TOKENS, _MOST_ALIASES, _MOST_DEPTH = 10_000, 200, 8
 #: Fields of a submission that the job in its response has, too.
 _REPEATED = (
     "pipeline_yaml_path", "working_dir", "pipeline_type", "timezone", "branch_name", "commit_id",
@@ -66,18 +68,21 @@ async def _find_job(where: PipelineJobWhereUniqueInput) -> PipelineJob | None:
 
 
 async def _list_jobs(
+    info: RequestInfo,
     where: PipelineJobWhereInput | None = None,
     order_by: list[PipelineJobOrderByWithRelationInput] | None = None,
     take: int | None = None,
     skip: int | None = None,
 ) -> list[PipelineJob]:
+    await run_in_thread(_check_variables, info, "where")
     jobs = await run_in_thread(job_filters.list_jobs, where, order_by, take, skip)
     return [to_pipeline_job(job) for job in jobs]
 
 
 # The documented spelling of the argument.
-async def _count_jobs(where_overide: PipelineJobWhereInput | None = None) -> int:
-    return len(await run_in_thread(job_filters.find_jobs, where_overide))
+async def _count_jobs(info: RequestInfo, where_overide: PipelineJobWhereInput | None = None) -> int:
+    await run_in_thread(_check_variables, info, "whereOveride")
+    return len(await run_in_thread(job_filters.find_jobs, where_overide, "whereOveride"))
 
 
 async def _count_by_status(
@@ -101,8 +106,15 @@ async def _update(where: PipelineJobWhereUniqueInput, data: PipelineJobUpdateInp
     return to_pipeline_job(await run_in_thread(submission.cancel, where.id, data))
 
 
-async def _update_many(where: PipelineJobWhereInput, data: PipelineJobUpdateInput) -> BatchPayload:
+async def _update_many(
+    info: RequestInfo, where: PipelineJobWhereInput, data: PipelineJobUpdateInput
+) -> BatchPayload:
+    await run_in_thread(_check_variables, info, "where")
     return BatchPayload(count=await run_in_thread(submission.cancel_many, where, data))
+
+
+def _check_variables(info: RequestInfo, argument: str) -> None:
+    check(unset_variable_faults(info, argument))
 
 
 async def _submit(context: RequestContext, given: PipelineJobCreateInput) -> PipelineJob:
@@ -184,7 +196,7 @@ def create_schema() -> JobSchema:
         query=Query,
         mutation=Mutation,
         extensions=[
-            lambda: MaxTokensLimiter(max_token_count=_MOST_TOKENS),
+            lambda: MaxTokensLimiter(max_token_count=MOST_TOKENS),
             lambda: MaxAliasesLimiter(max_alias_count=_MOST_ALIASES),
             lambda: QueryDepthLimiter(max_depth=_MOST_DEPTH),
             WarningsExtension,

@@ -22,6 +22,7 @@ from hyperplane.jobs.store.jobs_home import open_store, this_machine
 from hyperplane.jobs.submission.option_checks import label_faults, option_faults
 from hyperplane.jobs.submission.parameters import parameter_faults
 from hyperplane.spec.settings.jobs import check_target
+from hyperplane.ui.graphql_api.filter_checks import text_faults
 from hyperplane.ui.graphql_api.job_filters import PipelineJobWhereInput, find_jobs
 from hyperplane.ui.graphql_api.job_inputs import (
     PipelineJobCreateInput,
@@ -113,6 +114,7 @@ def cancel(job_id: str, change: PipelineJobUpdateInput) -> Job:
         If there is no such job.
     """
     _check_change(change)
+    check(text_faults(job_id, "where.id"))
     job = job_control.cancel(job_id, by=_ORIGIN)
     return job if job.processed else replace(job, status=CANCELLED)
 
@@ -123,12 +125,11 @@ def cancel_many(where: PipelineJobWhereInput, change: PipelineJobUpdateInput) ->
     Raises
     ------
     RequestError
-        If there is no condition, so that all jobs would be cancelled, or for another change.
+        If a condition or the filter is null or empty, so that more jobs than intended may be
+        cancelled, or for another change.
     """
     _check_change(change)
-    if not where.has_conditions:
-        check([Fault("where", "no condition", "at least one, such as jobName or status")])
-    jobs = [each for each in find_jobs(where)
+    jobs = [each for each in find_jobs(where, strict=True)
             if each.status in OPEN and each.machine == this_machine()]  # fmt: skip
     for job in jobs:
         job_control.cancel(job.id, by=_ORIGIN)
@@ -137,6 +138,7 @@ def cancel_many(where: PipelineJobWhereInput, change: PipelineJobUpdateInput) ->
 
 def find_job(job_id: str) -> Job | None:
     """Return the job with an id; None if there is none."""
+    check(text_faults(job_id, "where.id"))
     return open_store().get_many([job_id]).get(job_id)
 
 
@@ -239,9 +241,12 @@ def _check_commit(given: PipelineJobCreateInput, folder: Path) -> list[str]:
         return []
     commit, branch = _run_git(folder, "rev-parse", "HEAD"), ""
     if given.commit_id and not (commit and commit.startswith(given.commit_id.lower())):
-        found = f"the commit that is checked out, {commit}" if commit else "nothing: no repository"
-        advice = f"check it out in {folder}, or leave commitId out"
-        check([Fault("commitId", describe_value(given.commit_id), found, advice)])
+        allowed, advice = f"the commit that is checked out, {commit}", f"check it out in {folder}"
+        if not commit:
+            allowed = "a commit of a git repository"
+            advice = f"git finds none in {folder}: use a folder of a repository"
+        advice += ", or leave commitId out"
+        check([Fault("commitId", describe_value(given.commit_id), allowed, advice)])
     if given.branch_name and commit:
         branch = _run_git(folder, "rev-parse", "--abbrev-ref", "HEAD")
     if branch and branch != given.branch_name:
