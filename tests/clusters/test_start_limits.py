@@ -269,6 +269,13 @@ def test_several_ctrl_c_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(memory_plugins, "install", never)
+    processes, threads = set(children()), set(threading.enumerate())
+
+    def is_closed() -> bool:
+        new = {thread.name for thread in set(threading.enumerate()) - threads}
+        loops = [name for name in new if "IO loop" in name or name.startswith("hyperplane-")]
+        return set(children()) <= processes and not loops
+
     with monkeypatch.context() as patch:
         wait = failed_start._wait
         calls: list[object] = []
@@ -281,14 +288,8 @@ def test_several_ctrl_c_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(KeyboardInterrupt):
             start(2)
         # In another thread, after the call has returned.
-        wait_until(lambda: not children() and not threads(), 120)
+        wait_until(is_closed, 120)
     assert len(calls) == 2
-
-
-def threads() -> list[str]:
-    """Return the names of the threads of event loops and of starts that are closed later."""
-    names = [thread.name for thread in threading.enumerate()]
-    return [name for name in names if "IO loop" in name or name.startswith("hyperplane-")]
 
 
 def test_a_scheduler_is_closed_if_its_plugins_fail(monkeypatch: pytest.MonkeyPatch) -> None:
