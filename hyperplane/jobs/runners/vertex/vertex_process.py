@@ -112,6 +112,7 @@ class VertexProcess:
             return await self._find_created(job_id)
         job = await self._client.describe(job_id)
         if isinstance(job, GcpError):
+            self._missing_since = 0.0
             self._report_error(job)
             return False
         if job is None:
