@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sql
 
@@ -18,8 +19,9 @@ _ROWS = 500
 class ArtifactStore:
     """Methods of the job store for artifacts."""
 
-    def _connect(self, *, write: bool = False) -> AbstractContextManager[sql.Connection]:
-        raise NotImplementedError
+    if TYPE_CHECKING:  # a method of the job store
+
+        def _connect(self, *, write: bool = False) -> AbstractContextManager[sql.Connection]: ...
 
     def save_artifacts(self, artifacts: Sequence[Artifact]) -> None:
         """Insert the artifacts of one attempt; they replace those of the same names.
