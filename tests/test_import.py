@@ -168,6 +168,7 @@ def test_public_modules_need_no_package_of_an_extra():
 import importlib, json, sys
 for name in {hidden!r}:
     sys.modules[name] = None
+importlib.import_module("hyperplane.cli")
 names = []
 for name in {PUBLIC_MODULES!r}:
     module = importlib.import_module(f"hyperplane.{{name}}")

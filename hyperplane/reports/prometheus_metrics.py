@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hyperplane.clusters import records
 from hyperplane.clusters.records import ClusterRecord
@@ -13,8 +13,10 @@ from hyperplane.core.optional import need
 from hyperplane.core.units import gb_to_bytes
 from hyperplane.jobs import supervisor_client
 from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, OPEN, Job
-from hyperplane.jobs.store.job_store import JobStore
 from hyperplane.jobs.store.jobs_home import this_machine
+
+if TYPE_CHECKING:
+    from hyperplane.jobs.store.job_store import JobStore
 
 #: Most pipelines that have figures, those of the newest jobs: each is a time series.
 _MAX_PIPELINES = 500
