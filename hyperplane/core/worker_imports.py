@@ -17,9 +17,12 @@ def list_loaded_modules() -> list[str]:
     >>> "sklearn.svm" in list_loaded_modules(), "sklearn.svm._base" in list_loaded_modules()
     (True, False)
     """
+    # A copy, made in one step: a list of the items is not, because the garbage collector may run
+    # between two of them, and a finalizer may import a module.
+    loaded = sys.modules.copy()
     return sorted(
         name
-        for name, module in list(sys.modules.items())
+        for name, module in loaded.items()
         if module is not None
         and name.partition(".")[0] in _SLOW_PACKAGES
         and name.count(".") <= 1

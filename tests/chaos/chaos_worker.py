@@ -47,7 +47,7 @@ def follow_clock(folder: Path, number: int) -> None:
     def skewed_time() -> float:
         return _real_time() + struct.unpack_from("d", clocks, _SIZE * number)[0]
 
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         if name.startswith(("distributed", "dask", "hyperplane", "time")):
             for key, value in list(vars(module).items()):
                 if value is _real_time and module is not sys.modules[__name__]:
