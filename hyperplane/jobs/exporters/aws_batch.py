@@ -11,7 +11,7 @@ from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.exporters.base import Document
 from hyperplane.jobs.exporters.staged_steps import StagedStep, render_steps
 from hyperplane.jobs.runners.aws_batch.requests import MAX_ARRAY, plan_submission
-from hyperplane.jobs.runners.aws_batch.runner import PROGRAM_FILE, AwsBatchRunner
+from hyperplane.jobs.runners.aws_batch.runner import AwsBatchRunner
 from hyperplane.jobs.runners.aws_batch.step_checks import find_option_faults
 from hyperplane.jobs.runners.container_steps import find_process_faults
 from hyperplane.jobs.store.job_records import Job
@@ -59,7 +59,7 @@ class AwsBatchExporter:
         """Render one document for each step: its requests, manifest, files and cost."""
         runner = self._create_runner()
         plan = partial(_plan_requests, runner.settings)
-        return render_steps(runner, job, PROGRAM_FILE, plan, MAX_ARRAY)
+        return render_steps(runner, job, plan, MAX_ARRAY)
 
     def _create_runner(self) -> AwsBatchRunner:
         given = {name: value for name, value in asdict(self).items() if value is not None}

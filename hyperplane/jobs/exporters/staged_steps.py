@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hyperplane.jobs.definition.step import Step
@@ -14,6 +13,7 @@ from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.exporters.base import Document
 from hyperplane.jobs.exporters.exported_step import file_stem
 from hyperplane.jobs.runners.first_attempts import first_attempts, with_sizes
+from hyperplane.jobs.runners.service_submitter import read_task_program
 from hyperplane.jobs.runners.staged_code import TaskFile, collect_files
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.platforms.object_staging import StagingFolder, parse_staging
@@ -47,7 +47,6 @@ class StagedStep:
 def render_steps(
     runner: Any,
     job: Job,
-    program: Path,
     plan: Callable[[StagedStep], dict[str, Any]],
     most: int | None = None,
 ) -> list[Document]:
@@ -58,7 +57,7 @@ def render_steps(
     costs = runner.describe_cost(job)
     in_container = runner.with_runtime_paths(job)
     folder = parse_staging(str(runner.settings.staging))
-    task_program = TaskFile(program.name, program.read_bytes())
+    task_program = read_task_program()
     documents = []
     steps = zip(job.pipeline.steps, in_container.pipeline.steps, costs, strict=True)
     for index, (step, moved, cost) in enumerate(steps):

@@ -12,7 +12,7 @@ from hyperplane.jobs.exporters.base import Document
 from hyperplane.jobs.exporters.staged_steps import StagedStep, render_steps
 from hyperplane.jobs.runners.container_steps import find_process_faults
 from hyperplane.jobs.runners.vertex.requests import plan_job
-from hyperplane.jobs.runners.vertex.runner import PROGRAM_FILE, VertexRunner
+from hyperplane.jobs.runners.vertex.runner import VertexRunner
 from hyperplane.jobs.runners.vertex.step_checks import find_option_faults
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.spec.settings import VertexSettings
@@ -61,7 +61,7 @@ class VertexExporter:
     def render(self, job: Job) -> list[Document]:
         """Render one document for each step: its requests, manifests, files and cost."""
         runner = self._create_runner()
-        return render_steps(runner, job, PROGRAM_FILE, partial(_plan_requests, runner.settings))
+        return render_steps(runner, job, partial(_plan_requests, runner.settings))
 
     def _create_runner(self) -> VertexRunner:
         given = {name: value for name, value in asdict(self).items() if value is not None}

@@ -15,10 +15,11 @@ import pytest
 from job_cases import bash
 
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.runners import retry_time
-from hyperplane.jobs.runners.aws_batch import batch_job_id, batch_process
+from hyperplane.jobs.runners import retry_time, service_job_id, service_process
+from hyperplane.jobs.runners.aws_batch import batch_process
 from hyperplane.jobs.runners.aws_batch.batch_client import BatchClient
-from hyperplane.jobs.runners.aws_batch.batch_job_id import BatchJobId, read_job_id
+from hyperplane.jobs.runners.aws_batch.batch_job_id import BatchJobId
+from hyperplane.jobs.runners.aws_batch.batch_process import BatchProcess
 from hyperplane.jobs.runners.aws_batch.runner import AwsBatchRunner
 from hyperplane.platforms.aws.errors import AwsConnectionError, AwsError, AwsRequestError
 
@@ -105,12 +106,12 @@ class FakeBatch:
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_process, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(batch_process, "END_SECONDS", 0.01)
-    monkeypatch.setattr(batch_process, "VANISHED_SECONDS", 0.1)
+    monkeypatch.setattr(BatchProcess, "poll_seconds", 0.01)
+    monkeypatch.setattr(service_process, "END_SECONDS", 0.01)
+    monkeypatch.setattr(service_process, "VANISHED_SECONDS", 0.1)
     monkeypatch.setattr(batch_process, "NEVER_STARTS_SECONDS", 0.05)
     monkeypatch.setattr(retry_time, "MAX_PAUSE_SECONDS", 0.05)
-    monkeypatch.setattr(batch_job_id, "UNCONFIRMED_SECONDS", 0.5)
+    monkeypatch.setattr(service_job_id, "UNCONFIRMED_SECONDS", 0.5)
 
 
 @pytest.fixture
@@ -184,7 +185,7 @@ def test_the_time_of_a_search_begins_after_the_last_request(command: AttemptComm
 
     async def run(runner: AwsBatchRunner) -> None:
         await runner.start(command, STEP, 1.0)
-        stored = read_job_id(command)
+        stored = BatchJobId.read(command)
         assert stored is not None
         assert not stored.id
         assert time.time() - stored.written < 0.4  # the pause after the refusal is 1 s
@@ -307,7 +308,7 @@ def test_a_cancellation_between_refusals_leaves_nothing_to_search(command: Attem
         start.cancel()
         with pytest.raises(asyncio.CancelledError):
             await start
-        assert read_job_id(command) is None
+        assert BatchJobId.read(command) is None
 
     work(fake, run)
     assert fake.accepted == {}
@@ -315,7 +316,7 @@ def test_a_cancellation_between_refusals_leaves_nothing_to_search(command: Attem
 
 def watched(fake: FakeBatch, command: AttemptCommand, index: int | None = None) -> Any:
     """Store the id of a job, and return the coroutine that waits for its end."""
-    BatchJobId("one", "q", index, "job-1", time.time()).write(command)
+    BatchJobId("one", "q", index, id="job-1", written=time.time()).write(command)
 
     async def run(runner: AwsBatchRunner) -> int | None:
         return await runner.reattach(command).wait()
@@ -334,7 +335,7 @@ def test_a_vanished_job_is_ended_before_it_is_lost(command: AttemptCommand) -> N
 @pytest.mark.parametrize("job_id", ["job-1", ""])
 def test_a_job_of_another_account_is_not_lost(command: AttemptCommand, job_id: str) -> None:
     fake = FakeBatch()
-    BatchJobId("one", "q", None, job_id, 1000.0, "222222222222").write(command)
+    BatchJobId("one", "q", None, "222222222222", id=job_id, written=1000.0).write(command)
 
     async def run(runner: AwsBatchRunner) -> None:
         waiting = asyncio.ensure_future(runner.reattach(command).wait())
@@ -351,7 +352,7 @@ def test_a_job_of_another_account_is_not_lost(command: AttemptCommand, job_id: s
 
 def test_the_account_of_a_submission_is_stored(command: AttemptCommand) -> None:
     work(FakeBatch(), lambda runner: runner.start(command, STEP, 1.0))
-    stored = read_job_id(command)
+    stored = BatchJobId.read(command)
     assert stored is not None
     assert (stored.id, stored.account) == ("job-1", "111111111111")
 
@@ -409,7 +410,7 @@ def test_a_job_that_can_never_start_fails_after_its_end_is_confirmed(
 
 def cancelled(fake: FakeBatch, command: AttemptCommand) -> int | None:
     fake.jobs["job-1"] = {"jobId": "job-1", "status": "RUNNING", "startedAt": 1000}
-    BatchJobId("one", "q", None, "job-1", time.time()).write(command)
+    BatchJobId("one", "q", id="job-1", written=time.time()).write(command)
 
     async def run(runner: AwsBatchRunner) -> int | None:
         return await runner.reattach(command).end(1.0)
@@ -420,7 +421,7 @@ def cancelled(fake: FakeBatch, command: AttemptCommand) -> int | None:
 def test_a_refused_cancellation_says_why(
     command: AttemptCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_process, "CONFIRM_SECONDS", 0.3)
+    monkeypatch.setattr(BatchProcess, "confirm_seconds", 0.3)
     assert cancelled(FakeBatch(terminations=[DENIED] * 1000), command) is None
     text = "does not confirm that the step has ended: you may not end jobs; check job one"
     assert text in log_of(command)
@@ -429,7 +430,7 @@ def test_a_refused_cancellation_says_why(
 def test_a_cancellation_is_repeated_until_batch_answers(
     command: AttemptCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_process, "CONFIRM_SECONDS", 0.4)
+    monkeypatch.setattr(BatchProcess, "confirm_seconds", 0.4)
     fake = FakeBatch(terminations=[NO_ANSWER] * 10)
     assert cancelled(fake, command) == 1
     assert fake.terminated == ["job-1"]

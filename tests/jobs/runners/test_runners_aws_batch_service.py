@@ -26,9 +26,8 @@ from hyperplane.cli.job_foreground import run_in_foreground
 from hyperplane.jobs import Pipeline, Resources, Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.job_control import new_job
-from hyperplane.jobs.runners import registry, retry_time
+from hyperplane.jobs.runners import registry, retry_time, service_job_id, service_process
 from hyperplane.jobs.runners.aws_batch import (
-    batch_job_id,
     batch_log,
     batch_process,
 )
@@ -41,11 +40,11 @@ pytestmark = [pytest.mark.process, pytest.mark.service]
 
 @pytest.fixture
 def service(moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchService]:
-    monkeypatch.setattr(batch_process, "POLL_SECONDS", 0.1)
-    monkeypatch.setattr(batch_process, "VANISHED_SECONDS", 0.5)
+    monkeypatch.setattr(batch_process.BatchProcess, "poll_seconds", 0.1)
+    monkeypatch.setattr(service_process, "VANISHED_SECONDS", 0.5)
     monkeypatch.setattr(batch_process, "NEVER_STARTS_SECONDS", 0.5)
     monkeypatch.setattr(batch_log, "SETTLE_SECONDS", 0.3)
-    monkeypatch.setattr(batch_job_id, "UNCONFIRMED_SECONDS", 1.0)
+    monkeypatch.setattr(service_job_id, "UNCONFIRMED_SECONDS", 1.0)
     monkeypatch.setattr(retry_time, "MAX_PAUSE_SECONDS", 0.2)
     folder = tmp_path / "containers"
     folder.mkdir()
@@ -353,7 +352,7 @@ def test_a_submission_whose_id_was_not_stored_is_found_and_ended(
         await runner.start(command, bash("one", "true"), 1.0)
         # As if the supervisor had been killed before the answer, and the request repeated.
         request = next(body for name, body in service.requests if name == "submitjob")
-        await runner._get_client().submit(request)
+        await runner._get_client().create(request)
         name, queue = request["jobName"], request["jobQueue"]
         BatchJobId(name, queue, written=time.time()).write(command)
         assert len(service.running()) == 2

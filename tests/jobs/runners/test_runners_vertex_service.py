@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ from hyperplane.cli.job_foreground import run_in_foreground
 from hyperplane.jobs import Pipeline, Resources, Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.job_control import new_job
-from hyperplane.jobs.runners import registry, retry_time
-from hyperplane.jobs.runners.vertex import log_reader, vertex_job_id, vertex_process
+from hyperplane.jobs.runners import registry, retry_time, service_job_id, service_process
+from hyperplane.jobs.runners.vertex import log_reader, vertex_process
+from hyperplane.jobs.runners.vertex.vertex_job_id import VertexJobId
 from hyperplane.jobs.store.job_records import DONE, FAILED, LOST, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
 
@@ -37,13 +39,13 @@ pytestmark = [pytest.mark.process, pytest.mark.service]
 
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[VertexService]:
-    monkeypatch.setattr(vertex_process, "POLL_SECONDS", 0.1)
-    monkeypatch.setattr(vertex_process, "VANISHED_SECONDS", 0.5)
-    monkeypatch.setattr(vertex_process, "END_SECONDS", 0.5)
+    monkeypatch.setattr(vertex_process.VertexProcess, "poll_seconds", 0.1)
+    monkeypatch.setattr(service_process, "VANISHED_SECONDS", 0.5)
+    monkeypatch.setattr(service_process, "END_SECONDS", 0.5)
     monkeypatch.setattr(log_reader, "SETTLE_SECONDS", 0.3)
     monkeypatch.setattr(log_reader, "READ_SECONDS", 0.1)
     monkeypatch.setattr(log_reader, "REQUEST_RATE", 50.0)
-    monkeypatch.setattr(vertex_job_id, "UNCONFIRMED_SECONDS", 1.0)
+    monkeypatch.setattr(service_job_id, "UNCONFIRMED_SECONDS", 1.0)
     monkeypatch.setattr(retry_time, "MAX_PAUSE_SECONDS", 0.2)
     folder = tmp_path / "vertex"
     folder.mkdir()
@@ -494,11 +496,9 @@ def test_a_creation_whose_name_was_not_stored_is_found_and_ended(
         # As if the supervisor had been killed before the answer, and the request repeated.
         [body] = service.created()
         await runner._get_client().create(body)
-        stored = vertex_job_id.read_job_id(command)
+        stored = VertexJobId.read(command)
         assert stored is not None
-        vertex_job_id.VertexJobId(stored.display_name, stored.prefix, written=time.time()).write(
-            command
-        )
+        replace(stored, id="", written=time.time()).write(command)
         assert len(service.running()) == 2
         await runner.reattach(command).end(1.0)
         await asyncio.to_thread(until, lambda: not service.running())
@@ -513,15 +513,15 @@ def test_a_full_disk_creates_no_second_job(
 ) -> None:
     command = attempt_command(tmp_path, "echo", "once")
     written: list[str] = []
-    write = vertex_job_id.VertexJobId.write
+    write = VertexJobId.write
 
-    def fail(job_id: vertex_job_id.VertexJobId, command: AttemptCommand) -> None:
-        written.append(job_id.name)
+    def fail(job_id: VertexJobId, command: AttemptCommand) -> None:
+        written.append(job_id.id)
         if len(written) == at:
             raise OSError(errno.ENOSPC, "No space left on device")
         write(job_id, command)
 
-    monkeypatch.setattr(vertex_job_id.VertexJobId, "write", fail)
+    monkeypatch.setattr(VertexJobId, "write", fail)
 
     async def work() -> int | None:
         runner = create_runner()
