@@ -82,6 +82,10 @@ class ServiceRunner(RemoteQueueMixin, ABC, Generic[SettingsT, ClientT]):
         self._root = ""
 
     @abstractmethod
+    def find_option_faults(self) -> list[Fault]:
+        """Return a fault for each setting that is missing, or that the service refuses."""
+
+    @abstractmethod
     def reattach(self, command: AttemptCommand) -> StepProcess:
         """Return the process of a job that this or an earlier supervisor created."""
 

@@ -67,11 +67,15 @@ class AwsBatchRunner(ServiceRunner[AwsBatchSettings, BatchClient]):
         """Return what prevents jobs: options, credentials, queue, image and bucket; all at once."""
         if not is_installed("boto3"):
             return f"install boto3 with: pip install 'hyperplane[{EXTRA}]'"
-        faults = find_option_faults(self.settings)
+        faults = self.find_option_faults()
         if not faults:
             self._report = check_service(self._session(), self.settings)
             faults = self._report.faults
         return "\n".join(map(str, faults))
+
+    def find_option_faults(self) -> list[Fault]:
+        """Return a fault for each setting that is missing, or that Batch refuses."""
+        return find_option_faults(self.settings)
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """Return a fault for each part of a pipeline that Batch cannot run."""

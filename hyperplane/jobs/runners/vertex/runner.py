@@ -69,10 +69,14 @@ class VertexRunner(ServiceRunner[VertexSettings, VertexClient]):
         """Return what prevents jobs: options, credentials, permissions, image, bucket; at once."""
         if not is_installed(_CLIENT):
             return f"install google-api-python-client with: pip install 'hyperplane[{EXTRA}]'"
-        faults = find_option_faults(self.settings)
+        faults = self.find_option_faults()
         if not faults:
             faults = check_service(self._session(), self.settings)
         return "\n".join(map(str, faults))
+
+    def find_option_faults(self) -> list[Fault]:
+        """Return a fault for each setting that is missing, or that Vertex AI refuses."""
+        return find_option_faults(self.settings)
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """Return a fault for each part of a pipeline that Vertex AI cannot run."""
