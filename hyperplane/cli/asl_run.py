@@ -19,9 +19,10 @@ import typer
 from hyperplane.cli.job_options import EXIT_CODES
 from hyperplane.cli.output import write_json
 from hyperplane.cli.stop_signals import StopSignals
+from hyperplane.cli.yaml_file import read_yaml_mapping
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.jobs.definition.message_formatting import suggest_names
-from hyperplane.jobs.definition.yaml_tree import YamlError, YamlMapping, read_tree, to_python
+from hyperplane.jobs.definition.yaml_tree import to_python
 from hyperplane.jobs.job_progress import to_plain_line
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, TIMED_OUT
 
@@ -34,8 +35,6 @@ SUFFIX = ".asl.json"
 _TARGETS = "module:function, or 'program arguments'"
 #: Maximum names in a message.
 _MAX_NAMES = 20
-#: Maximum bytes of a file with tasks.
-_MAX_TASK_FILE = 1 << 20
 _FUNCTION = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 
 
@@ -177,25 +176,7 @@ def _read_task_file(path: Path | None, faults: list[Fault]) -> dict[str, Any]:
     if path is None:
         return {}
     allowed = f"a YAML or JSON file with a mapping of names to {_TARGETS}"
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_TASK_FILE + 1)
-        if len(data) > _MAX_TASK_FILE:
-            raise ValueError(f"the file has more than {_MAX_TASK_FILE} bytes")
-        tree, found = read_tree(data.decode("utf-8-sig"))
-    except (OSError, ValueError) as error:
-        advice = " ".join(str(error).split())[:200]
-        faults.append(Fault("--task-file", str(path), allowed, advice))
-        return {}
-    except YamlError as error:
-        tree, found = YamlMapping(1), [error.fault]
-    faults += [  # their place is the line, or 0
-        replace(each, where="--task-file", source=f"{path}:{each.where}".removesuffix(":0"))
-        for each in found
-    ]
-    if not isinstance(tree, YamlMapping):
-        faults.append(Fault("--task-file", str(path), allowed))
-        return {}
+    tree = read_yaml_mapping(path, "--task-file", allowed, faults)
     targets: dict[str, Any] = to_python(tree, text=False)
     return targets
 

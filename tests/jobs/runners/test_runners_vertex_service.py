@@ -24,6 +24,7 @@ from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.runners import registry, retry_time, service_job_id, service_process
 from hyperplane.jobs.runners.vertex import log_reader, vertex_process
+from hyperplane.jobs.runners.vertex.requests import attempt_seconds
 from hyperplane.jobs.runners.vertex.vertex_job_id import VertexJobId
 from hyperplane.jobs.store.job_records import DONE, FAILED
 from hyperplane.jobs.store.jobs_home import open_store
@@ -281,6 +282,37 @@ def test_a_command_with_the_options_of_gcloud_runs_a_training_program(
     assert [line for _, _, line in created.lines] == ["imported 7 gs://flights/fit {} []"]
     [body] = service.bodies("customJobs.create")
     assert len(body["jobSpec"]["workerPoolSpecs"]) == 1
+
+
+@pytest.mark.slow
+def test_a_command_with_a_file_of_gcloud_has_its_machines(
+    service: VertexService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yaml").write_text(
+        "labels: {team: flights}\n"
+        "trainingInput:\n"
+        "  {scaleTier: CUSTOM, masterType: standard, workerType: n1-standard-4, workerCount: 1,\n"
+        "   jobDir: 'gs://flights/fit', args: [--steps, '7'], scheduling: {maxRunningTime: 90s}}\n"
+    )
+    words = [
+        "train", "--module-name", "trainer.task", "--package-path", "code/trainer/", "--runner",
+        "vertex", "--config", "config.yaml",
+    ]  # fmt: skip
+    for name, text in vertex_service.options().items():
+        words += ["--runner-option", f"{name}={text}"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    [body] = service.bodies("customJobs.create")
+    assert body["labels"]["team"] == "flights"
+    assert body["jobSpec"]["scheduling"]["timeout"] == f"{attempt_seconds(90)}s"
+    pools = body["jobSpec"]["workerPoolSpecs"]
+    assert [pool["replicaCount"] for pool in pools] == ["1", "1"]
+    assert {pool["machineSpec"]["machineType"] for pool in pools} == {"n1-standard-4"}
+    [created] = service.jobs.values()
+    primary = [line for _, replica, line in created.lines if replica == "workerpool0-0"]
+    assert primary[0].startswith("imported 7 gs://flights/fit {'type': 'chief'")
 
 
 @pytest.mark.slow
