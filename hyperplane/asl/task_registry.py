@@ -217,6 +217,44 @@ def _find_resource_faults(
             yield replace(fault, where=f"{inside}.{fault.where}")
 
 
+def list_task_names(document: Any, context: Mapping[str, Any]) -> list[str] | None:
+    """Return the names of the tasks of a valid machine; None if one is known at run time only.
+
+    ``context`` is that of :func:`find_run_faults`. What the states run comes first, and then the
+    resources, which those of a service share.
+    """
+    names: dict[str, None] = {}
+    resources: dict[str, None] = {}
+    for location, state in iterate_states(document):
+        if "ItemReader" in state:
+            resources[state["ItemReader"]["Resource"]] = None
+        if state["Type"] == "Task":
+            parameters = _resolve_paths(state.get("Parameters"), context)
+            found = _list_names(state["Resource"], parameters)
+            if found is None:
+                return None
+            names |= dict.fromkeys([*found, str(location[-1])])
+            resources[state["Resource"]] = None
+    return list(names | resources)
+
+
+def _list_names(resource: str, parameters: Any) -> list[str] | None:
+    """Return the names of what a state runs; None if they are known at run time only."""
+    match = _SERVICE.fullmatch(resource)
+    is_invoke = _INVOKE.fullmatch(resource) is not None
+    if parameters is None and (is_invoke or (match and match.group(1) in _NAMES_IN_PARAMETERS)):
+        return None  # those of the input of the state
+    if _is_named_at_run_time(resource, parameters):
+        return None
+    if not is_invoke:
+        return _names_of(resource, parameters)
+    function = (parameters or {}).get("FunctionName")
+    if not isinstance(function, str):
+        return None
+    match = _FUNCTION.fullmatch(function)
+    return [match.group(1), function] if match else [function]
+
+
 def _missing_task(
     location: JsonLocation, asked: object, tasks: TaskRegistry, name: str = "Resource"
 ) -> Fault:

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,10 @@ import typer
 from hyperplane.cli.job_options import EXIT_CODES
 from hyperplane.cli.output import write_json
 from hyperplane.cli.stop_signals import StopSignals
+from hyperplane.cli.yaml_file import read_yaml_mapping
 from hyperplane.core.errors import Fault, RequestError, check
-from hyperplane.jobs.definition.yaml_tree import YamlError, YamlMapping, read_tree, to_python
+from hyperplane.jobs.definition.message_formatting import suggest_names
+from hyperplane.jobs.definition.yaml_tree import to_python
 from hyperplane.jobs.job_progress import to_plain_line
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, TIMED_OUT
 
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
 SUFFIX = ".asl.json"
 #: What a task may be, for messages.
 _TARGETS = "module:function, or 'program arguments'"
-#: Maximum bytes of a file with tasks.
-_MAX_TASK_FILE = 1 << 20
+#: Maximum names in a message.
+_MAX_NAMES = 20
 _FUNCTION = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 
 
@@ -75,6 +77,7 @@ def run_machine_file(
     from hyperplane.asl.batch_jobs import BATCH_RESOURCES, BatchJobs
     from hyperplane.asl.errors import MachineFailed
     from hyperplane.asl.running import run_machine
+    from hyperplane.asl.task_registry import list_task_names
 
     faults: list[Fault] = []
     machine = load_machine(file, faults, lenient=lenient)
@@ -82,6 +85,10 @@ def run_machine_file(
     tasks_by_name = _parse_tasks(_read_task_file(task_file, faults), "--task-file", faults)
     given = _parse_tasks(_split_tasks(tasks, faults), "--task", faults)
     tasks_by_name |= given  # the command line is the more specific place
+    if machine is not None:
+        # A file with tasks may be that of several machines.
+        names = list_task_names(machine.document, {"Execution": {"Input": value}})
+        faults += _find_unused(given, names)
     if batch is not None:
         try:
             jobs = BatchJobs(**batch)
@@ -154,30 +161,22 @@ def _split_tasks(texts: Sequence[str], faults: list[Fault]) -> dict[str, Any]:
     return targets
 
 
+def _find_unused(given: Iterable[str], known: Sequence[str] | None) -> Iterator[Fault]:
+    """Yield a fault for each name that the machine does not use, as far as its names are known."""
+    for name in given:
+        if known is not None and name not in known:
+            shown = ", ".join(known[:_MAX_NAMES]) or "it has no tasks"
+            more = ", ..." * (len(known) > _MAX_NAMES)
+            allowed = f"a name that the machine uses: {shown}{more}"
+            yield Fault("--task", repr(name[:80]), allowed, suggest_names(name, known))
+
+
 def _read_task_file(path: Path | None, faults: list[Fault]) -> dict[str, Any]:
     """Return the targets by name of a YAML or JSON file with one mapping."""
     if path is None:
         return {}
     allowed = f"a YAML or JSON file with a mapping of names to {_TARGETS}"
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_TASK_FILE + 1)
-        if len(data) > _MAX_TASK_FILE:
-            raise ValueError(f"the file has more than {_MAX_TASK_FILE} bytes")
-        tree, found = read_tree(data.decode("utf-8-sig"))
-    except (OSError, ValueError) as error:
-        advice = " ".join(str(error).split())[:200]
-        faults.append(Fault("--task-file", str(path), allowed, advice))
-        return {}
-    except YamlError as error:
-        tree, found = YamlMapping(1), [error.fault]
-    faults += [  # their place is the line, or 0
-        replace(each, where="--task-file", source=f"{path}:{each.where}".removesuffix(":0"))
-        for each in found
-    ]
-    if not isinstance(tree, YamlMapping):
-        faults.append(Fault("--task-file", str(path), allowed))
-        return {}
+    tree = read_yaml_mapping(path, "--task-file", allowed, faults)
     targets: dict[str, Any] = to_python(tree, text=False)
     return targets
 

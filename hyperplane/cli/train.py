@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,6 +85,21 @@ def train(
         int | None,
         typer.Option(help="With --runner: maximum restarts of all processes, 0 to 10."),
     ] = None,
+    scale_tier: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BASIC|CUSTOM",
+            help="With --runner vertex: one machine n1-standard-4, or the machines of --config.",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --runner vertex: YAML or JSON file with trainingInput, as for gcloud "
+            "ai-platform jobs submit training; other options replace its values.",
+        ),
+    ] = None,
 ) -> None:
     """Run a training program on this machine, with TF_CONFIG as Cloud ML sets it.
 
@@ -106,10 +122,17 @@ def train(
         fail_fast=fail_fast,
     )
     job_options = {"--runner-option": runner_option, "--max-retries": max_retries}
+    input_options = {"--scale-tier": scale_tier, "--config": config}
+    if runner != "vertex":
+        check(
+            Fault(name, "", "only with --runner vertex")
+            for name, value in input_options.items()
+            if value is not None
+        )
     if runner is not None:
         from hyperplane.cli.train_job import run_program_job
 
-        run_program_job(request, runner, runner_option or [], max_retries)
+        run_program_job(request, runner, runner_option or [], max_retries, scale_tier, config)
         return
     check(
         Fault(name, "", "only with --runner")

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from hyperplane.cli.job import run_to_end
 from hyperplane.cli.job_options import build_job
 from hyperplane.cli.options import parse_settings
+from hyperplane.cli.training_input import TrainingInput, read_training_input
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import stating_outcome
 from hyperplane.jobs.definition.pipeline import Pipeline
-from hyperplane.jobs.definition.step import Step
+from hyperplane.jobs.definition.step import Resources, Step
 from hyperplane.jobs.runners.registry import has_shared_files
 from hyperplane.ml.training.run_plan import (
     DEFAULT_EVALUATORS,
@@ -30,13 +31,42 @@ if TYPE_CHECKING:
 
 
 def run_program_job(
-    request: ProgramRequest, runner: str, runner_options: Sequence[str], max_retries: int | None
+    request: ProgramRequest,
+    runner: str,
+    runner_options: Sequence[str],
+    max_retries: int | None,
+    scale_tier: str | None = None,
+    config: Path | None = None,
 ) -> None:
-    """Run the job in the foreground, and exit with its code."""
+    """Run the job in the foreground, and exit with its code.
+
+    Arguments of the request, and ``runner_options``, replace those of the file ``config``.
+    """
     options, faults = parse_settings(runner_options, "--runner-option")
+    training = read_training_input(config, scale_tier, faults)
+    options = {**training.settings, **options}
     with stating_outcome("nothing was started"):
-        job = _build_job(request, runner, options, max_retries, faults)
+        job = _build_job(_add_input(request, training), runner, options, max_retries, faults, {
+            "timeout": training.timeout, "resources": Resources(gpus=training.gpus)
+        })  # fmt: skip
     run_to_end(job, options)
+
+
+def _add_input(request: ProgramRequest, training: TrainingInput) -> ProgramRequest:
+    """Return a request with what a file says, and the request does not."""
+    distributed = request.distributed or any(training.counts.values())
+    counts = {
+        name: count if getattr(request, name) is None else getattr(request, name)
+        for name, count in training.counts.items()
+        if distributed
+    }
+    return replace(
+        request,
+        **counts,
+        distributed=distributed,
+        arguments=request.arguments or training.arguments,
+        job_dir=training.job_dir if request.job_dir is None else request.job_dir,
+    )
 
 
 def _build_job(
@@ -45,6 +75,7 @@ def _build_job(
     options: dict[str, Any],
     max_retries: int | None,
     faults: list[Fault],
+    limits: dict[str, Any],
 ) -> Job:
     counts = ("worker_count", "parameter_server_count", "evaluator_count")
     for name in counts:
@@ -79,6 +110,7 @@ def _build_job(
             job_dir=None if request.job_dir is None else os.fspath(request.job_dir),
             args=tuple(map(str, request.arguments)),
             **(processes if request.distributed else {}),
+            **limits,
         )
         pipeline = Pipeline.from_steps(str(request.module_name), [step], root=root)
     except RequestError as error:

@@ -153,6 +153,35 @@ def test_tasks_of_services_are_mapped_by_the_names_of_what_they_run(run: Run, fo
     assert (answer.json["glue"], answer.json["job"]) == (5, 4)
 
 
+def test_a_name_that_the_machine_does_not_use_is_a_fault(run: Run, folder: Path) -> None:
+    (folder / "m.json").write_text(json.dumps(SERVICES))
+    (folder / "tasks.yaml").write_text("clean: echo 1\ncount: echo 2\nf: echo 3\nother: echo 4\n")
+    words = ["asl", "run", "m.json", "--task-file", "tasks.yaml", "--batch-folder", "."]
+    answer = run(*words, "--task", "trian=echo 5", "--task", "Job=echo 6")
+    assert answer.code == 2
+    message = " ".join(answer.err.split())
+    assert (
+        "--task = 'trian': expected a name that the machine uses: clean, Glue, count, Spark"
+        in message
+    )
+    assert "did you mean train or train:3?" in message
+    assert "'Job'" not in message
+
+
+def test_names_in_the_input_of_the_execution_are_compared(run: Run, folder: Path) -> None:
+    exported = run("asl", "export", "here/flights.yaml", "-p", "rows=1 2", "-o", "f.asl.json")
+    assert exported.code == 0
+    words = ["f.asl.json", "--task", "clean_flights=echo 1"]
+    machine_input = json.dumps({"job_queue": "q", "job_definition": "d"})
+    for command in (["asl", "run", "--batch-folder", "there"], ["job", "run"]):
+        answer = run(*command, *words, "--input", machine_input)
+        assert answer.code == 2
+        assert "did you mean clean flights?" in " ".join(answer.err.split())
+    # Without the input, a name may be that of a definition that is known at run time only.
+    answer = run("asl", "run", "--batch-folder", "there", *words)
+    assert "did you mean" not in answer.err
+
+
 def test_faults_of_tasks_and_of_the_machine_are_reported_together(run: Run, folder: Path) -> None:
     (folder / "list.yaml").write_text("[1]")
     answer = run(

@@ -16,19 +16,19 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
 import servers
+from container_service import ContainerService, drop, send, send_signal
 
 Object = dict[str, Any]
 REGION, ACCOUNT = "eu-west-1", "123456789012"
@@ -60,58 +60,24 @@ class Task:
         return self.folder / "log"
 
 
-class BatchService:
+class BatchService(ContainerService):
     """The proxy, and what it shall do with requests; ``url`` is its address."""
 
     def __init__(self, moto: str, folder: Path) -> None:
         self.moto, self.folder = moto, folder
         self.tasks: dict[str, Task] = {}
-        #: Requests to Batch: operation and body.
-        self.requests: list[tuple[str, Object]] = []
-        #: Operation -> what happens to its next requests, in turn.
-        self.faults: dict[str, list[str]] = {}
-        #: Seconds from SIGTERM to SIGKILL; 30 in Batch.
-        self.stop_seconds = 2.0
-        #: While set, jobs do not start, for this reason.
-        self.waiting_for = ""
-        self._lock = threading.RLock()
-        service = self
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+    def _processes(self) -> Iterator[subprocess.Popen[bytes] | None]:
+        return (task.process for task in self.tasks.values())
 
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                service.answer(self, body)
+    def ids(self) -> list[str]:
+        """Return the ids of all jobs."""
+        return list(self.tasks)
 
-            def log_message(self, *arguments: Any) -> None:
-                """Write nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._closing = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._server.serve_forever, args=(0.05,)),
-            threading.Thread(target=self._drive),
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def close(self) -> None:
-        """End all containers and the proxy."""
-        self._closing.set()
-        self._server.shutdown()
-        for thread in self._threads:
-            thread.join()
-        self._server.server_close()
-        for task in self.tasks.values():
-            if task.process is not None and task.process.poll() is None:
-                os.killpg(task.process.pid, signal.SIGKILL)
-                task.process.wait()
-
-    def count(self, operation: str) -> int:
-        """Return the number of requests for an operation."""
-        return sum(name == operation for name, _ in self.requests)
+    def started(self) -> list[str]:
+        """Return the ids of the jobs whose containers were started."""
+        return [job_id for job_id, task in self.tasks.items() if task.started]
 
     def running(self) -> list[str]:
         """Return the ids of the jobs that have not ended."""
@@ -146,7 +112,7 @@ class BatchService:
         if fault.startswith("refuse "):
             _, status, code = fault.split()
             text = json.dumps({"message": "injected", "__type": code, "code": code}).encode()
-            _send(handler, int(status), text, {"x-amzn-ErrorType": code})
+            send(handler, int(status), text, x_amzn_ErrorType=code)
             return
         if operation == "terminatejob":
             self._terminate(content["jobId"], content["reason"])
@@ -159,13 +125,12 @@ class BatchService:
             jobs = [self._describe(job) for job in json.loads(text)["jobs"]]
             text = json.dumps({"jobs": [job for job in jobs if job is not None]}).encode()
         if fault == "lose":
-            handler.close_connection = True
-            handler.connection.close()
+            drop(handler)
             return
         if fault.startswith("answer "):  # after the request was carried out
-            _send(handler, int(fault.split()[1]), b'{"message": "injected"}')
+            send(handler, int(fault.split()[1]), b'{"message": "injected"}')
             return
-        _send(handler, status, text)
+        send(handler, status, text)
 
     def _forward(self, handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(str(urlsplit(self.moto).netloc), timeout=60)
@@ -227,8 +192,7 @@ class BatchService:
                     task.state, task.stopped = "FAILED", time.time()
                 elif task.killed_at == float("inf"):
                     task.killed_at = time.monotonic() + self.stop_seconds
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(task.process.pid, signal.SIGTERM)
+                    send_signal(task.process, signal.SIGTERM)
 
     def _describe(self, job: Object) -> Object | None:
         with self._lock:
@@ -267,8 +231,7 @@ class BatchService:
                         self._start(task, logs)
                     continue
                 if time.monotonic() > task.killed_at:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(task.process.pid, signal.SIGKILL)
+                    send_signal(task.process, signal.SIGKILL)
                 code = task.process.poll()
                 _send_log(task, logs, whole=code is not None)
                 if code is not None:
@@ -320,18 +283,6 @@ def _send_log(task: Task, logs: Any, whole: bool) -> None:
         logs.put_log_events(
             logGroupName="/aws/batch/job", logStreamName=task.stream, logEvents=events
         )
-
-
-def _send(
-    handler: BaseHTTPRequestHandler, status: int, body: bytes, headers: Object | None = None
-) -> None:
-    handler.send_response(status)
-    handler.send_header("Content-Type", "application/json")
-    handler.send_header("Content-Length", str(len(body)))
-    for name, text in (headers or {}).items():
-        handler.send_header(name, text)
-    handler.end_headers()
-    handler.wfile.write(body)
 
 
 def client(service: str, url: str) -> Any:

@@ -15,17 +15,17 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+from container_service import ContainerService, drop, send, send_signal
 from discovery import DiscoveryError, Method, find_method, validate
 
 from hyperplane.platforms.gcp.machine_types import find_machine
@@ -86,92 +86,52 @@ class Job:
         return self.description["state"] in _ENDED
 
 
-class VertexService:
+class VertexService(ContainerService):
     """The server, and what it shall do with requests; ``url`` is its address."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.buckets = folder, folder / "buckets"
         (self.buckets / "flights").mkdir(parents=True)
         self.jobs: dict[str, Job] = {}
-        #: Requests: name of the method, such as "customJobs.create", and body.
-        self.requests: list[tuple[str, Any]] = []
-        #: Name of a method -> what happens to its next requests, in turn.
-        self.faults: dict[str, list[str]] = {}
         #: Permissions that the credentials have, or that are missing.
         self.missing: set[str] = set()
-        #: Seconds from SIGTERM to SIGKILL.
-        self.stop_seconds = 2.0
-        #: While set, jobs do not start.
-        self.waits = False
         #: Maximum entries of one page of a log.
         self.page = 1000
         self.tokens: set[str] = set()
         #: Whether a login is valid.
         self.is_logged_in = True
-        self._lock = threading.RLock()
-        service = self
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                service.answer(self)
-
-            def do_GET(self) -> None:
-                service.answer(self)
-
-            def log_message(self, *arguments: Any) -> None:
-                """Write nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._closing = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._server.serve_forever, args=(0.05,)),
-            threading.Thread(target=self._drive),
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def close(self) -> None:
-        """End all containers and the server."""
-        self._closing.set()
-        self._server.shutdown()
-        for thread in self._threads:
-            thread.join()
-        self._server.server_close()
+    def _processes(self) -> Iterator[subprocess.Popen[bytes] | None]:
         for job in self.jobs.values():
-            for process in filter(None, (job.process, *job.others.values())):
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
+            yield from (job.process, *job.others.values())
 
-    def count(self, method: str) -> int:
-        """Return the number of requests of a method."""
-        return sum(name == method for name, _ in self.requests)
+    def ids(self) -> list[str]:
+        """Return the names of all jobs."""
+        return list(self.jobs)
 
-    def created(self) -> list[Object]:
-        """Return the bodies of the requests that create jobs."""
-        return [body for name, body in self.requests if name == "customJobs.create"]
+    def started(self) -> list[str]:
+        """Return the names of the jobs whose containers were started."""
+        return [name for name, job in self.jobs.items() if job.process]
 
     def running(self) -> list[str]:
         """Return the names of the jobs that have not ended."""
         with self._lock:
             return [name for name, job in self.jobs.items() if not job.has_ended]
 
-    def forget(self, name: str) -> None:
+    def forget(self, job_id: str) -> None:
         """Make a job vanish: its container is killed, and Vertex AI does not have it."""
         with self._lock:
-            job = self.jobs.pop(name)
+            job = self.jobs.pop(job_id)
         if job.process is not None:
             os.killpg(job.process.pid, signal.SIGKILL)
             job.process.wait()
 
-    def interrupt(self, name: str, message: str) -> None:
+    def interrupt(self, job_id: str, reason: str) -> None:
         """End a container for a reason outside of it."""
         with self._lock:
-            job = self.jobs[name]
-            job.message = message
+            job = self.jobs[job_id]
+            job.message = reason
             if job.process is None:
                 self._end(job, "JOB_STATE_FAILED")
             else:
@@ -184,15 +144,14 @@ class VertexService:
 
     # Requests
 
-    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+    def answer(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
         """Answer one request."""
-        content = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
         if urlsplit(handler.path).path == "/token":
             self._issue_token(handler)
             return
         fault, request = "", None
         try:
-            request = self._parse(handler, content)
+            request = self._parse(handler, body)
             with self._lock:
                 self.requests.append((request.method.short, request.body))
                 faults = self.faults.get(request.method.short, [])
@@ -201,22 +160,21 @@ class VertexService:
                 _, status, *reason = fault.split()
                 raise Refused(int(status), "injected", *reason)
             with self._lock:
-                body = self._carry_out(request)
+                answer = self._carry_out(request)
         except Refused as error:
             _send_error(handler, error)
             return
         if fault == "slow":
             time.sleep(1)
         if fault == "lose":  # after the request was carried out
-            handler.close_connection = True
-            handler.connection.close()
+            drop(handler)
         elif fault.startswith("answer "):
             _send_error(handler, Refused(int(fault.split()[1]), "injected"))
-        elif isinstance(body, bytes):
-            _send(handler, 200, body, "application/octet-stream")
+        elif isinstance(answer, bytes):
+            send(handler, 200, answer, "application/octet-stream")
         else:
-            validate(request.method.document, request.method.response, body, "answer")
-            _send(handler, 200, json.dumps(body).encode())
+            validate(request.method.document, request.method.response, answer, "answer")
+            send(handler, 200, json.dumps(answer).encode())
 
     def _parse(self, handler: BaseHTTPRequestHandler, content: bytes) -> Request:
         """Return the request; raise Refused if the discovery document has no such request."""
@@ -257,12 +215,12 @@ class VertexService:
         with self._lock:
             if not self.is_logged_in:
                 error = {"error": "invalid_grant", "error_description": "reauth related error"}
-                _send(handler, 400, json.dumps(error).encode())
+                send(handler, 400, json.dumps(error).encode())
                 return
             token = uuid.uuid4().hex
             self.tokens.add(token)
         answer = {"access_token": token, "expires_in": 3600, "token_type": "Bearer"}
-        _send(handler, 200, json.dumps(answer).encode())
+        send(handler, 200, json.dumps(answer).encode())
 
     def _check_parent(self, request: Request) -> None:
         parent = request.values["parent"]
@@ -312,8 +270,7 @@ class VertexService:
         elif job.killed_at == float("inf"):
             job.description["state"] = "JOB_STATE_CANCELLING"
             job.killed_at = time.monotonic() + self.stop_seconds
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(job.process.pid, signal.SIGTERM)
+            send_signal(job.process, signal.SIGTERM)
         return {}
 
     def _object(self, request: Request, key: str) -> Path:
@@ -393,12 +350,11 @@ class VertexService:
 
     def _advance(self, job: Job) -> None:
         if job.process is None:
-            if not self.waits:
+            if not self.waiting_for:
                 self._start(job)
             return
         if time.monotonic() > job.killed_at:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(job.process.pid, signal.SIGKILL)
+            send_signal(job.process, signal.SIGKILL)
         processes = {"workerpool0-0": job.process, **job.others}
         codes = {name: process.poll() for name, process in processes.items()}
         for name, code in codes.items():
@@ -531,17 +487,7 @@ def _send_error(handler: BaseHTTPRequestHandler, error: Refused) -> None:
         body["details"] = [
             {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": error.reason}
         ]
-    _send(handler, error.status, json.dumps({"error": body}).encode())
-
-
-def _send(
-    handler: BaseHTTPRequestHandler, status: int, body: bytes, kind: str = "application/json"
-) -> None:
-    handler.send_response(status)
-    handler.send_header("Content-Type", kind)
-    handler.send_header("Content-Length", str(len(body)))
-    handler.end_headers()
-    handler.wfile.write(body)
+    send(handler, error.status, json.dumps({"error": body}).encode())
 
 
 def variables(service: VertexService) -> dict[str, str]:

@@ -37,7 +37,7 @@ from hyperplane.platforms.object_staging import parse_staging
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VertexService]:
     with vertex_service.running(tmp_path_factory.mktemp("vertex")) as service:
-        service.waits = True
+        service.waiting_for = "machines"
         yield service
 
 

@@ -28,11 +28,17 @@ class ServiceErrors(NamedTuple):
         a login.
     is_retryable : callable
         Whether the same request may succeed later.
+    is_invalid : callable
+        Whether the service refuses the request itself, not for a permission or its load.
+    is_unconfirmed : callable
+        Whether the service may have carried out the request in spite of the error.
     """
 
     system: str
     credentials: type[PlatformError]
     is_retryable: Callable[[Any], bool]
+    is_invalid: Callable[[Any], bool]
+    is_unconfirmed: Callable[[Any], bool]
 
 
 class RetryTime:

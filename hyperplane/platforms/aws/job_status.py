@@ -62,6 +62,11 @@ class BatchJobStatus(NamedTuple):
         return self.state in (SUCCEEDED, FAILED)
 
     @property
+    def has_succeeded(self) -> bool:
+        """Whether the job has ended without an error."""
+        return self.state == SUCCEEDED
+
+    @property
     def is_out_of_memory(self) -> bool:
         """Whether the container was ended because it exceeded its memory."""
         return "OutOfMemory" in self.container_reason

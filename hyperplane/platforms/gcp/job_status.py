@@ -31,14 +31,14 @@ class VertexJobStatus(NamedTuple):
     ----------
     state : str
         Its state, such as ``"JOB_STATE_PENDING"``.
-    message : str
+    reason : str
         Message of its error; may be empty.
     started, stopped : float
         Times in seconds since 1970; 0 before.
     """
 
     state: str
-    message: str = ""
+    reason: str = ""
     started: float = 0.0
     stopped: float = 0.0
 
@@ -48,34 +48,49 @@ class VertexJobStatus(NamedTuple):
         return self.state in ENDED
 
     @property
+    def has_succeeded(self) -> bool:
+        """Whether the job has ended without an error."""
+        return self.state == SUCCEEDED
+
+    @property
+    def container_reason(self) -> str:
+        """Why the container ended: a custom job has one message for both."""
+        return self.reason
+
+    @property
     def is_out_of_memory(self) -> bool:
         """Whether the container was ended because the machine had no memory left."""
-        return self.state == FAILED and bool(_OUT_OF_MEMORY.search(self.message))
+        return self.state == FAILED and bool(_OUT_OF_MEMORY.search(self.reason))
 
     @property
     def has_no_capacity(self) -> bool:
         """Whether Google had no machine for the job."""
-        return self.state == FAILED and bool(_NO_CAPACITY.search(self.message))
+        return self.state == FAILED and bool(_NO_CAPACITY.search(self.reason))
 
     @property
     def is_lost(self) -> bool:
         """Whether the service or its machine failed, so that the job can be repeated."""
-        return self.state == FAILED and self.exit_code is None and bool(_LOST.search(self.message))
+        return self.state == FAILED and self.exit_code is None and bool(_LOST.search(self.reason))
+
+    @property
+    def was_terminated(self) -> bool:
+        """Whether Vertex AI or a user ended it, not its program."""
+        return self.has_ended and not self.has_succeeded and self.exit_code is None
 
     @property
     def exit_code(self) -> int | None:
         """Exit code of the container, negative for a signal; None if there is none."""
-        match = _EXIT_CODE.search(self.message)
+        match = _EXIT_CODE.search(self.reason)
         if self.state != FAILED or match is None:
             return None
         code = int(match[1])
         return int(_SIGNALS.get(code, code))
 
     def describe(self) -> str:
-        """Return the state with its message, in one line."""
+        """Return the state with its reason, in one line."""
         state = self.state.removeprefix("JOB_STATE_")
-        message = " ".join(self.message.split())
-        return f"{state} ({message})" if message else state
+        reason = " ".join(self.reason.split())
+        return f"{state} ({reason})" if reason else state
 
 
 def parse_job(job: Mapping[str, Any]) -> VertexJobStatus:

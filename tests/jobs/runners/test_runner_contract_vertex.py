@@ -25,7 +25,7 @@ class TestVertex(RunnerContract):
     def options(
         self, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[dict[str, Any]]:
-        monkeypatch.setattr(f"{MODULE}.vertex_process.POLL_SECONDS", 0.1)
+        monkeypatch.setattr(f"{MODULE}.vertex_process.VertexProcess.poll_seconds", 0.1)
         monkeypatch.setattr(f"{MODULE}.log_reader.SETTLE_SECONDS", 0.3)
         monkeypatch.setattr(f"{MODULE}.log_reader.READ_SECONDS", 0.1)
         monkeypatch.setattr(f"{MODULE}.log_reader.REQUEST_RATE", 50.0)

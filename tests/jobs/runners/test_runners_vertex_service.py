@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
-import os
-import threading
-import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-import dask
 import numpy as np
 import pytest
 import vertex_service
 from job_cases import bash
+from service_job_contract import ServiceJobContract, attempt_command, during, log_of
 from services import until
 from typer.testing import CliRunner
 from vertex_service import VertexService
@@ -27,9 +22,11 @@ from hyperplane.cli.job_foreground import run_in_foreground
 from hyperplane.jobs import Pipeline, Resources, Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.job_control import new_job
-from hyperplane.jobs.runners import registry, retry_time
-from hyperplane.jobs.runners.vertex import log_reader, vertex_job_id, vertex_process
-from hyperplane.jobs.store.job_records import DONE, FAILED, LOST, Attempt, Job
+from hyperplane.jobs.runners import registry, retry_time, service_job_id, service_process
+from hyperplane.jobs.runners.vertex import log_reader, vertex_process
+from hyperplane.jobs.runners.vertex.requests import attempt_seconds
+from hyperplane.jobs.runners.vertex.vertex_job_id import VertexJobId
+from hyperplane.jobs.store.job_records import DONE, FAILED
 from hyperplane.jobs.store.jobs_home import open_store
 
 pytestmark = [pytest.mark.process, pytest.mark.service]
@@ -37,13 +34,13 @@ pytestmark = [pytest.mark.process, pytest.mark.service]
 
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[VertexService]:
-    monkeypatch.setattr(vertex_process, "POLL_SECONDS", 0.1)
-    monkeypatch.setattr(vertex_process, "VANISHED_SECONDS", 0.5)
-    monkeypatch.setattr(vertex_process, "END_SECONDS", 0.5)
+    monkeypatch.setattr(vertex_process.VertexProcess, "poll_seconds", 0.1)
+    monkeypatch.setattr(service_process, "VANISHED_SECONDS", 0.5)
+    monkeypatch.setattr(service_process, "END_SECONDS", 0.5)
     monkeypatch.setattr(log_reader, "SETTLE_SECONDS", 0.3)
     monkeypatch.setattr(log_reader, "READ_SECONDS", 0.1)
     monkeypatch.setattr(log_reader, "REQUEST_RATE", 50.0)
-    monkeypatch.setattr(vertex_job_id, "UNCONFIRMED_SECONDS", 1.0)
+    monkeypatch.setattr(service_job_id, "UNCONFIRMED_SECONDS", 1.0)
     monkeypatch.setattr(retry_time, "MAX_PAUSE_SECONDS", 0.2)
     folder = tmp_path / "vertex"
     folder.mkdir()
@@ -53,19 +50,36 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[VertexS
         yield service
 
 
-def run(*steps: Step, root: Path | None = None, **options: Any) -> tuple[Job, list[Attempt]]:
-    """Run a job to its end in this process; return it with its attempts."""
-    pipeline = Pipeline.from_steps("p", steps, root=root)
-    resolved = registry.resolve_options("vertex", vertex_service.options(**options))
-    job = new_job(pipeline, runner="vertex", max_retries=0, runner_options=resolved)
-    store = open_store()
-    with dask.config.set({"hyperplane.jobs.retry_wait": "0.1s"}):
-        ended = asyncio.run(run_in_foreground(store, job, resolved, quiet=True))
-    return ended, store.attempts(job.id)
+class TestVertexJobs(ServiceJobContract):
+    runner: ClassVar[str] = "vertex"
+    title: ClassVar[str] = "Vertex AI"
+    options = staticmethod(vertex_service.options)
+    create: ClassVar[str] = "customJobs.create"
+    name_field: ClassVar[str] = "displayName"
+    creations: ClassVar[int] = 4
+    reading_faults: ClassVar[dict[str, list[str]]] = {
+        "customJobs.get": ["refuse 503", "lose", "refuse 429"],
+        "entries.list": ["refuse 503", "lose", "refuse 429"],
+    }
+    cancelling_faults: ClassVar[dict[str, list[str]]] = {
+        "customJobs.cancel": ["refuse 503", "lose"]
+    }
+    lost_machine: ClassVar[str] = "Internal error occurred for the current attempt"
+    cost: ClassVar[str] = "e2-highmem-2; cost unknown: no price"
+    wrong_option: ClassVar[tuple[str, str, str]] = (
+        "staging", "gs://no-such-bucket", "expected an existing bucket"
+    )  # fmt: skip
+
+    @pytest.fixture(params=["refuse 429", "refuse 403 rateLimitExceeded"])
+    def refusal(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    def content(self, service: Any) -> dict[str, Any]:
+        folder = service.buckets / "flights/jobs/content"
+        return {file.name: file.stat().st_mtime_ns for file in folder.iterdir()}
 
 
-def log_of(job: Job, attempt: Attempt) -> str:
-    return (job.folder_path / attempt.log).read_text()
+run, create_runner = TestVertexJobs.run, TestVertexJobs.create_runner
 
 
 @pytest.mark.slow
@@ -76,23 +90,13 @@ def test_each_chunk_is_a_job_and_knows_its_item(service: VertexService) -> None:
     assert job.status == DONE, job.reason
     logs = [log_of(job, attempt).strip() for attempt in sorted(attempts, key=lambda a: a.chunk)]
     assert logs == ["0 0/3 2013", "1 1/3 it's 2014", "2 2/3 2015"]
-    names = {body["labels"]["hyperplane-attempt"] for body in service.created()}
-    assert len(names) == len(service.created()) == 3
-    assert {body["labels"]["hyperplane-job"] for body in service.created()} == {job.id}
+    labels = [body["labels"] for body in service.bodies("customJobs.create")]
+    names = {each["hyperplane-attempt"] for each in labels}
+    assert len(names) == len(labels) == 3
+    assert {each["hyperplane-job"] for each in labels} == {job.id}
     # The files of the chunks are sent once.
     inserted = service.count("objects.insert")
     assert inserted == 3 + len(list((service.buckets / "flights/jobs/content").iterdir()))
-
-
-@pytest.mark.slow
-def test_only_failed_chunks_are_created_again(service: VertexService, tmp_path: Path) -> None:
-    text = f'if [ "$CHUNK_ID" = 1 ] && mkdir {tmp_path}/once; then exit 75; fi; echo $CHUNK_ID'
-    job, attempts = run(bash("years", text, chunks=3, retries=1))
-    assert job.status == DONE, job.reason
-    assert sorted((each.chunk, each.number, each.status) for each in attempts) == [
-        (0, 1, DONE), (1, 1, FAILED), (1, 2, DONE), (2, 1, DONE)
-    ]  # fmt: skip
-    assert service.count("customJobs.create") == 4
 
 
 @pytest.mark.slow
@@ -106,48 +110,11 @@ def test_many_jobs_are_listed_and_not_read_one_by_one(service: VertexService) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["lose", "answer 500", "answer 503"])
-def test_a_job_whose_creation_has_no_answer_is_found_and_not_created_again(
-    service: VertexService, fault: str
-) -> None:
-    service.faults["customJobs.create"] = [fault]
-    job, [attempt] = run(bash("one", "echo once"))
-    assert (job.status, attempt.status) == (DONE, DONE)
-    assert log_of(job, attempt).count("once") == 1
-    assert service.count("customJobs.create") == 1
-    assert len(service.jobs) == 1
-
-
-@pytest.mark.slow
 def test_a_name_that_is_taken_is_that_of_an_earlier_request(service: VertexService) -> None:
     # Vertex AI documents no such answer for custom jobs; a proxy that repeats them may cause it.
     service.faults["customJobs.create"] = ["answer 409"]
     job, [attempt] = run(bash("one", "echo once"))
     assert (job.status, attempt.status) == (DONE, DONE)
-    assert len(service.jobs) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", ["refuse 429", "refuse 403 rateLimitExceeded"])
-def test_a_refused_creation_is_repeated_until_it_is_accepted(
-    service: VertexService, fault: str
-) -> None:
-    service.faults["customJobs.create"] = [fault] * 2
-    job, [attempt] = run(bash("one", "echo once"))
-    assert (job.status, attempt.status) == (DONE, DONE)
-    assert service.count("customJobs.create") == 3
-    assert len(service.jobs) == 1
-
-
-@pytest.mark.slow
-def test_a_creation_that_no_list_shows_is_repeated_as_another_attempt(
-    service: VertexService,
-) -> None:
-    service.faults["customJobs.create"] = ["refuse 503"]
-    job, attempts = run(bash("one", "echo once"))
-    assert job.status == DONE
-    assert [attempt.status for attempt in attempts] == [LOST, DONE]
-    assert len({body["displayName"] for body in service.created()}) == 2
     assert len(service.jobs) == 1
 
 
@@ -179,15 +146,6 @@ def test_an_expired_login_fails_an_attempt_with_advice_before_anything_runs(
 
 
 @pytest.mark.slow
-def test_a_job_continues_when_the_service_answers_again(service: VertexService) -> None:
-    service.faults["customJobs.get"] = ["refuse 503", "lose", "refuse 429"]
-    service.faults["entries.list"] = ["refuse 503", "lose", "refuse 429"]
-    job, [attempt] = run(bash("one", "echo once"))
-    assert (job.status, attempt.status) == (DONE, DONE)
-    assert log_of(job, attempt).count("once") == 1
-
-
-@pytest.mark.slow
 def test_six_files_on_two_machines_give_the_local_result(
     service: VertexService, tmp_path: Path
 ) -> None:
@@ -216,42 +174,6 @@ def test_a_log_of_several_pages_is_complete_and_in_order(service: VertexService)
     job, [attempt] = run(bash("one", "for each in $(seq 50); do echo $each; sleep 0.01; done"))
     assert job.status == DONE
     assert log_of(job, attempt).split() == [str(number) for number in range(1, 51)]
-
-
-def during(service: VertexService, action: Any, sign: Path | None = None) -> threading.Thread:
-    """Call a function with the name of the first job when that runs, or has made a sign."""
-
-    def act() -> None:
-        until(lambda: any(job.process for job in service.jobs.values()))
-        until(lambda: sign is None or sign.exists())
-        action(next(iter(service.jobs)))
-
-    thread = threading.Thread(target=act)
-    thread.start()
-    return thread
-
-
-@pytest.mark.slow
-def test_a_job_that_vanishes_is_lost_and_repeated(service: VertexService, tmp_path: Path) -> None:
-    thread = during(service, service.forget, tmp_path / "once")
-    job, attempts = run(bash("one", f"mkdir {tmp_path}/once && sleep 600; echo again"))
-    thread.join()
-    assert job.status == DONE, job.reason
-    assert [attempt.status for attempt in attempts] == [LOST, DONE]
-    assert "the attempt is lost" in log_of(job, attempts[0])
-
-
-@pytest.mark.slow
-def test_an_internal_error_repeats_the_attempt_without_counting_it(
-    service: VertexService, tmp_path: Path
-) -> None:
-    reason = "Internal error occurred for the current attempt"
-    thread = during(service, lambda name: service.interrupt(name, reason), tmp_path / "once")
-    job, attempts = run(bash("one", f"mkdir {tmp_path}/once && sleep 600; echo again"))
-    thread.join()
-    assert job.status == DONE, job.reason
-    assert [attempt.status for attempt in attempts] == [LOST, DONE]
-    assert "Vertex AI lost the machine of the job: Internal error" in log_of(job, attempts[0])
 
 
 def test_a_region_without_machines_is_a_failure_that_can_be_retried(
@@ -295,29 +217,9 @@ def test_a_larger_machine_is_used_after_a_lack_of_memory(
     assert "request more with resources.ram_gb, or set more_memory" in log_of(job, attempts[0])
     machines = [
         body["jobSpec"]["workerPoolSpecs"][0]["machineSpec"]["machineType"]
-        for body in service.created()
+        for body in service.bodies("customJobs.create")
     ]
     assert machines == ["e2-highmem-2", "e2-highmem-4"]
-
-
-@pytest.mark.slow
-def test_scripts_and_folders_are_sent_once(service: VertexService, tmp_path: Path) -> None:
-    root = tmp_path / "pipeline"
-    (root / "steps").mkdir(parents=True)
-    (root / "steps" / "tool.py").write_text("WORD = 'imported'\n")
-    (root / "data.txt").write_text("read\n")
-    (root / "steps" / "a.py").write_text(
-        "import os, tool\nprint(tool.WORD, open('data.txt').read(), os.environ['CHUNK_ID'])\n"
-    )
-    step = Step(name="a", kind="python", path="steps/a.py", chunks=2)
-    job, attempts = run(step, root=root, stage="folder")
-    assert job.status == DONE, job.reason
-    assert all("imported read" in log_of(job, attempt) for attempt in attempts)
-    content = service.buckets / "flights/jobs/content"
-    before = {file.name: file.stat().st_mtime_ns for file in content.iterdir()}
-    job, attempts = run(step, root=root, stage="folder")
-    assert job.status == DONE, job.reason
-    assert {file.name: file.stat().st_mtime_ns for file in content.iterdir()} == before
 
 
 PROGRAM = """
@@ -332,6 +234,10 @@ task = config.get("task", {})
 print(helper.WORD, given.steps, given.job_dir, task, sorted(config.get("cluster", {})), flush=True)
 if task.get("type") == os.environ.get("FAILS", "none"):
     raise SystemExit(3)
+if signs := os.environ.get("SIGNS"):
+    open(f"{signs}/{task['type']}-{task['index']}", "w").close()
+    while task["type"] == "chief" and len(os.listdir(signs)) < int(os.environ["MACHINES"]):
+        time.sleep(0.05)
 time.sleep(600 if task.get("type") in ("ps", os.environ.get("WAITS", "none")) else 0.5)
 """
 
@@ -374,15 +280,50 @@ def test_a_command_with_the_options_of_gcloud_runs_a_training_program(
     assert result.exit_code == 0, result.output
     [created] = service.jobs.values()
     assert [line for _, _, line in created.lines] == ["imported 7 gs://flights/fit {} []"]
-    [body] = service.created()
+    [body] = service.bodies("customJobs.create")
     assert len(body["jobSpec"]["workerPoolSpecs"]) == 1
+
+
+@pytest.mark.slow
+def test_a_command_with_a_file_of_gcloud_has_its_machines(
+    service: VertexService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yaml").write_text(
+        "labels: {team: flights}\n"
+        "trainingInput:\n"
+        "  {scaleTier: CUSTOM, masterType: standard, workerType: n1-standard-4, workerCount: 1,\n"
+        "   jobDir: 'gs://flights/fit', args: [--steps, '7'], scheduling: {maxRunningTime: 90s}}\n"
+    )
+    words = [
+        "train", "--module-name", "trainer.task", "--package-path", "code/trainer/", "--runner",
+        "vertex", "--config", "config.yaml",
+    ]  # fmt: skip
+    for name, text in vertex_service.options().items():
+        words += ["--runner-option", f"{name}={text}"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    [body] = service.bodies("customJobs.create")
+    assert body["labels"]["team"] == "flights"
+    assert body["jobSpec"]["scheduling"]["timeout"] == f"{attempt_seconds(90)}s"
+    pools = body["jobSpec"]["workerPoolSpecs"]
+    assert [pool["replicaCount"] for pool in pools] == ["1", "1"]
+    assert {pool["machineSpec"]["machineType"] for pool in pools} == {"n1-standard-4"}
+    [created] = service.jobs.values()
+    primary = [line for _, replica, line in created.lines if replica == "workerpool0-0"]
+    assert primary[0].startswith("imported 7 gs://flights/fit {'type': 'chief'")
 
 
 @pytest.mark.slow
 def test_a_distributed_program_has_the_machines_of_its_pools(
     service: VertexService, tmp_path: Path
 ) -> None:
-    step = training(tmp_path, worker_count=2, evaluator_count=1)
+    # The first machine ends the others, which have printed their lines by then.
+    signs = tmp_path / "signs"
+    signs.mkdir()
+    env = {"SIGNS": str(signs), "MACHINES": "4"}
+    step = training(tmp_path, worker_count=2, evaluator_count=1, env=env)
     job, [attempt] = run(step, root=tmp_path)
     log = log_of(job, attempt)
     assert job.status == DONE, log
@@ -394,7 +335,7 @@ def test_a_distributed_program_has_the_machines_of_its_pools(
             ("workerpool3-0 | ", "evaluator", 0),
         )
     ]  # fmt: skip
-    [body] = service.created()
+    [body] = service.bodies("customJobs.create")
     pools = body["jobSpec"]["workerPoolSpecs"]
     assert [pool.get("replicaCount") for pool in pools] == ["1", "2", None, "1"]
 
@@ -409,61 +350,10 @@ def test_a_machine_that_fails_ends_the_others(service: VertexService, tmp_path: 
     assert all(process.poll() is not None for process in created.others.values())
 
 
-@pytest.mark.slow
-def test_an_executed_notebook_comes_back(service: VertexService, tmp_path: Path) -> None:
-    cells = [
-        {"cell_type": "code", "id": "a", "source": "print(6 * 7)", "metadata": {}, "outputs": [],
-         "execution_count": None}
-    ]  # fmt: skip
-    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-    (tmp_path / "a.ipynb").write_text(json.dumps(notebook))
-    step = Step(
-        name="a", kind="notebook", path="a.ipynb", output_path="out.ipynb",
-        resources=Resources(cores=4, ram_gb=30),
-    )  # fmt: skip
-    job, attempts = run(step, root=tmp_path)
-    assert job.status == DONE, (job.reason, log_of(job, attempts[-1]))
-    assert "42" in (tmp_path / "out.ipynb").read_text()
-    assert "hyperplane-notebook:" not in log_of(job, attempts[-1])
-
-
-def attempt_command(folder: Path, *words: str) -> AttemptCommand:
-    above = folder / str(uuid.uuid4()) / "steps" / "000-one"
-    above.mkdir(parents=True)
-    command = AttemptCommand(words or ("sleep", "600"), {}, ".", above / "attempt-1")
-    command.file(".log").touch()
-    return command
-
-
-def create_runner(**options: Any) -> Any:
-    resolved = registry.resolve_options("vertex", vertex_service.options(**options))
-    return registry.create_runner("vertex", dict(os.environ), resolved)
-
-
-@pytest.mark.parametrize("fault", ["", "lose"])
-def test_nothing_is_left_of_a_job_that_is_cancelled_while_it_waits(
-    service: VertexService, tmp_path: Path, fault: str
-) -> None:
-    service.waits = True
-    service.faults["customJobs.create"] = [fault]
-    service.faults["customJobs.cancel"] = ["refuse 503", "lose"]
-    command = attempt_command(tmp_path)
-
-    async def work() -> None:
-        runner = create_runner()
-        process = await runner.start(command, bash("one", "true"), 1.0)
-        assert await process.end(1.0) != 0
-        await runner.close()
-
-    asyncio.run(work())
-    assert service.running() == []
-    assert len(service.jobs) == 1
-
-
 def test_a_job_that_is_created_during_a_cancellation_is_stored_and_ended(
     service: VertexService, tmp_path: Path
 ) -> None:
-    service.waits = True
+    service.waiting_for = "machines"
     service.faults["customJobs.create"] = ["slow"]
     command = attempt_command(tmp_path)
 
@@ -482,46 +372,21 @@ def test_a_job_that_is_created_during_a_cancellation_is_stored_and_ended(
     assert service.running() == []
 
 
-def test_a_creation_whose_name_was_not_stored_is_found_and_ended(
-    service: VertexService, tmp_path: Path
-) -> None:
-    service.waits = True
-    command = attempt_command(tmp_path)
-
-    async def work() -> None:
-        runner = create_runner()
-        await runner.start(command, bash("one", "true"), 1.0)
-        # As if the supervisor had been killed before the answer, and the request repeated.
-        [body] = service.created()
-        await runner._get_client().create(body)
-        stored = vertex_job_id.read_job_id(command)
-        assert stored is not None
-        vertex_job_id.VertexJobId(stored.display_name, stored.prefix, written=time.time()).write(
-            command
-        )
-        assert len(service.running()) == 2
-        await runner.reattach(command).end(1.0)
-        await asyncio.to_thread(until, lambda: not service.running())
-        await runner.close()
-
-    asyncio.run(work())
-
-
 @pytest.mark.parametrize("at", [1, 2])
 def test_a_full_disk_creates_no_second_job(
     service: VertexService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     command = attempt_command(tmp_path, "echo", "once")
     written: list[str] = []
-    write = vertex_job_id.VertexJobId.write
+    write = VertexJobId.write
 
-    def fail(job_id: vertex_job_id.VertexJobId, command: AttemptCommand) -> None:
-        written.append(job_id.name)
+    def fail(job_id: VertexJobId, command: AttemptCommand) -> None:
+        written.append(job_id.id)
         if len(written) == at:
             raise OSError(errno.ENOSPC, "No space left on device")
         write(job_id, command)
 
-    monkeypatch.setattr(vertex_job_id.VertexJobId, "write", fail)
+    monkeypatch.setattr(VertexJobId, "write", fail)
 
     async def work() -> int | None:
         runner = create_runner()
@@ -607,30 +472,3 @@ def test_the_check_needs_credentials(
     reason = create_runner().unavailable_reason()
     assert reason.startswith("credentials: the credentials for Google Cloud cannot be used")
     assert "there are no credentials" in reason
-
-
-def test_a_dry_run_checks_the_service_and_shows_the_cost(
-    service: VertexService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.sh").write_text("true\n")
-    (tmp_path / "p.yaml").write_text(
-        "pipeline: {name: p, tasks: [{name: a, type: bash script, bash_script_path: a.sh}]}\n"
-    )
-
-    def dry_run(**options: str) -> Any:
-        words = ["job", "submit", "p.yaml", "--runner", "vertex", "--dry-run"]
-        for name, text in vertex_service.options(**options).items():
-            words += ["--runner-option", f"{name}={text}"]
-        return CliRunner().invoke(app, words)
-
-    result = dry_run()
-    assert result.exit_code == 0, result.output
-    assert "cost  step 'a': e2-highmem-2; cost unknown: no price" in result.output
-    result = dry_run(budget="1 core-hours")
-    assert result.exit_code == 2
-    assert "the most that the job may take" in " ".join(result.output.split())
-    result = dry_run(staging="gs://no-such-bucket")
-    assert result.exit_code == 2
-    assert "expected an existing bucket" in " ".join(result.output.split())
-    assert service.count("customJobs.create") == 0

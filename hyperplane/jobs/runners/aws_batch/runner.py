@@ -1,9 +1,6 @@
 """Runner for AWS Batch: each attempt is a job with one container, or a child of an array job.
 
-The supervisor uploads the files of an attempt, submits it when the dependencies are done, copies
-the log and records how it ended, and submits the next attempt. Attempts at chunks of a step that
-start together are one array job. If the supervisor is killed, the jobs continue, and the next
-supervisor finds them by the ids, or the names, that it stored before the submission.
+Attempts at chunks of a step that start together are one array job.
 """
 
 from __future__ import annotations
@@ -11,8 +8,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 from hyperplane import config
@@ -22,11 +17,10 @@ from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
-from hyperplane.jobs.runners import task_program
-from hyperplane.jobs.runners.aws_batch.attempt_submitter import AttemptRequest, AttemptSubmitter
 from hyperplane.jobs.runners.aws_batch.batch_client import BatchClient
-from hyperplane.jobs.runners.aws_batch.batch_job_id import forget_job_id
+from hyperplane.jobs.runners.aws_batch.batch_job_id import BatchJobId
 from hyperplane.jobs.runners.aws_batch.batch_process import BatchProcess
+from hyperplane.jobs.runners.aws_batch.batch_submitter import BatchSubmitter
 from hyperplane.jobs.runners.aws_batch.cost import container_costs, estimate_cost
 from hyperplane.jobs.runners.aws_batch.requests import MAX_ARRAY, container_variables, task_size
 from hyperplane.jobs.runners.aws_batch.step_checks import (
@@ -34,9 +28,9 @@ from hyperplane.jobs.runners.aws_batch.step_checks import (
     find_resource_faults,
     find_step_faults,
 )
-from hyperplane.jobs.runners.base import RemoteQueueMixin
-from hyperplane.jobs.runners.container_budget import find_budget_faults
-from hyperplane.jobs.runners.staged_code import TaskFile
+from hyperplane.jobs.runners.container_budget import ContainerCosts
+from hyperplane.jobs.runners.service_job_id import ServiceJobId
+from hyperplane.jobs.runners.service_runner import ServiceRunner
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.platforms.aws.environment_session import EXTRA
 from hyperplane.platforms.aws.errors import AwsError
@@ -48,12 +42,8 @@ from hyperplane.platforms.task_size import TaskSize
 from hyperplane.spec.settings import AwsBatchSettings
 from hyperplane.spec.settings.base import replace_settings
 
-#: Program of the container, as an object of the staging folder.
-PROGRAM_FILE = Path(str(task_program.__file__))
-_PYTHON = "python"
 
-
-class AwsBatchRunner(RemoteQueueMixin):
+class AwsBatchRunner(ServiceRunner[AwsBatchSettings, BatchClient]):
     """Runs steps as jobs of AWS Batch; ``options`` are those of :meth:`resolve_options`."""
 
     name: ClassVar[str] = "aws-batch"
@@ -61,15 +51,11 @@ class AwsBatchRunner(RemoteQueueMixin):
     vendor: ClassVar[str] = "Amazon"
     max_array: ClassVar[int] = MAX_ARRAY
     at_once: ClassVar[int] = 500
+    job_id_type: ClassVar[type[ServiceJobId]] = BatchJobId
 
     def __init__(self, environment: Mapping[str, str], options: Mapping[str, Any]) -> None:
-        self.settings = AwsBatchSettings(**options)
-        self._environment = environment
-        self._client: BatchClient | None = None
+        super().__init__(environment, AwsBatchSettings(**options))
         self._report: ServiceReport | None = None
-        #: Folder of the pipeline on this machine.
-        self._root = ""
-        self._submitter: AttemptSubmitter | None = None
 
     @classmethod
     def resolve_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,11 +67,15 @@ class AwsBatchRunner(RemoteQueueMixin):
         """Return what prevents jobs: options, credentials, queue, image and bucket; all at once."""
         if not is_installed("boto3"):
             return f"install boto3 with: pip install 'hyperplane[{EXTRA}]'"
-        faults = find_option_faults(self.settings)
+        faults = self.find_option_faults()
         if not faults:
             self._report = check_service(self._session(), self.settings)
             faults = self._report.faults
         return "\n".join(map(str, faults))
+
+    def find_option_faults(self) -> list[Fault]:
+        """Return a fault for each setting that is missing, or that Batch refuses."""
+        return find_option_faults(self.settings)
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """Return a fault for each part of a pipeline that Batch cannot run."""
@@ -95,36 +85,9 @@ class AwsBatchRunner(RemoteQueueMixin):
             *find_resource_faults(pipeline, self.settings, environments),
         ]
 
-    def with_runtime_paths(self, job: Job) -> Job:
-        """Return the job with paths relative to the working folder of a task, or in the image."""
-        pipeline, settings = job.pipeline, self.settings
-        self._root = pipeline.root
-        steps = pipeline.steps
-        if settings.root is None and settings.stage == "file":
-            steps = tuple(
-                step.model_copy(update={"path": Path(step.path).name, "working_dir": None})
-                for step in steps
-            )
-            pipeline = pipeline.model_copy(update={"working_dir": None})
-        moved = pipeline.model_copy(update={"root": settings.root or ".", "steps": steps})
-        return replace(job, definition=moved.to_json(), folder=".", python=_PYTHON)
-
     def chunks_at_once(self, capacity: ResourceAllocator, step: Step, usual: int) -> int:
         """Return the maximum number of chunks in the queue, which may form one array job."""
         return min(super().chunks_at_once(capacity, step, usual), MAX_ARRAY)
-
-    async def start(
-        self, command: AttemptCommand, step: Step, memory_factor: float
-    ) -> BatchProcess:
-        """Upload the files of an attempt and submit it."""
-        command.attempt_prefix.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for suffix in (".exit", ".pid"):
-            command.file(suffix).unlink(missing_ok=True)
-        forget_job_id(command)
-        if step.kind == "notebook":
-            command.file(".notebook").write_text(str(command.notebook))
-        await self._get_submitter().submit(AttemptRequest(command, step, memory_factor))
-        return self.reattach(command)
 
     def reattach(self, command: AttemptCommand) -> BatchProcess:
         """Return the process of a job that this or an earlier supervisor submitted."""
@@ -134,12 +97,6 @@ class AwsBatchRunner(RemoteQueueMixin):
         """Return the cost of each step for an hour, before anything is submitted."""
         region = self._find_region()
         return [estimate_cost(step, self.settings, region) for step in job.pipeline.steps]
-
-    def find_budget_faults(self, job: Job) -> list[Fault]:
-        """Return the faults of a job that may cost more than the setting ``budget``."""
-        if self.settings.budget is None:
-            return []
-        return find_budget_faults(job, container_costs(self.settings, self._find_region()))
 
     def task_size(self, step: Step, memory_factor: float) -> TaskSize | None:
         """Return the size of the container of a step; None if none is large enough."""
@@ -166,26 +123,15 @@ class AwsBatchRunner(RemoteQueueMixin):
                 region = self._session().region()
         return region
 
-    async def close(self) -> None:
-        """End the threads of the requests."""
-        if self._client is not None:
-            self._client.close()
-            self._client = self._submitter = None
+    def _costs(self) -> ContainerCosts:
+        return container_costs(self.settings, self._find_region())
 
     def _session(self) -> AwsSession:
         return AwsSession(self.settings.region, self.settings.profile, self._environment)
 
-    def _get_client(self) -> BatchClient:
-        if self._client is None:
-            session = self._session()
-            staging = S3Staging(session, parse_staging(str(self.settings.staging)))
-            self._client = BatchClient(session, staging)
-        return self._client
+    def _create_client(self) -> BatchClient:
+        session = self._session()
+        return BatchClient(session, S3Staging(session, parse_staging(str(self.settings.staging))))
 
-    def _get_submitter(self) -> AttemptSubmitter:
-        if self._submitter is None:
-            program = TaskFile(PROGRAM_FILE.name, PROGRAM_FILE.read_bytes())
-            self._submitter = AttemptSubmitter(
-                self._get_client(), self.settings, self._root, program
-            )
-        return self._submitter
+    def _create_submitter(self, client: BatchClient) -> BatchSubmitter:
+        return BatchSubmitter(client, self.settings, self._root)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from hyperplane.jobs.runners.service_client import ServiceClient
 from hyperplane.platforms.gcp.errors import GcpCredentialsError, GcpError, is_retryable
@@ -61,7 +62,7 @@ class _FollowedLog:
 class LogReader:
     """Reads the logs of jobs until each is finished; ``client`` runs the requests in threads."""
 
-    def __init__(self, client: ServiceClient, session: GcpSession) -> None:
+    def __init__(self, client: ServiceClient[Any], session: GcpSession) -> None:
         self._client, self._session = client, session
         self._rate = RequestRate(REQUEST_RATE)
         self._logs: dict[str, _FollowedLog] = {}
