@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from hyperplane.core.units import format_bytes, plural
 from hyperplane.jobs.artifact_files import ArtifactUnavailable, open_artifact
+from hyperplane.jobs.parquet_process import FirstRowsCache, PreviewFailed
 from hyperplane.jobs.store.artifact_records import (
     FOLDER,
     NOTEBOOK,
@@ -37,6 +38,7 @@ _SIGNATURES = {
     b"RIFF": "image/webp",
 }
 SVG = "image/svg+xml"
+_first_rows = FirstRowsCache()
 
 
 class TablePreview(NamedTuple):
@@ -87,7 +89,7 @@ def read_preview(artifact: Artifact, output: str | None = None) -> Preview:
     try:
         with open_artifact(artifact) as opened:
             return read(artifact, opened)
-    except ArtifactUnavailable as error:
+    except (ArtifactUnavailable, PreviewFailed) as error:
         return NoPreview(str(error))
     except Exception as error:  # noqa: BLE001 - what damaged files raise depends on their content
         return NoPreview(f"its content cannot be shown ({type(error).__name__})")
@@ -155,10 +157,9 @@ def _read_csv(artifact: Artifact, opened: BinaryIO) -> Preview:
 
 
 def _read_parquet(artifact: Artifact, opened: BinaryIO) -> Preview:
-    # Imported here: it takes a fifth of a second, and most artifacts are no tables.
-    from hyperplane.jobs.parquet_previews import read_first_rows
-
-    table = read_first_rows(opened, ROWS, COLUMNS, CELL_LENGTH)
+    # What was opened is the file with this identity.
+    key = (artifact.url, artifact.identity)
+    table = _first_rows.read(key, opened, ROWS, COLUMNS, CELL_LENGTH)
     rows = [list(map(_cut, cells)) for cells in zip(*table.columns, strict=True)]
     count = artifact.rows if artifact.is_folder else table.row_count
     titles = list(map(_cut, table.names))
