@@ -157,12 +157,17 @@ def show_record(name: NameArgument, as_json: JsonOption = False) -> None:
     if record.computations:
         typer.echo()
         longest = sorted(record.computations, key=lambda each: -each.seconds)
-        show(_computations(longest[:_SHOWN]))
+        _show_named(_computations(longest[:_SHOWN]))
     if record.tasks:
         typer.echo()
-        show(_operations(record.tasks[:_SHOWN]))
+        _show_named(_operations(record.tasks[:_SHOWN]))
     if len(record.tasks) > _SHOWN:
         typer.echo(f"\nand {plural(len(record.tasks) - _SHOWN, 'operation')} more; --json has all")
+
+
+def _show_named(table: Table) -> None:
+    """Print a table of figures whose first column has names, of which none is cut."""
+    show(table, min_width=fit_texts(table, _FLOORS[1:2]))
 
 
 @app.command("compare")

@@ -60,12 +60,13 @@ def fit_texts(table: Table, floors: Sequence[int]) -> int:
     table : Table
         The table, with all rows. Its first columns are texts.
     floors : sequence of int
-        Least width of each of these, if its texts are that long. The others have the width of
-        their longest cell.
+        Least width of each of these, if its texts are that long, and that of its title. The others
+        have the width of their longest cell.
     """
     needs = [max(map(cell_len, [str(column.header), *map(str, column.cells)]))
              for column in table.columns]  # fmt: skip
-    widths = [*map(min, needs, floors), *needs[len(floors) :]]
+    titles = [cell_len(str(column.header)) for column in table.columns[: len(floors)]]
+    widths = [*map(min, needs, map(max, floors, titles)), *needs[len(floors) :]]
     total = sum(widths) + _BETWEEN * (len(widths) - 1)
     spare = Console().width - total
     while spare > 0:

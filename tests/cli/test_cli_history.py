@@ -135,6 +135,26 @@ def test_a_run_is_shown_with_its_workers_and_longest_operations(run: Run) -> Non
     assert max(map(len, answer.out.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("width", [20, 80, 200])
+def test_no_width_cuts_the_figures_of_a_run(
+    run: Run, records: list[RunRecord], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    long = "read_parquet-fused-to_datetime-dropna-assign-" + "x" * 40
+    figures = {"count": 123_456, "seconds": 98_765.0, "longest": 1_234.5, "memory": 12 * GB}
+    task = TaskUsage(name=long, output=12_345 * GB, largest_output=GB, **figures)
+    computation = ComputationUsage(
+        name=long, count=3, tasks=123_456, input=12_345 * GB, seconds=98_765.0, peak=12 * GB
+    )
+    write_run(records[0].model_copy(update={"tasks": (task,), "computations": (computation,)}))
+    monkeypatch.setenv("COLUMNS", str(width))
+    _, _, tables = run("history", "show", "latest").out.partition("computation ")
+    assert "…" not in tables
+    assert tables.count("123456") == 2
+    assert tables.count("27.4 h") == 2
+    names = "".join(re.findall(r"^[\w-]+", tables, re.MULTILINE))
+    assert long in names
+
+
 def test_a_run_without_figures_is_shown(run: Run, records: list[RunRecord]) -> None:
     answer = run("history", "show", records[1].name)
     assert answer.code == 0
