@@ -19,6 +19,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+if __name__ == "__main__":
+    # Half of the time of the start; pyarrow needs neither it nor pandas for what is done here.
+    sys.modules["numpy"] = None  # type: ignore[assignment]
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -165,9 +169,21 @@ def _read_column(
 
 def _format_cell(value: Any, length: int) -> str:
     """Return a value as text, of which only the beginning is copied if it is long."""
+    if not value.is_valid:
+        return ""
+    kind = value.type
+    if getattr(kind, "unit", "") == "ns":  # Python has microseconds
+        value = value.cast(_to_microseconds(kind), safe=False)
     cell = value.as_py()
     cell = cell[: length + 1] if isinstance(cell, str | bytes) else cell
     return "" if cell is None else str(cell)
+
+
+def _to_microseconds(kind: Any) -> Any:
+    """Return a type of times in nanoseconds with microseconds instead."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    return pa.duration("us") if pa.types.is_duration(kind) else pa.time64("us")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """First rows of Parquet files, read by a process with a limit of memory.
 
 Readers of Parquet trust what a file says of itself: one of 13 kB with a false footer made a preview
-take 2 GB, and others end the process. A process for each preview takes a fifth of a second, so
+take 2 GB, and others end the process. A process for each preview takes a tenth of a second, so
 that the rows of the last files are kept.
 """
 

@@ -123,7 +123,7 @@ def _list_cells(job: Job, artifact: Artifact) -> Iterator[str]:
 
 def _show_previews(job: Job, artifacts: Sequence[Artifact]) -> Iterator[Markup]:
     chosen = [each for each in artifacts if each.kind in PREVIEWED][:_PREVIEWS]
-    # Each table is read by a process, which takes a fifth of a second.
+    # Each table is read by a process, which takes a tenth of a second of a processor.
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         previews = [*pool.map(partial(_make_preview, job), chosen)]
     for number, (artifact, preview) in enumerate(zip(chosen, previews, strict=True)):

@@ -318,6 +318,12 @@ def test_columns_of_all_types_are_shown(job, tmp_path):
             "flag": [True, False],
             "price": pa.array([1, 2], pa.decimal128(10, 2)),
             "time": pa.array([0, 1], pa.timestamp("ms", "UTC")),
+            "nanoseconds": pa.array([1_500, None], pa.timestamp("ns")),
+            "zone": pa.array([1_500, 0], pa.timestamp("ns", "Europe/Berlin")),
+            "duration": pa.array([2_001, None], pa.duration("ns")),
+            "clock": pa.array([1_999, None], pa.time64("ns")),
+            "date": pa.array([1, None], pa.date32()),
+            "half": pa.array([1.5, None], pa.float16()),
             "none": pa.nulls(2),
             "pair": [{"x": 1}, {"x": 2}],
             "a": [1, 2],
@@ -327,7 +333,9 @@ def test_columns_of_all_types_are_shown(job, tmp_path):
     preview = read_preview(make_artifact(job, write_parquet(tmp_path / "a.parquet", table)))
     assert preview.titles == table.column_names
     assert preview.rows[0] == [
-        "a", "b", "d", "b'e'", "True", "1.00", "1970-01-01 00:00:00+00:00", "",
+        "a", "b", "d", "b'e'", "True", "1.00", "1970-01-01 00:00:00+00:00",
+        "1970-01-01 00:00:00.000001", "1970-01-01 01:00:00.000001+01:00", "0:00:00.000002",
+        "00:00:00.000001", "1970-01-02", "1.5", "",
         "(struct<x: int64>)", "(int64)", "3",
     ]  # fmt: skip
     assert preview.rows[1][0] == ""
