@@ -201,7 +201,8 @@ pages: $(STAMPS)/test
 	$(BIN)/python -m scripts.schema
 
 notebooks: $(NETWORKS)/installed $(SPARK)/installed
-	$(NETWORKS)/bin/python -m scripts.notebooks
+	$(BIN)/python -m scripts.notebooks
+	$(NETWORKS)/bin/python -m scripts.notebooks torch
 	$(SPARK)/bin/python -m scripts.notebooks spark
 
 # Before a release. FORCE=1: replace existing fixtures.

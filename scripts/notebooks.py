@@ -1,6 +1,7 @@
 """Run notebooks and store their outputs: ``make notebooks``.
 
-Without an argument all notebooks run that need no Spark; with the argument ``spark`` the others.
+Without an argument those run that need only the packages of the tests, with ``torch`` or ``spark``
+those that need it, in an environment that has it.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 #: What notebooks need in addition to the packages of the tests: an extra, which is also a mark.
 NEEDS = {"05_train_a_network": "torch", "06_spark_on_ray": "spark"}
 
+_FILE_LINK = re.compile(r'<a href="file:[^"]*"[^>]*>(.*?)</a>', re.DOTALL)
+
 
 def main(environment: str = "") -> None:
     """Run each notebook in an empty folder and write it with its new outputs."""
     for file in sorted(FOLDER.glob("*.ipynb")):
-        if (NEEDS.get(file.stem) == "spark") != (environment == "spark"):
+        if NEEDS.get(file.stem, "") != environment:
             continue
         notebook = nbformat.read(file, as_version=4)
         metadata = dict(notebook.metadata)  # running adds the version of Python
@@ -44,7 +47,26 @@ def main(environment: str = "") -> None:
             cell.metadata = nbformat.from_dict({})
             if cell.cell_type == "code":
                 cell.outputs = [each for each in cell.outputs if is_reproducible(each)]
+                for output in cell.outputs:
+                    replace_paths(output, home, folder)
         nbformat.write(notebook, file)
+
+
+def replace_paths(output: Any, home: str, folder: str) -> None:
+    """Remove what is of this machine from the HTML of an output: links to files, and folders.
+
+    Parameters
+    ----------
+    output : NotebookNode
+        The output, which is changed.
+    home, folder : str
+        Folder of the jobs, and of the notebook.
+    """
+    data = output.get("data", {})
+    if "text/html" in data:
+        html = _FILE_LINK.sub(r"\1", data["text/html"])
+        html = html.replace(home, "~/.local/state/hyperplane")
+        data["text/html"] = html.replace(f"{folder}/", "")
 
 
 def is_reproducible(output: Any) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from kernels import execute
 from scale import scaled
 
-from scripts.notebooks import NEEDS, is_reproducible
+from scripts.notebooks import NEEDS, is_reproducible, replace_paths
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -72,3 +72,15 @@ def test_notebooks_contain_no_paths_of_the_machine(file: Path) -> None:
     assert str(FOLDER.parent) not in text
     assert not any(cell.metadata for cell in nbformat.reads(text, as_version=4).cells)
     assert len(text) < 150_000
+
+
+def test_links_to_files_of_a_machine_and_its_folders_are_removed() -> None:
+    html = (
+        '<b><a href="file:///tmp/h/jobs/log" target="_blank">/tmp/h/jobs/log</a></b> '
+        '<i>/tmp/f/late</i> <a href="b.txt">b</a>'
+    )
+    output = {"data": {"text/html": html}}
+    replace_paths(output, "/tmp/h", "/tmp/f")
+    assert output["data"]["text/html"] == (
+        '<b>~/.local/state/hyperplane/jobs/log</b> <i>late</i> <a href="b.txt">b</a>'
+    )

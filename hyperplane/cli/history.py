@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from hyperplane import config
-from hyperplane.cli.output import JsonOption, new_table, show, write_json, write_rows
+from hyperplane.cli.output import JsonOption, fit_texts, new_table, show, write_json, write_rows
 from hyperplane.core.errors import RequestError
 from hyperplane.core.units import format_bytes, format_local_time, format_number, plural
 from hyperplane.guard.run_summary import advises_size, describe_plan, describe_size
@@ -21,12 +21,15 @@ from hyperplane.history.comparison import compare_records
 from hyperplane.history.run_record import name_start, split_run_name
 from hyperplane.history.selection import RunSelection
 from hyperplane.history.store import LATEST, iterate_runs
+from hyperplane.jobs.job_progress import to_plain_line
 from hyperplane.jobs.step_runs import read_step_runs
 
 app = typer.Typer(help="Show and compare what runs took.")
 
 #: Runs that are listed without --limit.
 _LISTED = 20
+#: Least widths of the columns of texts: the run, often its time, the label, and the reason.
+_FLOORS = (22, 7, 6)
 #: Operations that are shown; a document has all of them.
 _SHOWN = 12
 
@@ -82,7 +85,8 @@ def list_records(
             "no such run is recorded" if is_filtered else "no run is recorded on this machine"
         )
     else:
-        show(_table(records, known))
+        table = _table(records, known)
+        show(table, min_width=fit_texts(table, _FLOORS))
         if len(found) > len(records):
             more = plural(len(found) - len(records), "run")
             typer.echo(f"\nand {more} more; --limit {len(found)} shows all")
@@ -127,13 +131,12 @@ def _short_name(record: RunRecord, seconds: Counter[str], starts: Counter[str]) 
 
 def _table(records: list[RunRecord], known: list[RunRecord]) -> Table:
     table = new_table(["run", "of", "ended"], ["time", "peak", "paused", "on disk", "restarts"])
-    table.columns[0].no_wrap = True  # it is an argument of hyperplane history show
     for name, record in zip(_short_names(records, known), records, strict=True):
         peak = record.peak
         table.add_row(
             name,
-            record.label,
-            record.exit_reason,
+            to_plain_line(record.label),
+            to_plain_line(record.exit_reason),
             _duration(record.seconds),
             "" if peak is None else describe_memory(peak.peak, peak.limit),
             _duration(record.paused_seconds),
@@ -154,12 +157,17 @@ def show_record(name: NameArgument, as_json: JsonOption = False) -> None:
     if record.computations:
         typer.echo()
         longest = sorted(record.computations, key=lambda each: -each.seconds)
-        show(_computations(longest[:_SHOWN]))
+        _show_named(_computations(longest[:_SHOWN]))
     if record.tasks:
         typer.echo()
-        show(_operations(record.tasks[:_SHOWN]))
+        _show_named(_operations(record.tasks[:_SHOWN]))
     if len(record.tasks) > _SHOWN:
         typer.echo(f"\nand {plural(len(record.tasks) - _SHOWN, 'operation')} more; --json has all")
+
+
+def _show_named(table: Table) -> None:
+    """Print a table of figures whose first column has names, of which none is cut."""
+    show(table, min_width=fit_texts(table, _FLOORS[1:2]))
 
 
 @app.command("compare")

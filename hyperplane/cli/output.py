@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +20,8 @@ from hyperplane.core.errors import ConfigError, HyperplaneError, RequestError
 JSON_REQUESTED = "hyperplane.cli.json"
 
 _STYLES = {"warning": "yellow", "note": "yellow"}
+#: Characters between two columns of a table.
+_BETWEEN = 2
 
 
 def _record_json(context: typer.Context, value: bool) -> bool:
@@ -45,6 +48,36 @@ def new_table(texts: Iterable[str], numbers: Iterable[str]) -> Table:
     for title in numbers:
         table.add_column(title, justify="right", no_wrap=True)
     return table
+
+
+def fit_texts(table: Table, floors: Sequence[int]) -> int:
+    """Fix the widths of the columns so that only the first ones are folded; return the width.
+
+    Rich makes all columns of a narrow terminal narrower, and cuts those of numbers.
+
+    Parameters
+    ----------
+    table : Table
+        The table, with all rows. Its first columns are texts.
+    floors : sequence of int
+        Least width of each of these, if its texts are that long, and that of its title. The others
+        have the width of their longest cell.
+    """
+    needs = [max(map(cell_len, [str(column.header), *map(str, column.cells)]))
+             for column in table.columns]  # fmt: skip
+    titles = [cell_len(str(column.header)) for column in table.columns[: len(floors)]]
+    widths = [*map(min, needs, map(max, floors, titles)), *needs[len(floors) :]]
+    total = sum(widths) + _BETWEEN * (len(widths) - 1)
+    spare = Console().width - total
+    while spare > 0:
+        narrow = [number for number in range(len(floors)) if widths[number] < needs[number]]
+        if not narrow:
+            break
+        widths[min(narrow, key=widths.__getitem__)] += 1
+        spare, total = spare - 1, total + 1
+    for column, width in zip(table.columns, widths, strict=True):
+        column.width = width
+    return total
 
 
 def show(table: Table, min_width: int = 0) -> None:

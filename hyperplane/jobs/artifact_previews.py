@@ -6,6 +6,7 @@ Everything is bounded, whatever the size of the file, and nothing is executed.
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 from collections.abc import Callable, Mapping
@@ -13,6 +14,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 from hyperplane.core.units import format_bytes, plural
 from hyperplane.jobs.artifact_files import ArtifactUnavailable, open_artifact
+from hyperplane.jobs.artifact_objects import open_object
+from hyperplane.jobs.parquet_process import FirstRowsCache, PreviewFailed
 from hyperplane.jobs.store.artifact_records import (
     FOLDER,
     NOTEBOOK,
@@ -37,6 +40,7 @@ _SIGNATURES = {
     b"RIFF": "image/webp",
 }
 SVG = "image/svg+xml"
+_first_rows = FirstRowsCache()
 
 
 class TablePreview(NamedTuple):
@@ -76,18 +80,36 @@ class NoPreview(NamedTuple):
 Preview = TablePreview | PicturePreview | TextPreview | NotebookPreview | NoPreview
 
 
-def read_preview(artifact: Artifact, output: str | None = None) -> Preview:
-    """Return a preview of an artifact; ``output`` is the output of its job."""
+def read_preview(
+    artifact: Artifact, output: str | None = None, *, from_stores: bool = False
+) -> Preview:
+    """Return a preview of an artifact.
+
+    Parameters
+    ----------
+    artifact : Artifact
+        The artifact.
+    output : str, optional
+        The output of its job.
+    from_stores : bool
+        Whether what is in an object store is read, which may take seconds.
+    """
     if artifact.kind == OUTPUT:
         text = output or ""
         return TextPreview(text[:TEXT_BYTES], _note_cut(len(text) > TEXT_BYTES))
-    read = _READERS.get(artifact.format if artifact.kind == TABLE else artifact.kind)
+    name = artifact.format if artifact.kind == TABLE else artifact.kind
+    read = _READERS.get(name)
     if read is None:
         return NoPreview(f"there is no preview of {artifact.format or 'other'} files")
+    is_far = from_stores and not artifact.is_local
     try:
-        with open_artifact(artifact) as opened:
+        with (
+            open_object(artifact, _BEGINNINGS.get(name))
+            if is_far
+            else open_artifact(artifact) as opened
+        ):
             return read(artifact, opened)
-    except ArtifactUnavailable as error:
+    except (ArtifactUnavailable, PreviewFailed) as error:
         return NoPreview(str(error))
     except Exception as error:  # noqa: BLE001 - what damaged files raise depends on their content
         return NoPreview(f"its content cannot be shown ({type(error).__name__})")
@@ -155,10 +177,12 @@ def _read_csv(artifact: Artifact, opened: BinaryIO) -> Preview:
 
 
 def _read_parquet(artifact: Artifact, opened: BinaryIO) -> Preview:
-    # Imported here: it takes a fifth of a second, and most artifacts are no tables.
-    from hyperplane.jobs.parquet_previews import read_first_rows
-
-    table = read_first_rows(opened, ROWS, COLUMNS, CELL_LENGTH)
+    # What was opened is the file with this identity; a copy of an object has none.
+    key: tuple[str, ...] = (artifact.url, artifact.identity)
+    if not artifact.is_local:
+        key = (hashlib.sha256(opened.read()).hexdigest(),)
+        opened.seek(0)
+    table = _first_rows.read(key, opened, ROWS, COLUMNS, CELL_LENGTH)
     rows = [list(map(_cut, cells)) for cells in zip(*table.columns, strict=True)]
     count = artifact.rows if artifact.is_folder else table.row_count
     titles = list(map(_cut, table.names))
@@ -185,5 +209,7 @@ _READERS: Mapping[str, Callable[[Artifact, BinaryIO], Preview]] = {
     NOTEBOOK: _read_notebook,
     TEXT: _read_text,
 }
+#: Bytes of the beginning of an object that are enough for a preview.
+_BEGINNINGS = {"csv": _CSV_BYTES + 1, "tsv": _CSV_BYTES + 1, TEXT: TEXT_BYTES + 1}
 #: Kinds of artifacts that may have a preview.
 PREVIEWED = (TABLE, PICTURE, NOTEBOOK, TEXT, OUTPUT, FOLDER)

@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hyperplane import config
@@ -41,6 +41,7 @@ from hyperplane.jobs.submission.option_checks import (
 from hyperplane.jobs.submission.parameters import parameter_faults, parameters_as_text
 from hyperplane.jobs.submission.submission_environment import capture_environment
 from hyperplane.jobs.submission.submission_snapshot import (
+    NoticeRequest,
     load_snapshot,
     remove_snapshot,
     save_snapshot,
@@ -193,7 +194,7 @@ def submit_job(
     warn: bool = True,
     runner_options: Mapping[str, Any] | None = None,
     source: str | None = None,
-    notify: Sequence[str] | None = None,
+    notify: NoticeRequest | None = None,
 ) -> Submitted:
     """Store a job and notify the supervisor, which runs it independently of this process.
 
@@ -207,9 +208,8 @@ def submit_job(
         Options that the job was created with.
     source : str, optional
         Source of the function that it runs, if any.
-    notify : sequence of str, optional
-        Where to send a message about its failure, in place of the setting ``notify``; if empty, no
-        message is sent at all.
+    notify : NoticeRequest, optional
+        Where to send messages about it, and their text.
 
     Raises
     ------

@@ -39,12 +39,15 @@ class Notification:
         The end of the log of the step that failed.
     running : tuple of str
         Steps that run, for a job that is late.
+    message : str
+        Text that the submission has given.
     """
 
     job: Job
     event: Event = "failed"
     log_tail: str = ""
     running: tuple[str, ...] = ()
+    message: str = ""
 
     @property
     def outcome(self) -> str:
@@ -61,6 +64,8 @@ class Notification:
         """Labels and texts of the message's table."""
         job = self.job
         rows = {"job": job.name, "id": job.id}
+        if self.message:
+            rows["message"] = self.message
         if self.event == "late":
             rows["submitted"] = _format_time(job.submitted)
             rows["time since"] = format_duration(time.time() - job.submitted)
@@ -93,6 +98,7 @@ class Notification:
             "event": self.event,
             "job": {**job, "pipeline": self.job.pipeline_name, **times},
             "running": list(self.running),
+            "message": self.message,
             "log": self.tail,
         }
 

@@ -1,17 +1,27 @@
-"""The first rows of a Parquet file, within limits of memory.
+"""Program that prints the first rows of a Parquet file, within limits of memory.
+
+It is started by :mod:`hyperplane.jobs.parquet_process`, and imports no module of this package.
 
 Ten rows of a column may take any memory: a list has any number of values, a page any size, and a
 value of a dictionary may be repeated. Only columns without nested values are read, one after the
 other, and only if what is stored of them in the row groups of the first rows is small. The sizes
-are those in the footer of the file; the limits do not hold for a file that misstates them.
+are those in the footer of the file. For a file that misstates them, the process has a limit.
 """
 
 from __future__ import annotations
 
 import io
+import json
+import resource
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from pathlib import Path
+from typing import Any, BinaryIO
+
+if __name__ == "__main__":
+    # Half of the time of the start; pyarrow needs neither it nor pandas for what is done here.
+    sys.modules["numpy"] = None  # type: ignore[assignment]
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,27 +35,32 @@ _MOST_GROUPS = 20
 _COLUMN_BYTES, _REPEATED_BYTES = 32_000_000, 3_000_000
 
 
-class FirstRows(NamedTuple):
-    """The first rows of a table.
-
-    Parameters
-    ----------
-    names : list of str
-        Names of the first columns.
-    columns : list of list of str
-        Their cells, shortened; the type in parentheses in columns that are not read.
-    row_count, column_count : int
-        Number of rows and columns of the file.
-    """
-
-    names: list[str]
-    columns: list[list[str]]
-    row_count: int
-    column_count: int
+def main() -> None:
+    """Print the first rows of the file that is the standard input, as JSON."""
+    rows, columns, length, memory, seconds = map(int, sys.argv[1:])
+    _set_limits(memory, seconds)
+    try:
+        with open(0, "rb", closefd=False) as file:
+            answer = read_first_rows(file, rows, columns, length)
+    except Exception as error:  # noqa: BLE001 - what damaged files raise depends on their content
+        answer = {"error": type(error).__name__}
+    sys.stdout.write(json.dumps(answer))
 
 
-def read_first_rows(file: BinaryIO, rows: int, columns: int, length: int) -> FirstRows:
+def _set_limits(memory: int, seconds: int) -> None:
+    """Limit the memory beyond that of the imported modules, on Linux, and the processor time."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    status = Path("/proc/self/statm")
+    if status.exists():
+        used = int(status.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
+
+
+def read_first_rows(file: BinaryIO, rows: int, columns: int, length: int) -> dict[str, Any]:
     """Return the first rows of the first columns of a file, with cells cut after a length.
+
+    The fields are those of :class:`hyperplane.jobs.parquet_process.FirstRows`.
 
     Raises
     ------
@@ -72,7 +87,10 @@ def read_first_rows(file: BinaryIO, rows: int, columns: int, length: int) -> Fir
             else [f"({field.type})"[:length]] * count
             for field in list(schema)[:columns]
         ]
-    return FirstRows(schema.names[:columns], shown, metadata.num_rows, len(schema))
+    return {
+        "names": schema.names[:columns], "columns": shown, "row_count": metadata.num_rows,
+        "column_count": len(schema),
+    }  # fmt: skip
 
 
 def _check_footer(file: BinaryIO) -> None:
@@ -151,6 +169,22 @@ def _read_column(
 
 def _format_cell(value: Any, length: int) -> str:
     """Return a value as text, of which only the beginning is copied if it is long."""
+    if not value.is_valid:
+        return ""
+    kind = value.type
+    if getattr(kind, "unit", "") == "ns":  # Python has microseconds
+        value = value.cast(_to_microseconds(kind), safe=False)
     cell = value.as_py()
     cell = cell[: length + 1] if isinstance(cell, str | bytes) else cell
     return "" if cell is None else str(cell)
+
+
+def _to_microseconds(kind: Any) -> Any:
+    """Return a type of times in nanoseconds with microseconds instead."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    return pa.duration("us") if pa.types.is_duration(kind) else pa.time64("us")
+
+
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from hyperplane.core.html_output import Markup, escape
+from hyperplane.core.text_widths import elide_middle
 from hyperplane.core.units import format_duration, plural
 from hyperplane.jobs.definition.dependencies import order_in_waves
 from hyperplane.jobs.job_progress import StepProgress
@@ -14,10 +15,12 @@ from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS
 #: Most lines between steps; more are counted in a text, as they would hide each other.
 MOST_LINES = 400
 _WIDTH, _HEIGHT, _ACROSS, _DOWN, _EDGE = 190, 38, 40, 12, 6
-#: Characters of a name and of a state that fit into a box.
-_NAME_LENGTH, _TEXT_LENGTH = 25, 31
+#: Size of the font, where the texts of a box begin, and their largest width.
+_SIZE, _LEFT = 11, 14
+_TEXT_WIDTH = _WIDTH - _LEFT - 6
 _STYLE = (
-    ".hp-steps{font:11px sans-serif;color:inherit}.hp-steps text{fill:currentColor}"
+    f".hp-steps{{font:{_SIZE}px sans-serif;color:inherit}}"
+    ".hp-steps text{fill:currentColor}"
     ".hp-steps rect{fill:none;stroke:var(--hp-c)}.hp-steps .hp-s{fill:var(--hp-c)}"
     ".hp-steps path{fill:none;stroke:currentColor;opacity:.45}"
     ".hp-steps .hp-n{font-weight:600}"
@@ -112,16 +115,14 @@ def _draw_curve(x: int, y: int, to_x: int, to_y: int) -> str:
 
 def _draw_step(state: StepProgress, x: int, y: int) -> str:
     text = describe_state(state)
-    is_cut = len(state.name) > _NAME_LENGTH or len(text) > _TEXT_LENGTH
+    name = elide_middle(state.name, _TEXT_WIDTH, _SIZE, bold=True)
+    shown = elide_middle(text, _TEXT_WIDTH, _SIZE)
+    is_cut = (name, shown) != (state.name, text)
     title = f"<title>{escape(f'{state.name}: {text}')}</title>" if is_cut else ""
     return (
         f'<g class="{find_state_style(state.status)}" transform="translate({x} {y})">{title}'
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" rx="3"/>'
         f'<rect class="hp-s" width="{_EDGE}" height="{_HEIGHT}" rx="3"/>'
-        f'<text class="hp-n" x="14" y="16">{escape(_cut(state.name, _NAME_LENGTH))}</text>'
-        f'<text x="14" y="30">{escape(_cut(text, _TEXT_LENGTH))}</text></g>'
+        f'<text class="hp-n" x="{_LEFT}" y="16">{escape(name)}</text>'
+        f'<text x="{_LEFT}" y="30">{escape(shown)}</text></g>'
     )
-
-
-def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[: length - 1]}…"

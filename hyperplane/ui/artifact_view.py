@@ -2,15 +2,19 @@
 
 Paths of these pages have a key of a record in the job store, never a path of a file. A file is
 opened only if it is the one that was recorded, without links; see
-:mod:`hyperplane.jobs.artifact_files`.
+:mod:`hyperplane.jobs.artifact_files`. Objects of stores are read only for the page of one artifact
+and for downloads, up to a size; see :mod:`hyperplane.jobs.artifact_objects`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import shlex
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import PurePosixPath
 from typing import BinaryIO, NamedTuple
 from urllib.parse import quote
@@ -20,6 +24,7 @@ from hyperplane.core.html_output import Markup, escape, make_link
 from hyperplane.core.units import format_bytes
 from hyperplane.jobs.artifact_files import ArtifactUnavailable, open_artifact
 from hyperplane.jobs.artifact_html import render_preview
+from hyperplane.jobs.artifact_objects import is_object, open_object
 from hyperplane.jobs.artifact_previews import (
     PICTURE_BYTES,
     PREVIEWED,
@@ -50,10 +55,12 @@ from hyperplane.ui.job_store import open_job_store
 from hyperplane.ui.paging import Paging
 from hyperplane.ui.view import PageNotFound, PageRequest, View
 
-#: Artifacts of a page, and those of the page of the job; previews of a page.
-PAGE_SIZE, JOB_SIZE, _PREVIEWS = 100, 20, 10
+#: Artifacts of a page, and those of the page of the job; previews of a page, and at the same time.
+PAGE_SIZE, JOB_SIZE, _PREVIEWS, _AT_ONCE = 100, 20, 10, 4
 _TITLES = ("artifact", "step", "kind", "saved", "size", "rows")
 _BLOCK = 1 << 18
+#: Bytes of a file by which a picture is recognized.
+_SIGNATURE_BYTES = 4096
 
 
 class SentFile(NamedTuple):
@@ -116,35 +123,37 @@ def _list_cells(job: Job, artifact: Artifact) -> Iterator[str]:
 
 def _show_previews(job: Job, artifacts: Sequence[Artifact]) -> Iterator[Markup]:
     chosen = [each for each in artifacts if each.kind in PREVIEWED][:_PREVIEWS]
-    for number, artifact in enumerate(chosen):
-        preview = _make_preview(job, artifact)
-        if preview is not None:
+    # Each table is read by a process, which takes a tenth of a second of a processor.
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        previews = [*pool.map(partial(_make_preview, job), chosen)]
+    for number, (artifact, preview) in enumerate(zip(chosen, previews, strict=True)):
+        if not isinstance(preview, NoPreview):
             yield make_section(f"preview-{number}", shorten(artifact.name), preview)
 
 
-def _make_preview(job: Job, artifact: Artifact) -> Markup | None:
-    """Return a preview; None if there is none."""
+def _make_preview(job: Job, artifact: Artifact, *, from_stores: bool = False) -> Markup | NoPreview:
+    """Return a preview, or why there is none."""
     if artifact.kind == PICTURE:  # loaded apart from the page, with a separate policy
+        if not (artifact.is_local or from_stores):
+            return NoPreview("it is in an object store")
         try:
             _find_picture(artifact)
-        except PageNotFound:
-            return None
+        except PageNotFound as error:
+            return NoPreview(str(error))
         path = _make_path(job, artifact, "picture")
         text = escape(shorten(artifact.name))
         return Markup(f'<img class="hp-picture" src="{escape(path)}" alt="{text}"/>')
-    preview = read_preview(artifact, job.output)
-    return None if isinstance(preview, NoPreview) else render_preview(preview, artifact.name)
+    preview = read_preview(artifact, job.output, from_stores=from_stores)
+    return preview if isinstance(preview, NoPreview) else render_preview(preview, artifact.name)
 
 
 def show_artifact(request: PageRequest) -> View:
     """Return one artifact with its preview."""
     job, artifact = _find(request)
     back = make_page_link(make_path("jobs", job.id, "artifacts"), "All artifacts of the job")
-    shown = _make_preview(job, artifact)
-    if shown is None:
-        preview = read_preview(artifact, job.output)
-        shown = make_note(preview.reason if isinstance(preview, NoPreview) else "")
-    section = make_section("preview", "Preview", shown)
+    shown = _make_preview(job, artifact, from_stores=True)
+    preview = make_note(shown.reason) if isinstance(shown, NoPreview) else shown
+    section = make_section("preview", "Preview", preview)
     return View(shorten(artifact.name), (back, make_facts(_list_facts(job, artifact)), section))
 
 
@@ -159,11 +168,15 @@ def _list_facts(job: Job, artifact: Artifact) -> Iterator[tuple[str, str]]:
     yield "files", "" if artifact.files is None else str(artifact.files)
     yield "saved", make_time(artifact.created)
     yield "address", artifact.url if artifact.is_local else make_link(artifact.url)
-    if artifact.kind == OUTPUT or (artifact.is_local and not artifact.is_folder):
+    if artifact.kind == OUTPUT or _can_send(artifact):
         yield "download", make_page_link(_make_path(job, artifact, "download"), artifact.name)
     else:
         words = ("hyperplane", "job", "artifact", job.id[:8], artifact.name, "-o", "FOLDER")
         yield "download", shlex.join(words)
+
+
+def _can_send(artifact: Artifact) -> bool:
+    return is_object(artifact) or (artifact.is_local and not artifact.is_folder)
 
 
 def send_picture(request: PageRequest) -> SentFile:
@@ -185,7 +198,8 @@ def _find_picture(artifact: Artifact) -> str:
     if artifact.kind != PICTURE or artifact.is_folder or (artifact.size or 0) > PICTURE_BYTES:
         raise PageNotFound("there is no such picture")
     with ExitStack() as stack:
-        media_type = find_media_type(artifact, _open(stack, artifact).read(4096))
+        opened = _open(stack, artifact, _SIGNATURE_BYTES)
+        media_type = find_media_type(artifact, opened.read(_SIGNATURE_BYTES))
     if not media_type:
         raise PageNotFound("this file is no picture")
     return media_type
@@ -198,16 +212,18 @@ def send_artifact(request: PageRequest) -> SentFile:
         data = (job.output or "").encode(errors="replace")
         disposition = _make_disposition("output.txt")
         return SentFile(iter([data]), len(data), "application/octet-stream", disposition)
-    if not artifact.is_local or artifact.is_folder:
-        raise PageNotFound("only files of this machine can be downloaded here")
+    if not _can_send(artifact):
+        raise PageNotFound("only files, and small objects of stores, can be downloaded here")
     with ExitStack() as stack:
         opened = _open(stack, artifact)
         return _make_content(stack, opened, artifact, "application/octet-stream")
 
 
-def _open(stack: ExitStack, artifact: Artifact) -> BinaryIO:
+def _open(stack: ExitStack, artifact: Artifact, beginning: int | None = None) -> BinaryIO:
     try:
-        return stack.enter_context(open_artifact(artifact))
+        if artifact.is_local:
+            return stack.enter_context(open_artifact(artifact))
+        return stack.enter_context(open_object(artifact, beginning))
     except ArtifactUnavailable as error:
         raise PageNotFound(f"{shorten(artifact.name)}: {error}") from error
 
@@ -217,6 +233,8 @@ def _make_content(
 ) -> SentFile:
     """Return the content of an open file, which is closed after its last block."""
     size = artifact.size or 0
+    if not artifact.is_local:  # a copy of what the store has now
+        size = os.fstat(opened.fileno()).st_size
     disposition = _make_disposition(PurePosixPath(artifact.name).name)
     return SentFile(_read_blocks(stack.pop_all(), opened, size), size, media_type, disposition)
 

@@ -76,6 +76,37 @@ def test_runs_are_listed_newest_first(run: Run) -> None:
     assert second.split()[0] == "20231114-221320"
 
 
+@pytest.mark.parametrize("width", [20, 80, 110, 250])
+def test_no_width_cuts_what_tells_runs_apart(
+    run: Run, records: list[RunRecord], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    reason = "the scheduler was killed\x1b[2J by signal 9"
+    same = [new_run_name(f"{LONG_NAME[:-1]}{end}", 1_700_000_000) for end in "ab"]
+    for name in same:
+        update = {"name": name, "cluster": name[16:], "exit_reason": reason}
+        write_run(records[0].model_copy(update={**update, "started": 1_700_000_000}))
+    names = [each["name"] for each in run("history", "list", "--text", "signal 9", "--json").json]
+    assert len(names) == 2
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = run("history", "list").out
+    assert "…" not in out
+    assert "\x1b" not in out
+    title, _, *lines = out.splitlines()
+    assert len(title) <= max(87, width)
+    edges = [0, *(title.index(name) for name in ("of", "ended", "time"))]
+    begin, middle = edges[1], edges[2]
+    runs = "".join(line[:begin].strip() for line in lines)
+    labels = "".join(line[begin:middle].strip() for line in lines)
+    for name in names:
+        assert name in runs
+    for name in same:
+        assert name[16:] in labels
+    ends = " ".join(line[middle : edges[3]].strip() for line in lines)
+    assert ends.replace(" ", "").count("bysignal9") == 2
+    numbers = [line[edges[3] - 1 :].split() for line in lines if line.startswith("20231114-221321")]
+    assert numbers == [["1.1", "h", "1.7", "of", "2", "GB", "1.5", "min", "1", "GB", "2"]]
+
+
 def test_runs_are_listed_without_a_command(run: Run) -> None:
     assert run("history").out == run("history", "list").out
 
@@ -102,6 +133,26 @@ def test_a_run_is_shown_with_its_workers_and_longest_operations(run: Run) -> Non
         assert shown in text
     assert "step-12" not in text
     assert max(map(len, answer.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("width", [20, 80, 200])
+def test_no_width_cuts_the_figures_of_a_run(
+    run: Run, records: list[RunRecord], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    long = "read_parquet-fused-to_datetime-dropna-assign-" + "x" * 40
+    figures = {"count": 123_456, "seconds": 98_765.0, "longest": 1_234.5, "memory": 12 * GB}
+    task = TaskUsage(name=long, output=12_345 * GB, largest_output=GB, **figures)
+    computation = ComputationUsage(
+        name=long, count=3, tasks=123_456, input=12_345 * GB, seconds=98_765.0, peak=12 * GB
+    )
+    write_run(records[0].model_copy(update={"tasks": (task,), "computations": (computation,)}))
+    monkeypatch.setenv("COLUMNS", str(width))
+    _, _, tables = run("history", "show", "latest").out.partition("computation ")
+    assert "…" not in tables
+    assert tables.count("123456") == 2
+    assert tables.count("27.4 h") == 2
+    names = "".join(re.findall(r"^[\w-]+", tables, re.MULTILINE))
+    assert long in names
 
 
 def test_a_run_without_figures_is_shown(run: Run, records: list[RunRecord]) -> None:

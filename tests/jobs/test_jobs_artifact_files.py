@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import os
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
@@ -16,7 +18,7 @@ from artifact_cases import NASTY, PNG, SVG, make_artifact, notebook
 from html_pages import read_page
 from job_cases import bash
 
-from hyperplane.jobs import Artifact, Pipeline, parquet_previews
+from hyperplane.jobs import Artifact, Pipeline, parquet_previews, parquet_process
 from hyperplane.jobs.artifact_files import ArtifactUnavailable, open_artifact
 from hyperplane.jobs.artifact_html import MOST_ARTIFACTS, render_artifacts, render_preview
 from hyperplane.jobs.artifact_previews import (
@@ -35,6 +37,8 @@ from hyperplane.jobs.artifact_previews import (
 from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.job_html import render_job
 from hyperplane.jobs.notebook_steps.notebook_html import render_notebook
+
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture
@@ -215,9 +219,84 @@ def test_columns_that_may_take_much_memory_are_not_read(job, tmp_path, monkeypat
         "_read_column",
         lambda file, groups, name, rows, _: read.append(name) or [name] * rows,
     )
-    preview = read_preview(make_artifact(job, path))
+    with path.open("rb") as opened:
+        first = parquet_previews.read_first_rows(opened, ROWS, COLUMNS, CELL_LENGTH)
     assert read == ["day"]
-    assert preview.rows[0][1] in ("(string)", "(list<element: double>)")
+    assert first["columns"][1][0] in ("(string)", "(list<element: double>)")
+
+
+def to_varint(value, length=0):
+    """Return a number as Thrift writes it, in at least as many bytes as are given."""
+    value, data = 2 * value, []
+    while value >= 128 or len(data) + 1 < length:
+        data.append(value % 128 + 128)
+        value //= 128
+    return bytes([*data, value])
+
+
+def write_false_footer(path):
+    """Write a small file with a cell of 400 MB that its footer states as 1 kB."""
+    table = pa.table({"day": [1], "x": pa.array(["y" * 400_000_000])})
+    options = {"use_dictionary": False, "write_statistics": False, "compression": "zstd"}
+    write_parquet(path, table, **options)
+    size = pq.read_metadata(path).row_group(0).column(1).total_uncompressed_size
+    assert size > 400_000_000
+    true = to_varint(size)
+    data, start = path.read_bytes(), -8 - int.from_bytes(path.read_bytes()[-8:-4], "little")
+    footer = data[start:].replace(true, to_varint(1000, len(true)))
+    assert footer != data[start:]
+    path.write_bytes(data[:start] + footer)
+    assert pq.read_metadata(path).row_group(0).column(1).total_uncompressed_size == 1000
+
+
+@pytest.mark.slow
+def test_a_false_footer_takes_no_more_memory(job, tmp_path):
+    path = tmp_path / "a.parquet"
+    write_false_footer(path)
+    assert path.stat().st_size < 100_000
+    script = (
+        "import resource, sys\n"
+        "from hyperplane.jobs.parquet_process import PreviewFailed, read_first_rows\n"
+        "try:\n"
+        "    read_first_rows(open(sys.argv[1], 'rb'), 10, 20, 80)\n"
+        "except PreviewFailed as error:\n"
+        "    print(error)\n"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
+        "print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])\n"
+    )
+    completed = subprocess.run(
+        [sys.executable, "-c", script, path], capture_output=True, text=True, check=True
+    )
+    reason, *kilobytes = completed.stdout.splitlines()
+    assert reason.endswith("as reading it takes more than 200 MB of memory")
+    assert max(map(int, kilobytes)) < 300_000
+    assert read_preview(make_artifact(job, path)) == NoPreview(reason)
+
+
+def test_rows_of_a_file_are_read_once(job, tmp_path, monkeypatch):
+    started = []
+    run = subprocess.run
+    monkeypatch.setattr(
+        parquet_process.subprocess, "run", lambda *a, **k: started.append(a) or run(*a, **k)
+    )
+    path = write_parquet(tmp_path / "a.parquet", pa.table({"day": [1]}))
+    previews = [read_preview(make_artifact(job, path)) for _ in range(3)]
+    assert [each.rows for each in previews] == [[["1"]]] * 3
+    assert len(started) == 1
+    write_parquet(path, pa.table({"day": [23]}))
+    assert read_preview(make_artifact(job, path)).rows == [["23"]]
+
+
+@pytest.mark.parametrize("outcome", ["killed", "late"])
+def test_a_reader_that_does_not_answer_is_no_preview(job, tmp_path, monkeypatch, outcome):
+    program = tmp_path / "program.py"
+    ends = {"killed": "import os; os.abort()", "late": "import time; time.sleep(99)"}
+    program.write_text(ends[outcome])
+    monkeypatch.setattr(parquet_process, "_PROGRAM", program)
+    monkeypatch.setattr(parquet_process, "_SECONDS", 0.5 if outcome == "late" else 60)
+    path = write_parquet(tmp_path / "a.parquet", pa.table({"day": [1]}))
+    reason = read_preview(make_artifact(job, path)).reason
+    assert reason.endswith("takes too long" if outcome == "late" else "of memory")
 
 
 def test_values_of_a_dictionary_are_read_once(job, tmp_path):
@@ -239,6 +318,12 @@ def test_columns_of_all_types_are_shown(job, tmp_path):
             "flag": [True, False],
             "price": pa.array([1, 2], pa.decimal128(10, 2)),
             "time": pa.array([0, 1], pa.timestamp("ms", "UTC")),
+            "nanoseconds": pa.array([1_500, None], pa.timestamp("ns")),
+            "zone": pa.array([1_500, 0], pa.timestamp("ns", "Europe/Berlin")),
+            "duration": pa.array([2_001, None], pa.duration("ns")),
+            "clock": pa.array([1_999, None], pa.time64("ns")),
+            "date": pa.array([1, None], pa.date32()),
+            "half": pa.array([1.5, None], pa.float16()),
             "none": pa.nulls(2),
             "pair": [{"x": 1}, {"x": 2}],
             "a": [1, 2],
@@ -248,7 +333,9 @@ def test_columns_of_all_types_are_shown(job, tmp_path):
     preview = read_preview(make_artifact(job, write_parquet(tmp_path / "a.parquet", table)))
     assert preview.titles == table.column_names
     assert preview.rows[0] == [
-        "a", "b", "d", "b'e'", "True", "1.00", "1970-01-01 00:00:00+00:00", "",
+        "a", "b", "d", "b'e'", "True", "1.00", "1970-01-01 00:00:00+00:00",
+        "1970-01-01 00:00:00.000001", "1970-01-01 01:00:00.000001+01:00", "0:00:00.000002",
+        "00:00:00.000001", "1970-01-02", "1.5", "",
         "(struct<x: int64>)", "(int64)", "3",
     ]  # fmt: skip
     assert preview.rows[1][0] == ""

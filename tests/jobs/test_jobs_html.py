@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
@@ -268,6 +269,22 @@ def test_lines_between_many_steps_share_a_point_and_are_limited(make_job):
     text = draw(before + [Node(name, tuple(first[number:])) for number, name in enumerate(last)])
     assert text.count("M") == MOST_LINES
     assert f"{50 * 51 // 2 - MOST_LINES} more lines are not drawn" in text
+
+
+def test_long_names_are_cut_in_the_middle_and_whole_in_a_title(make_job):
+    names = ["nightly_of_the_northern_region_with_a_long_name_" + end for end in "ab"]
+    names += ["W" * 20, "夜間バッチ処理の長い名前のパイプライン", "short"]
+    job = make_job(*(bash(name, "true", depends_on=()) for name in names))
+    source = render_job(job, [])
+    shown = re.findall(r'"hp-n"[^>]*>([^<>]+)</text>', source)
+    page = read_page(source)
+    cut = [text for text in shown if "…" in text]
+    assert len(cut) == 4
+    assert len({*cut}) == 4
+    assert [text[-6:] for text in cut[:2]] == ["name_a", "name_b"]
+    for name in names[:4]:
+        assert f"{name}: " in page.text
+    assert "short" in shown
 
 
 def test_the_installation_of_requirements_is_the_first_step_of_the_graph(make_job, tmp_path):

@@ -159,6 +159,14 @@ def test_the_text_says_what_has_happened():
     assert format_message(Notification(late, "late")).startswith("Job *nightly* is late\n```\njob")
 
 
+@pytest.mark.parametrize("event", ["failed", "succeeded", "late"])
+def test_the_text_of_a_submission_is_in_all_messages(event):
+    notification = Notification(failed(), event, message="[prod]\n<orders>")
+    assert "[prod] <orders>" in format_text(notification)
+    assert "&lt;orders&gt;" in format_message(notification)
+    assert notification.as_dict()["message"] == "[prod]\n<orders>"
+
+
 def test_a_document_has_the_job_without_its_parameters(server, environment):
     send(["json:WEBHOOK_URL"], failed(), "x" * 9000 + "end", environment)
     ((path, headers, document),) = server.requests
@@ -174,6 +182,7 @@ def test_a_document_has_the_job_without_its_parameters(server, environment):
             "machine": "m", "runner": "local", "submitted": 1.0, "started": None, "ended": 86400.0,
         },
         "running": [],
+        "message": "",
     }  # fmt: skip
 
 

@@ -34,6 +34,7 @@ def read(report: str) -> tuple[str, list[str]]:
     return "\n".join(root.itertext()), [each.get("src") for each in root.iter("img")]
 
 
+@pytest.mark.process
 def test_a_report_has_previews_without_scripts(home: Path, tmp_path: Path) -> None:
     job = add_job(home, output=NASTY)
     pd.DataFrame({NASTY: range(100)}).to_parquet(tmp_path / "a.parquet")

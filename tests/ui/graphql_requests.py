@@ -20,7 +20,8 @@ mutation createPipelineJobWithAlerting(
   $commitId: String, $parameters: ParameterCreateNestedManyWithoutPipelineJobInput,
   $hyperplaneUserId: String!, $hyperplaneUserEmail: String!, $group: String, $podSpec: String,
   $hyperplaneServiceAccountId: HyperplaneServiceAccountWhereUniqueInput,
-  $cloudSqlProxyEnabled: Boolean, $hyperplaneCloudSqlProxyId: String, $pipelineType: String
+  $cloudSqlProxyEnabled: Boolean, $hyperplaneCloudSqlProxyId: String, $pipelineType: String,
+  $customMessage: String
 ) {
   createPipelineJobWithAlerting(
     input: {
@@ -38,7 +39,8 @@ mutation createPipelineJobWithAlerting(
       hyperplaneUserEmail: $hyperplaneUserEmail, group: $group, podSpec: $podSpec,
       hyperplaneServiceAccount: {connect: $hyperplaneServiceAccountId},
       cloudSqlProxyEnabled: $cloudSqlProxyEnabled,
-      hyperplaneCloudSqlProxyId: $hyperplaneCloudSqlProxyId, pipelineType: $pipelineType
+      hyperplaneCloudSqlProxyId: $hyperplaneCloudSqlProxyId, pipelineType: $pipelineType,
+      customMessage: $customMessage
     }
   ) {
     id pinned pipelineYamlPath jobName schedule status statusReason output startTime

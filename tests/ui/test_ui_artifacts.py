@@ -101,11 +101,11 @@ def test_one_artifact_is_shown_with_its_facts(job: Job) -> None:
     assert page.facts["address"] == saved.url
     assert page.facts["step"] == "one"
     assert page.links["plot.png"] == path_of(job, saved, "download")
-    far = Artifact(job.id, "one", -1, 1, "a b.csv", "table", "csv", url="s3://bucket/a b.csv")
+    far = Artifact(job.id, "one", -1, 1, "a b.csv", "table", "csv", url="sftp://host/a b.csv")
     open_store().save_artifacts([far])
     page = render(artifact_view.show_artifact(find(job, far)))
     assert page.facts["download"].startswith(f"hyperplane job artifact {job.id[:8]} 'a b.csv'")
-    assert "it is not on a disk of this machine" in page.text
+    assert "it is not on a disk of this machine, and in no object store" in page.text
     output = artifact_view.read_artifacts(open_store(), job)[-1]
     page = render(artifact_view.show_artifact(find(job, output)))
     assert NASTY in page.text
@@ -170,11 +170,17 @@ def test_a_file_that_grows_while_it_is_sent_has_the_recorded_size(job: Job) -> N
     assert content(sent) == b"x" * 1000
 
 
-def test_folders_and_objects_are_not_sent(job: Job, tmp_path: Path) -> None:
+def test_folders_and_addresses_of_other_kinds_are_not_sent(job: Job, tmp_path: Path) -> None:
     folder = make_artifact(job, tmp_path, name="all", is_folder=True, identity="1:2:3:x")
-    far = Artifact(job.id, "one", -1, 1, "far.png", "picture", url="s3://bucket/far.png")
-    open_store().save_artifacts([folder, far])
-    for each in (folder, far):
+    far = [
+        Artifact(job.id, "one", -1, 1, f"{number}.png", "picture", url=url)
+        for number, url in enumerate(
+            ("http://127.0.0.1:9/far.png", "sftp://host/a.png", "memory://a.png",
+             "simplecache::s3://bucket/a.png", "s3://b/a.png::file:///etc/passwd")
+        )
+    ]  # fmt: skip
+    open_store().save_artifacts([folder, *far])
+    for each in (folder, *far):
         with pytest.raises(PageNotFound):
             artifact_view.send_artifact(find(job, each))
         with pytest.raises(PageNotFound):

@@ -115,6 +115,27 @@ def test_pictures_of_a_job_are_shown_and_none_of_their_scripts_runs(
     check_requests(browser, server)
 
 
+def test_texts_of_the_graph_fit_into_their_boxes(
+    browser: Browser, server: UiServer, tmp_path: Path
+) -> None:
+    names = [
+        "W" * 40, "m@W%" * 9, "nightly_of_the_northern_region_b", "i" * 90,
+        "夜間バッチ処理の長い名前の段階", "Ежедневная загрузка заказов в хранилище", "load",
+    ]  # fmt: skip
+    job = add_job(tmp_path, *(bash(name, "true", depends_on=()) for name in names))
+    browser.open(server.address)
+    browser.open(f"{server.origin}/jobs/{job.id}")
+    texts = "[...document.querySelectorAll('.hp-steps text')]"
+    assert browser.evaluate(f"{texts}.length") == 2 * len(names)
+    ends = browser.evaluate(f"{texts}.map(each => each.getBBox().x + each.getBBox().width)")
+    box = browser.evaluate("document.querySelector('.hp-steps rect').getBBox().width")
+    assert max(ends) <= box
+    # Long names fill their boxes.
+    assert sorted(ends)[-5] > 0.7 * box
+    titles = "[...document.querySelectorAll('.hp-steps title')].map(each => each.textContent)"
+    assert [title.rpartition(": ")[0] for title in browser.evaluate(titles)] == names[:-1]
+
+
 def test_updates_can_be_paused(browser: Browser, server: UiServer, tmp_path: Path) -> None:
     go = tmp_path / "go"
     job = submit_job(bash("wait", until_exists(go)))

@@ -206,6 +206,7 @@ def test_every_fault_of_a_submission_is_reported_and_nothing_is_submitted(server
             "hyperplaneSecrets": [{"id": "1"}], "cloudSqlProxyEnabled": True, "commitId": "",
             "parameters": {"create": [{"key": "a", "value": "1"}, {"key": "a", "value": "2"}]},
             "notificationsEnabled": True, "notificationTargetIds": ["684c580b"],
+            "customMessage": "x" * 1001,
         },
     )  # fmt: skip
     [error] = errors
@@ -216,7 +217,7 @@ def test_every_fault_of_a_submission_is_reported_and_nothing_is_submitted(server
     assert faults.keys() == {
         "podSpec", "imageHash", "hyperplaneSecrets", "cloudSqlProxyEnabled", "schedule",
         "parameters['a']", "notificationTargetIds", "pipelineYamlPath", "jobName", "timeout",
-        "maxRetries",
+        "maxRetries", "customMessage",
     }  # fmt: skip
     assert "kubernetes" in faults["podSpec"]["advice"]
     assert faults["timeout"]["given"] == "0"
@@ -274,7 +275,7 @@ def test_alerts_of_failed_jobs_go_to_the_targets_of_the_submission(
     loud = create(server, jobName="loud", yamlPath="fail.sh", notificationsEnabled=True)
     named = create(
         server, jobName="named", yamlPath="fail.sh", notificationsEnabled=True,
-        notificationTargetIds=["webhook"],
+        notificationTargetIds=["webhook"], customMessage="[prod], orders & <items>",
     )  # fmt: skip
     assert named["notificationTargets"] == [{"notificationTarget": {"email": None}}]
     for job in (quiet, loud, named):
@@ -286,6 +287,8 @@ def test_alerts_of_failed_jobs_go_to_the_targets_of_the_submission(
     assert sorted(name for name in ("quiet", "loud", "named") for text in texts
                   if f"Job *{name}* failed" in text) == ["loud", "named"]  # fmt: skip
     assert all("no such table" in text for text in texts)
+    of_message = [text for text in texts if "message  [prod], orders &amp; &lt;items&gt;" in text]
+    assert [text.split()[1] for text in of_message] == ["*named*"]
     server.end()
 
 

@@ -91,7 +91,7 @@ def collect_artifacts(
     if step.kind == "notebook":
         collector.add_notebook()
     collector.add_output_folder()
-    found = [_mask(each, secrets) for each in collector.found.values()]
+    found = _number_names([_mask(each, secrets) for each in collector.found.values()])
     left_out = max(0, len(found) - MOST_ARTIFACTS) + collector.left_out
     if not left_out:
         return found, ""
@@ -112,6 +112,36 @@ def _mask(artifact: Artifact, secrets: Sequence[str]) -> Artifact:
         artifact, name=name, url=url, format=redact_text(artifact.format, [*secrets, *lower]),
         identity=identity if is_same else "",
     )  # fmt: skip
+
+
+def _number_names(artifacts: Sequence[Artifact]) -> list[Artifact]:
+    """Return artifacts with different names: those that are equal when masked get numbers."""
+    names = {each.name for each in artifacts}
+    last: dict[str, int] = {}
+    numbered = []
+    for artifact in artifacts:
+        name, number = artifact.name, last.get(artifact.name, 0) + 1
+        if number > 1:
+            while (name := _add_number(artifact.name, number)) in names:
+                number += 1
+        names.add(name)
+        last[artifact.name] = number
+        numbered.append(replace(artifact, name=name))
+    return numbered
+
+
+def _add_number(name: str, number: int) -> str:
+    """Return a name with a number before its suffix, with at most the longest length.
+
+    Examples
+    --------
+    >>> _add_number("*******/a.csv", 2)
+    '*******/a-2.csv'
+    """
+    suffix = PurePosixPath(name).suffix
+    stem, ending = name[: len(name) - len(suffix)], f"-{number}{suffix}"
+    left = LONGEST_NAME - len(ending.encode())
+    return stem.encode()[: max(0, left)].decode(errors="ignore") + ending
 
 
 class _Collector:

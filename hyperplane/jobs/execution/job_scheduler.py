@@ -132,7 +132,8 @@ class JobScheduler:
             await self._notify(self._settings.notify_success, "succeeded")
 
     async def _notify(self, targets: Iterable[str], event: Event, **more: Any) -> None:
-        notification = Notification(self.store.get(self.job.id), event, **more)
+        message = self._snapshot.notify.message
+        notification = Notification(self.store.get(self.job.id), event, message=message, **more)
         await asyncio.to_thread(
             notifications.notify, notification, self._submission.environment, targets
         )

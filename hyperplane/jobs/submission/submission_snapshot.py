@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from hyperplane.spec.settings import JobSettings
 
 _FILE_NAME = "submission.json"
+#: Longest text of a submission for its notifications, in characters.
+LONGEST_MESSAGE = 1_000
 #: Settings that are stored with a job; the others are settings of the machine.
 JOB_SETTINGS = ("retry_wait", "retry_wait_most", "grace", "chunks_at_once", "secrets", "notify",
             "notify_success", "notify_late", "late_after", "log_limit", "default_pool")  # fmt: skip
@@ -43,6 +45,23 @@ _PLAIN_VARIABLES = re.compile(
     r"CLOUDSDK_CONFIG|CLOUDSDK_API_ENDPOINT_OVERRIDES_[A-Z]+|NO_GCE_CHECK|TMPDIR|TZ|LANG|LANGUAGE|LC_[A-Z]+|"
     r"CUDA_VISIBLE_DEVICES|[A-Z]+_NUM_THREADS"
 )
+
+
+@dataclass(frozen=True)
+class NoticeRequest:
+    """What a submission says of its notifications.
+
+    Parameters
+    ----------
+    targets : sequence of str, optional
+        Where to send a message about its failure, in place of the setting ``notify``; if empty, no
+        message is sent at all.
+    message : str
+        Text that all messages contain.
+    """
+
+    targets: Sequence[str] | None = None
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,8 +80,8 @@ class SubmissionSnapshot:
         Options of the runner.
     notes : tuple of str
         Warnings for the log of the first step.
-    notify : tuple of str, or None
-        Targets of notifications that the submission has named; the settings have them, too.
+    notify : NoticeRequest
+        What the submission says of notifications; the settings have its targets, too.
     """
 
     settings: JobSettings
@@ -70,7 +89,7 @@ class SubmissionSnapshot:
     environment: Mapping[str, str] | None = None
     runner: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    notify: tuple[str, ...] | None = None
+    notify: NoticeRequest = NoticeRequest()
 
     def with_pool_resources(self, step: Step) -> Step:
         """Return a step with the resources of its pool in place of the pool's name."""
@@ -102,7 +121,7 @@ def save_snapshot(
     environment: Mapping[str, str],
     runner: Mapping[str, Any],
     notes: Sequence[str] = (),
-    notify: Sequence[str] | None = None,
+    notify: NoticeRequest | None = None,
 ) -> None:
     """Store the settings, pools and environment of a job.
 
@@ -116,9 +135,8 @@ def save_snapshot(
         Options of its runner, from :func:`hyperplane.jobs.runners.registry.resolve_options`.
     notes : sequence of str
         Warnings for the log of the first step.
-    notify : sequence of str, optional
-        Where to send a message about its failure, in place of the setting ``notify``; if empty, no
-        message is sent at all.
+    notify : NoticeRequest, optional
+        What the submission says of notifications.
 
     Raises
     ------
@@ -126,9 +144,11 @@ def save_snapshot(
         If the job's folder cannot be written.
     """
     settings = config.jobs().model_dump(mode="json")
-    if notify is not None:
-        settings["notify"] = list(notify)
-    if notify is not None and not notify:
+    notices = notify or NoticeRequest()
+    targets = None if notices.targets is None else list(notices.targets)
+    if targets is not None:
+        settings["notify"] = targets
+    if targets == []:
         settings |= {"notify_success": [], "notify_late": []}
     document = {
         "settings": {name: settings[name] for name in JOB_SETTINGS},
@@ -137,7 +157,8 @@ def save_snapshot(
         "runner": dict(runner),
         "system": running_system(),
         "notes": list(notes),
-        "notify": notify if notify is None else list(notify),
+        "notify": targets,
+        "message": notices.message,
     }
     _write(job, document)
 
@@ -206,10 +227,16 @@ def load_snapshot(job: Job) -> SubmissionSnapshot:
             {str(name): str(text) for name, text in document["environment"].items()},
             document.get("runner", {}),
             tuple(map(str, document.get("notes", ()))),
-            None if document.get("notify") is None else tuple(map(str, document["notify"])),
+            _read_notices(document),
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return SubmissionSnapshot(settings)
+
+
+def _read_notices(document: Mapping[str, Any]) -> NoticeRequest:
+    targets = document.get("notify")
+    targets = None if targets is None else tuple(map(str, targets))
+    return NoticeRequest(targets, str(document.get("message", "")))
 
 
 def _pool_resources(job: Job) -> dict[str, dict[str, Any]]:

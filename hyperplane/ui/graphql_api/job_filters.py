@@ -96,6 +96,30 @@ _TIME_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 
 
 @strawberry.input
+class IntFilter:
+    """Conditions of a number; all of them must hold."""
+
+    equals: int | None = UNSET
+    in_: list[int] | None = strawberry.field(name="in", default=UNSET)
+    not_: int | None = strawberry.field(name="not", default=UNSET)
+    lt: int | None = UNSET
+    lte: int | None = UNSET
+    gt: int | None = UNSET
+    gte: int | None = UNSET
+
+    def matches(self, number: float) -> bool:
+        """Return whether a number meets the conditions."""
+        return all(
+            _NUMBER_COMPARISONS[name](number, given) for name, given in given_fields(self).items()
+        )
+
+
+_NUMBER_COMPARISONS: dict[str, Callable[[float, Any], bool]] = {
+    **_TIME_COMPARISONS, "not_": operator.ne, "in_": lambda value, given: value in given,
+}  # fmt: skip
+
+
+@strawberry.input
 class PipelineJobWhereInput:
     """Conditions of jobs; all of them must hold."""
 
@@ -111,6 +135,9 @@ class PipelineJobWhereInput:
     schedule: StringFilter | None = UNSET
     start_time: DateTimeFilter | None = UNSET
     completion_time: DateTimeFilter | None = UNSET
+    timeout: IntFilter | None = UNSET
+    active_timeout: IntFilter | None = UNSET
+    max_retries: IntFilter | None = UNSET
     hyperplane_user_email: StringFilter | None = strawberry.field(
         default=UNSET, description="Of the platform; has no effect here."
     )
@@ -128,8 +155,8 @@ class PipelineJobWhereInput:
         return (
             all(given[name].matches(_text_of(job, text))
                 for name, text in _TEXTS.items() if name in given)
-            and all(given[name].matches(getattr(job, time))
-                    for name, time in _TIMES.items() if name in given)
+            and all(given[name].matches(getattr(job, field))
+                    for name, field in _NUMBERS.items() if name in given)
             and all(each.matches(job) for each in self.AND or ())
             and ("OR" not in given or any(each.matches(job) for each in given["OR"]))
             and not any(each.matches(job) for each in self.NOT or ())
@@ -139,13 +166,17 @@ class PipelineJobWhereInput:
 #: Attributes of jobs that the conditions compare.
 _TEXTS = {"id": "id", "job_name": "name", "job_type": "job_type", "status": "status",
           "schedule": "schedule"}  # fmt: skip
-_TIMES = {"start_time": "submitted", "completion_time": "ended"}
+_NUMBERS = {"start_time": "submitted", "completion_time": "ended", "timeout": "timeout",
+            "active_timeout": "active_timeout", "max_retries": "max_retries"}  # fmt: skip
 
 
 @strawberry.input
 class PipelineJobOrderByWithRelationInput:
     """Order of jobs, by one field."""
 
+    pinned: JobOrder | None = strawberry.field(
+        default=None, description="Has no effect, as no job is pinned here."
+    )
     start_time: JobOrder | None = None
     completion_time: JobOrder | None = None
     job_name: JobOrder | None = None

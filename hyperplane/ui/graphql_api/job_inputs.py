@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import strawberry
 
+from hyperplane.ui.graphql_api.sessions import JobParametersUpdateInput
+
 _PLATFORM = "Of the platform; has no effect here."
 _NOT_HERE = "Of the platform; an error here unless it is empty."
 
@@ -154,7 +156,9 @@ class PipelineJobCreateInput:
     )
     service_account_name: str | None = strawberry.field(default=None, description=_PLATFORM)
     group: str | None = strawberry.field(default=None, description=_PLATFORM)
-    custom_message: str | None = strawberry.field(default=None, description=_PLATFORM)
+    custom_message: str | None = strawberry.field(
+        default=None, description="Text of the messages about the job."
+    )
     priority_class: str | None = strawberry.field(default=None, description=_PLATFORM)
     debuggable: bool | None = strawberry.field(default=None, description=_PLATFORM)
     pinned: bool | None = strawberry.field(default=None, description=_PLATFORM)
@@ -195,4 +199,21 @@ class StringFieldUpdateOperationsInput:
 class PipelineJobUpdateInput:
     """What is changed: only the status, to cancelled."""
 
-    status: StringFieldUpdateOperationsInput
+    status: StringFieldUpdateOperationsInput | None = None
+    parameters: JobParametersUpdateInput | None = strawberry.field(
+        default=None, description="Of the platform; always an error here."
+    )
+
+
+@strawberry.input
+class UserEmailFilter:
+    """Condition of an email."""
+
+    equals: str | None = None
+
+
+@strawberry.input
+class HyperplaneUserWhereInput:
+    """Conditions of users."""
+
+    email: UserEmailFilter | None = None

@@ -94,6 +94,14 @@ class Parameter:
 
 
 @strawberry.type
+class HyperplaneUser:
+    """A user of the platform."""
+
+    id: str
+    email: str
+
+
+@strawberry.type
 class NotificationTarget:
     """Where a message about a job is sent."""
 
@@ -166,6 +174,8 @@ class PipelineJob:
     min_replicas: int | None = None
     max_hpa_range: int | None = None
     no_vs_rewrite: bool | None = strawberry.field(name="noVSRewrite", default=None)
+    estimated_cost: float | None = None
+    department: str | None = None
     parent_job: PipelineJobReference | None = None
     child_jobs: list[PipelineJobReference] = strawberry.field(default_factory=list)
 

@@ -25,12 +25,15 @@ from hyperplane.ui.graphql_api.job_filters import (
     PipelineJobWhereInput,
 )
 from hyperplane.ui.graphql_api.job_inputs import (
+    HyperplaneUserWhereInput,
+    ParameterCreateNestedManyWithoutPipelineJobInput,
     PipelineJobCreateInput,
     PipelineJobUpdateInput,
     PipelineJobWhereUniqueInput,
     PipelineJobWithAlertingCreateInput,
 )
 from hyperplane.ui.graphql_api.job_types import (
+    HyperplaneUser,
     JobStat,
     JobStatus,
     JobTime,
@@ -41,6 +44,11 @@ from hyperplane.ui.graphql_api.job_types import (
     count_by_status,
     to_pipeline_job,
     write_time,
+)
+from hyperplane.ui.graphql_api.sessions import (
+    PLATFORM_INPUTS,
+    UnavailableMutations,
+    UnavailableQueries,
 )
 
 #: Limits of a query. The longest one of a published program has 500 tokens and a depth of 4.
@@ -91,6 +99,36 @@ async def _count_by_status(
     return await run_in_thread(count_by_status, stat, time_frame, status)
 
 
+async def _list_users(where: HyperplaneUserWhereInput | None = None) -> list[HyperplaneUser]:
+    email = where.email.equals if where is not None and where.email is not None else None
+    return [HyperplaneUser(id=email, email=email)] if email else []
+
+
+# Arguments of the documentation of 2023, with the opposites of two fields of the input.
+async def _create_shakudo(
+    info: RequestInfo,
+    pipeline_yaml_path: str,
+    job_name: str | None = None,
+    job_type: str | None = None,
+    timeout: int | None = None,
+    active_timeout: int | None = None,
+    max_retries: int | None = None,
+    default_commands: bool | None = None,
+    git_init: bool | None = None,
+    commit_id: str | None = None,
+    branch_name: str | None = None,
+    parameters: ParameterCreateNestedManyWithoutPipelineJobInput | None = None,
+) -> PipelineJob:
+    given = PipelineJobCreateInput(
+        pipeline_yaml_path=pipeline_yaml_path, job_name=job_name, job_type=job_type,
+        timeout=timeout, active_timeout=active_timeout, max_retries=max_retries,
+        commit_id=commit_id, branch_name=branch_name, parameters=parameters,
+        no_git_init=None if git_init is None else not git_init,
+        no_hyperplane_commands=None if default_commands is None else not default_commands,
+    )  # fmt: skip
+    return await _submit(info.context, given)
+
+
 async def _create(info: RequestInfo, data: PipelineJobCreateInput) -> PipelineJob:
     return await _submit(info.context, data)
 
@@ -132,7 +170,7 @@ async def _submit(context: RequestContext, given: PipelineJobCreateInput) -> Pip
 
 
 @strawberry.type
-class Query:
+class Query(UnavailableQueries):
     """What can be asked about jobs."""
 
     pipeline_job: PipelineJob | None = strawberry.field(
@@ -148,10 +186,14 @@ class Query:
         resolver=_count_by_status,
         description="How many jobs have a status now, and have ended within a time if they have.",
     )
+    hyperplane_users: list[HyperplaneUser] = strawberry.field(
+        resolver=_list_users,
+        description="A user with an email, which is the id, too: users have no effect here.",
+    )
 
 
 @strawberry.type
-class Mutation:
+class Mutation(UnavailableMutations):
     """What can be done with jobs."""
 
     create_pipeline_job: PipelineJob = strawberry.mutation(
@@ -160,6 +202,9 @@ class Mutation:
     create_pipeline_job_with_alerting: PipelineJob = strawberry.mutation(
         resolver=_create_with_alerting,
         description="Submit a job, and send a message if it fails.",
+    )
+    create_shakudo_pipeline_job: PipelineJob = strawberry.mutation(
+        resolver=_create_shakudo, description="Submit a job, with the configured notifications."
     )
     update_pipeline_job: PipelineJob = strawberry.mutation(
         resolver=_update, description="Cancel a job."
@@ -202,6 +247,9 @@ def create_schema() -> JobSchema:
             WarningsExtension,
         ],
         config=StrawberryConfig(
-            scalar_map={JobTime: strawberry.scalar(name="JobTime", serialize=write_time)}
+            scalar_map={
+                JobTime: strawberry.scalar(name="JobTime", serialize=write_time),
+                **{kind: strawberry.scalar(name=name) for kind, name in PLATFORM_INPUTS.items()},
+            }
         ),
     )

@@ -21,6 +21,7 @@ from hyperplane.jobs.store.job_records import CANCELLED, OPEN, Job
 from hyperplane.jobs.store.jobs_home import open_store, this_machine
 from hyperplane.jobs.submission.option_checks import label_faults, option_faults
 from hyperplane.jobs.submission.parameters import parameter_faults
+from hyperplane.jobs.submission.submission_snapshot import LONGEST_MESSAGE, NoticeRequest
 from hyperplane.spec.settings.jobs import check_target
 from hyperplane.ui.graphql_api.filter_checks import text_faults
 from hyperplane.ui.graphql_api.job_filters import PipelineJobWhereInput, find_jobs
@@ -30,6 +31,7 @@ from hyperplane.ui.graphql_api.job_inputs import (
     PipelineJobWithAlertingCreateInput,
 )
 from hyperplane.ui.graphql_api.job_types import IMMEDIATE
+from hyperplane.ui.graphql_api.sessions import refuse_parameters
 
 #: Folder with the repository on the platform, which published programs name.
 _CHECKOUT = PurePosixPath("/tmp/git/monorepo")  # noqa: S108 - a name of the platform
@@ -68,7 +70,7 @@ def submit(given: PipelineJobCreateInput, folder: Path) -> tuple[Job, list[str]]
     RequestError
         With every fault; nothing was submitted.
     """
-    faults = [*_platform_faults(given), *_repeated_names(given)]
+    faults = [*_platform_faults(given), *_repeated_names(given), *_message_faults(given)]
     targets, target_problems = _find_targets(given)
     faults += target_problems
     warnings: list[str] = []
@@ -99,7 +101,8 @@ def submit(given: PipelineJobCreateInput, folder: Path) -> tuple[Job, list[str]]
         raise
     assert job is not None  # noqa: S101 - else there are faults
     warnings += job_control.job_warnings(job)
-    job_control.submit_job(job, warn=False, notify=targets)
+    notices = NoticeRequest(targets, given.custom_message or "")
+    job_control.submit_job(job, warn=False, notify=notices)
     return job, warnings
 
 
@@ -143,8 +146,10 @@ def find_job(job_id: str) -> Job | None:
 
 
 def _check_change(change: PipelineJobUpdateInput) -> None:
-    if change.status.set != CANCELLED:
-        given = describe_value(change.status.set)
+    if change.parameters is not None:
+        refuse_parameters("data.parameters")
+    if change.status is None or change.status.set != CANCELLED:
+        given = "nothing" if change.status is None else describe_value(change.status.set)
         check([Fault("data.status.set", given, f"'{CANCELLED}', the only change")])
 
 
@@ -167,6 +172,15 @@ def _platform_faults(given: PipelineJobCreateInput) -> list[Fault]:
         faults.append(
             Fault("schedule", describe_value(given.schedule), f"'{IMMEDIATE}', or nothing", advice)
         )
+    return faults
+
+
+def _message_faults(given: PipelineJobCreateInput) -> list[Fault]:
+    text = given.custom_message or ""
+    faults = text_faults(text, "customMessage")
+    if len(text) > LONGEST_MESSAGE:
+        allowed = f"at most {LONGEST_MESSAGE:,} characters"
+        faults.append(Fault("customMessage", f"{len(text):,} characters", allowed))
     return faults
 
 

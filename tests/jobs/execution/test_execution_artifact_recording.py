@@ -264,6 +264,24 @@ def test_addresses_have_no_secrets(attempted):
     assert "s3://bucket/token-*******/b.csv" in text
 
 
+def test_names_that_are_equal_when_masked_are_numbered(attempted):
+    for name in ("hunter4.txt", "HunteR5.txt", "hunter6.txt", "hunter4.csv", "*******-3.txt"):
+        (attempted.outputs / name).write_text(name)
+    long = [f"{'x' * 503}{secret}" for secret in ("hunter4", "hunter6")]
+    lines = [{"kind": "bytes", "created": 1, "url": f"s3://b/{name}"} for name in long]
+    attempted.write_report("".join(f"{json.dumps(line)}\n" for line in lines))
+    found = attempted.collect("hunter4", "HunteR5", "hunter6")
+    x = "x" * 503
+    assert {*found} == {
+        "*******.txt", "*******-2.txt", "*******-3.txt", "*******-4.txt", "*******.csv",
+        f"{x}*******", f"{x}*******-2",
+    }  # fmt: skip
+    assert max(len(name) for name in found) == 512
+    assert found["*******-3.txt"].identity
+    open_store().save_artifacts([*found.values()])
+    assert len(open_store().artifacts(attempted.job.id)) == 7
+
+
 def test_what_exists_only_in_the_process_is_not_recorded(attempted):
     hyperplane.save(b"x", "memory://artifacts/x.bin")
     assert attempted.collect() == {}

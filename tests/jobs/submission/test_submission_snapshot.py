@@ -18,6 +18,7 @@ from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.job_control import submit_job as submit_job_record
 from hyperplane.jobs.store.job_records import DONE, FAILED
 from hyperplane.jobs.submission import submission_snapshot
+from hyperplane.jobs.submission.submission_snapshot import NoticeRequest
 
 pytestmark = pytest.mark.process
 
@@ -113,20 +114,21 @@ def test_resume_has_the_environment_and_the_settings_of_the_resuming_process(mon
 
 def test_resume_keeps_the_targets_of_notifications_that_the_submission_has_named():
     def targets(job):
-        return submission_snapshot.load_snapshot(job.job).settings.notify
+        snapshot = submission_snapshot.load_snapshot(job.job)
+        return snapshot.settings.notify, snapshot.notify.message
 
     named, usual = (
         new_job(Pipeline.from_steps("p", [bash("a", "[ -e now ]")]), max_retries=0)
         for _ in range(2)
     )
     with dask.config.set({"hyperplane.jobs.notify": ["slack:#before"]}):
-        jobs = [JobHandle(submit_job_record(named, notify=[]).id),
+        jobs = [JobHandle(submit_job_record(named, notify=NoticeRequest([], "of ada")).id),
                 JobHandle(submit_job_record(usual).id)]  # fmt: skip
         assert [job.wait(LIMIT) for job in jobs] == [FAILED, FAILED]
-    assert list(map(targets, jobs)) == [(), ("slack:#before",)]
+    assert list(map(targets, jobs)) == [((), "of ada"), (("slack:#before",), "")]
     with open("now", "w"), dask.config.set({"hyperplane.jobs.notify": ["slack:#after"]}):  # noqa: PTH123
         assert [job.resume().wait(LIMIT) for job in jobs] == [DONE, DONE]
-    assert list(map(targets, jobs)) == [(), ("slack:#after",)]
+    assert list(map(targets, jobs)) == [((), "of ada"), (("slack:#after",), "")]
 
 
 def test_a_snapshot_has_no_secret_and_is_private(monkeypatch):
