@@ -115,7 +115,13 @@ def _execute(notebook: Path, output: Path, folder: KernelFolder) -> None:
     papermill_io.register(str(output), NotebookWriter())
     # Undeclared parameters are expected: every step of a job gets all of them.
     logging.getLogger("papermill").setLevel(logging.ERROR)
-    output.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise NotADirectoryError(
+            f"cannot write the executed notebook {output}: {error.filename} is no folder. "
+            "Set notebook_output_path to a file in a folder"
+        ) from None
     parameters = json.loads(os.environ.get(PARAMETERS, "{}"))
     metadata = json.loads(notebook.read_bytes()).get("metadata") or {}
     kernel, language, own_spec = _select_kernel(notebook.name, metadata)

@@ -110,7 +110,7 @@ def find_files(
             # A malicious file must not cause thousands of folder listings.
             suggestion = (
                 _suggest_file(selected / path_field.text)
-                if relative and len(faults) < _MAX_SUGGESTIONS
+                if relative and path_field.kind != _NEW and len(faults) < _MAX_SUGGESTIONS
                 else ""
             )
             faults.append(replace(fault, advice=fault.advice or suggestion))
@@ -119,6 +119,11 @@ def find_files(
             paths[path_field.field] = relative
             if path_field.field == "path" and steps[path_field.step or 0].get("kind") == "notebook":
                 _scan_notebook(selected, path_field._replace(text=relative), faults, warnings)
+    for index, (step, paths) in enumerate(zip(steps, step_paths, strict=True)):
+        fault = _overwriting_fault(index, step, paths)
+        if fault is not None:
+            faults.append(fault)
+    warnings += _shared_output_warnings(steps, step_paths)
     warnings += _credential_warnings(steps)
     return PipelineFiles(selected, step_paths, shared_paths, faults, tuple(warnings))
 
@@ -198,7 +203,49 @@ def _path_fault(root: Path, path_field: _PathField, relative: str | None) -> Fau
         return Fault(path_field.where, asked, f"an existing folder in {root}")
     if path_field.kind == _NEW and is_folder(file):
         return Fault(path_field.where, asked, "a file, not a folder")
+    if path_field.kind == _NEW:
+        parents = file.relative_to(root).parents if file.is_relative_to(root) else ()
+        files = [each for each in parents if is_file(root / each)]
+        if files:
+            return Fault(path_field.where, asked, f"a path in a folder; {files[0]} is a file")
     return None
+
+
+def _overwriting_fault(
+    index: int, step: Mapping[str, Any], paths: Mapping[str, str]
+) -> Fault | None:
+    """Return the fault of a notebook that would be replaced by its executed copy."""
+    output = paths.get("output_path")
+    # Each chunk writes a file with its number in the name.
+    is_divided = step.get("chunks") or step.get("foreach")
+    if output is None or is_divided or _normal(output) != _normal(paths.get("path", "")):
+        return None
+    return Fault(
+        f"{index}.output_path",
+        format_value(output),
+        "another file than the notebook, which the executed copy would replace",
+        "leave it out, and the executed notebook is kept with the job",
+    )
+
+
+def _shared_output_warnings(
+    steps: Sequence[Mapping[str, Any]], step_paths: Sequence[Mapping[str, str]]
+) -> list[str]:
+    """Warn of steps that write the same executed notebook."""
+    writers: dict[str, list[str]] = {}
+    for step, paths in zip(steps, step_paths, strict=True):
+        if "output_path" in paths:
+            writers.setdefault(_normal(paths["output_path"]), []).append(str(step.get("name")))
+    return [
+        f"the steps {', '.join(map(repr, names))} write the same executed notebook, {output}; the "
+        "one that ends last replaces the others"
+        for output, names in writers.items()
+        if len(names) > 1
+    ]
+
+
+def _normal(path: str) -> str:
+    return os.path.normpath(path)
 
 
 def _suggest_file(file: Path) -> str:

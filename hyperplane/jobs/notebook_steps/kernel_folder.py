@@ -121,7 +121,8 @@ def _clean_up_after_parent(reader: int, folder: Path, draft: Path) -> None:
             kernels = [line.split(" ") for line in lines.read().splitlines()]
         for pid, began in kernels:
             _end_group(int(pid), began)
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # its folder is none, or not writable any more
+            draft.unlink()
         shutil.rmtree(folder, ignore_errors=True)
     finally:
         os._exit(0)

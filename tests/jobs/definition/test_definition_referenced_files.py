@@ -119,6 +119,46 @@ def test_the_output_of_a_notebook_must_be_a_file_inside_the_root(repository):
             Pipeline.from_steps("p", [step], root=repository)
 
 
+def notebook_step(name: str, output: str, **options: object) -> Step:
+    return Step(
+        name=name, kind="notebook", path="n.ipynb", output_path=output, depends_on=(), **options
+    )
+
+
+def test_the_output_of_a_notebook_must_not_replace_it(repository):
+    (repository / "n.ipynb").write_text('{"cells": []}')
+    (repository / "file").touch()
+    faults = {
+        "n.ipynb": "another file than the notebook, which the executed copy would replace",
+        "./jobs/../n.ipynb": "another file than the notebook",
+        "file/o.ipynb": "a path in a folder; file is a file",
+        "file/a/o.ipynb": "a path in a folder; file is a file",
+    }
+    for output, expected in faults.items():
+        with pytest.raises(RequestError, match=expected):
+            Pipeline.from_steps("p", [notebook_step("a", output)], root=repository)
+    # Each chunk writes a file with its number.
+    chunks = Pipeline.from_steps("p", [notebook_step("a", "n.ipynb", chunks=2)], root=repository)
+    assert chunks.warnings == ()
+
+
+def test_steps_that_write_the_same_notebook_are_a_warning(repository):
+    (repository / "n.ipynb").write_text('{"cells": []}')
+    outputs = {"a": "out/o.ipynb", "b": "out/./o.ipynb", "c": "out/c.ipynb"}
+    steps = [notebook_step(name, output) for name, output in outputs.items()]
+    assert Pipeline.from_steps("p", steps, root=repository).warnings == (
+        "the steps 'a', 'b' write the same executed notebook, out/o.ipynb; the one that ends last "
+        "replaces the others",
+    )
+
+
+def test_a_folder_is_not_suggested_for_an_output(repository):
+    (repository / "n.ipynb").write_text('{"cells": []}')
+    with pytest.raises(RequestError) as caught:
+        Pipeline.from_steps("p", [notebook_step("a", "jobs")], root=repository)
+    assert "did you mean" not in str(caught.value)
+
+
 @pytest.mark.parametrize(("suffix", "kind"), [("sh", "bash"), ("py", "python")])
 def test_a_script_is_a_pipeline_of_one_step(repository, suffix, kind):
     file = repository / "jobs" / f"clean up.{suffix}"

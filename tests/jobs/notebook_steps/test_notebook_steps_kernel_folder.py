@@ -16,6 +16,7 @@ import pytest
 from job_cases import is_alive, submit_job, wait_until
 from scale import FULL, scaled
 
+from hyperplane.errors import JobFailed
 from hyperplane.jobs import Resources, Step
 from hyperplane.jobs.notebook_steps import kernel_folder
 from hyperplane.jobs.notebook_steps.kernel_folder import (
@@ -185,3 +186,14 @@ def _read_until(ended, output, torn):
         if len(set(content)) > 1:
             torn.append(content)
         time.sleep(0.001)  # lets the writers run
+
+
+@pytest.mark.slow
+def test_an_output_below_a_file_is_an_error_and_leaves_no_folder(temporary):
+    # A file that was not there when the pipeline was checked.
+    file = Step(name="file", kind="command", argv=("touch", "out"), depends_on=())
+    values = dict(step("first", "1")) | {"output_path": "out/o.ipynb", "depends_on": ("file",)}
+    notebook = Step(**values)
+    with pytest.raises(JobFailed, match=r"is no folder\. Set notebook_output_path to a file in"):
+        submit_job(file, notebook, max_retries=0).result(timeout=120)
+    wait_until(lambda: not list(temporary.glob("hyperplane-kernel-*")))
