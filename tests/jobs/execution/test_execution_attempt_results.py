@@ -138,7 +138,7 @@ def test_a_log_of_a_container_that_cannot_be_masked_is_reported(tmp_path, monkey
     job = new_job(Pipeline.from_steps("p", [step], root=str(tmp_path)))
     command = AttemptCommand((), {}, str(tmp_path), tmp_path / "attempt-1")
     attempt = Attempt(job.id, step.name, -1, 1)
-    for runner in (object(), LocalRunner()):
+    for runner in (object(), LocalRunner({}, {})):
         results = AttemptResults(FakeStore(), job, runner, {}, str(tmp_path))
         assert asyncio.run(results.finish(step, attempt, command, 0)) == ()
     warned = [each for each in caplog.messages if "is not masked" in each]
