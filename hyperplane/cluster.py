@@ -162,12 +162,13 @@ def start(plan: ClusterPlan, sync: bool = False) -> StartedCluster:
     if not isinstance(value, ClusterPlan):
         check([Fault("plan", repr(value)[:80], "a ClusterPlan, as plan_cluster returns it")])
     engine = registry.load(plan.engine)
-    ship = check_before_start(engine, plan, sync)
-    framework = registry.load_framework(plan.engine)
-    framework.check_process()
-    return interrupts.complete_start(
-        partial(engine.start, plan), lambda started: framework.prepare(started, False), ship
-    )
+    with interrupts.carry_handler_errors():
+        ship = check_before_start(engine, plan, sync)
+        framework = registry.load_framework(plan.engine)
+        framework.check_process()
+        return interrupts.complete_start(
+            partial(engine.start, plan), lambda started: framework.prepare(started, False), ship
+        )
 
 
 @check_call(outcome="nothing was started")
@@ -392,6 +393,8 @@ def get_cluster(name: str, engine: str | None = None) -> StartedCluster:
     loaded_engine = registry.load(engine)
     framework = registry.load_framework(engine)
     framework.check_process()
-    started = loaded_engine.connect(name, config.engine_settings(engine, loaded_engine.settings))
-    framework.prepare(started, True)
+    settings = config.engine_settings(engine, loaded_engine.settings)
+    with interrupts.carry_handler_errors():
+        started = loaded_engine.connect(name, settings)
+        framework.prepare(started, True)
     return started

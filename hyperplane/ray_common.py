@@ -29,6 +29,7 @@ from hyperplane.core.errors import (
     check,
 )
 from hyperplane.core.errors.base import request_error
+from hyperplane.core.printed_text import print_text
 from hyperplane.core.public_calls import check_call
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import OMITTED, ClusterArguments, read_request
@@ -347,7 +348,7 @@ def _initialize(planner: Planner, num_workers: int, use_existing: bool) -> RayCl
     _print(f"{BRAND} selecting worker node pool")
     for line in (plan.fit_note, *plan.alerts):
         if line:
-            print(f"{BRAND} {line}", file=sys.stderr, flush=True)
+            print_text(f"{BRAND} {line}\n", sys.stderr)
     lines: dict[str, Callable[[str], None]] = {
         "dashboard": _announce_dashboard,
         "worker": _announce,
@@ -397,4 +398,4 @@ def _announce(name: str) -> None:
 
 
 def _print(line: str) -> None:
-    print(line, flush=True)
+    print_text(f"{line}\n", sys.stdout)

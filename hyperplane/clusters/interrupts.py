@@ -1,9 +1,13 @@
-"""Defer Ctrl-C during the steps of a start that an interrupt would leave half done.
+"""Defer Ctrl-C in a start, and pass on what other signal handlers of the program raise in it.
 
 Python raises ``KeyboardInterrupt`` between any two instructions of the main thread, for example
 after a folder is created and before its name is stored, or after a cluster runs and before its
 object is returned. Every cluster therefore starts within :func:`defer_interrupts`, and only its
 long waits run within :func:`allow_interrupts`.
+
+A handler of another signal may raise any exception, such as the ``TimeoutError`` of a program that
+limits the time of a call by ``signal.alarm``. Steps of a start catch such exceptions as their own
+failures. Within :func:`carry_handler_errors` they are carried in a ``BaseException``.
 """
 
 from __future__ import annotations
@@ -83,6 +87,53 @@ def allow_interrupts() -> Iterator[None]:
         active.passes_through = before
 
 
+class _HandlerError(BaseException):
+    """Carrier of an exception that a signal handler of the program has raised."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(repr(error))
+        self.error = error
+
+
+#: Whether this process is within :func:`carry_handler_errors`.
+_carries = False
+
+
+@contextmanager
+def carry_handler_errors() -> Iterator[None]:
+    """Let an exception of a signal handler leave the block unchanged, caught by nothing in it."""
+    global _carries
+    if threading.current_thread() is not threading.main_thread() or _carries:
+        yield
+        return
+    replaced: dict[int, tuple[Any, Any]] = {}
+    try:
+        _carries = True
+        for number in signal.valid_signals():
+            handler = signal.getsignal(number)
+            if callable(handler) and handler is not signal.default_int_handler:
+                replaced[number] = handler, _carry_errors(handler)
+                signal.signal(number, replaced[number][1])
+        yield
+    except _HandlerError as carrier:
+        raise carrier.error from carrier.error.__cause__
+    finally:
+        _carries = False
+        for changed, (handler, carrying) in replaced.items():
+            if signal.getsignal(changed) is carrying:  # not if the program has set another one
+                signal.signal(changed, handler)
+
+
+def _carry_errors(handler: Callable[[int, FrameType | None], object]) -> Any:
+    def carry(number: int, frame: FrameType | None) -> None:
+        try:
+            handler(number, frame)
+        except Exception as error:  # noqa: BLE001 - it is raised again at the end of the block
+            raise _HandlerError(error) from None
+
+    return carry
+
+
 def complete_start(
     begin: Callable[[], StartedCluster[ClientType, ClusterType]],
     *steps: Callable[[StartedCluster[ClientType, ClusterType]], object],
@@ -92,18 +143,19 @@ def complete_start(
     Ctrl-C is deferred to the end except where an engine allows the interruption, because a caller
     that was interrupted would have no cluster object to close.
     """
-    started: StartedCluster[ClientType, ClusterType] | None = None
-    try:
-        with defer_interrupts():
-            started = begin()
-            for step in steps:
-                step(started)
-        return started
-    except BaseException:
-        if started is not None:
+    with carry_handler_errors():
+        started: StartedCluster[ClientType, ClusterType] | None = None
+        try:
             with defer_interrupts():
-                _close(started)
-        raise
+                started = begin()
+                for step in steps:
+                    step(started)
+            return started
+        except BaseException:
+            if started is not None:
+                with defer_interrupts():
+                    _close(started)
+            raise
 
 
 def _close(started: StartedCluster[Any, Any]) -> None:

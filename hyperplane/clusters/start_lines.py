@@ -2,6 +2,7 @@
 
 The documented lines go to standard output, because published programs and notebooks show them;
 differences from the request go to standard error, so that the documented output does not change.
+A start goes on without the lines if they cannot be written, as after ``| head -1``.
 
 This module prints the lines, and has those that all frameworks share. The lines of Dask, about the
 scheduler's pod, the dashboard and the logs, are in ``clusters/dask/dashboard_lines.py``. An engine
@@ -10,7 +11,6 @@ without pods replaces the lines about the pod with one line, ``start_line`` in i
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from hyperplane.clusters import registry
 from hyperplane.clusters.engine import StartedCluster, SupportsStartLine
+from hyperplane.core.printed_text import print_text
 from hyperplane.core.units import plural
 
 if TYPE_CHECKING:
@@ -66,11 +67,8 @@ def print_run_summary(summary: str) -> None:
 
 
 def _print_line(line: str) -> None:
-    print(line, flush=True)
+    print_text(f"{line}\n", sys.stdout)
 
 
 def _print_note(line: str) -> None:
-    """Print a line on standard error if that is open, which it may not be at the exit."""
-    if sys.stderr is not None:  # where print would write to standard output
-        with contextlib.suppress(OSError, ValueError):
-            print(f"{BRAND} {line}", file=sys.stderr, flush=True)
+    print_text(f"{BRAND} {line}\n", sys.stderr)

@@ -20,7 +20,12 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.scheduler import KilledWorker, NoWorkerError
 
 from hyperplane.core.dask_internals import task_errors
-from hyperplane.guard.lost_actors import ActorWorkers, describe_lost_actors
+from hyperplane.core.dask_internals.actor_answers import LOST_ACTORS
+from hyperplane.guard.lost_actors import (
+    ActorWorkers,
+    describe_lost_actors,
+    explain_lost_actors,
+)
 from hyperplane.guard.memory_advice import (
     MemoryFailure,
     WorkerLayout,
@@ -144,9 +149,7 @@ class MemoryExplainer(SchedulerPlugin):
             ", ".join(task.key for task in report.running) or "nothing",
         )
         if actors := self._actors.take_lost(report.worker):
-            text = describe_lost_actors(actors, report, self.layout)
-            # Clients subscribe to this topic and issue its messages as warnings.
-            self.scheduler.log_event("warn", {"message": pickle.dumps(text)})
+            self._explain_lost(actors, report)
         given = {shorten_key(key): key for key in self._find_keys(report.worker)}
         running = {task.key for task in report.running}
         if running:
@@ -154,6 +157,15 @@ class MemoryExplainer(SchedulerPlugin):
         for task in report.running:
             if task.key in given and self.decide(report, task):
                 self.fail(given[task.key], task.prefix, report.cause)
+
+    def _explain_lost(self, actors: list[Any], report: MemoryReport) -> None:
+        """Warn of lost actors, and keep the reason for the errors of their calls."""
+        reason = explain_lost_actors(actors, report, self.layout)
+        event = {"worker": report.worker, "actors": actors, "reason": reason}
+        self.scheduler.log_event(LOST_ACTORS, event)
+        # Clients subscribe to this topic and issue its messages as warnings.
+        text = describe_lost_actors(actors, reason)
+        self.scheduler.log_event("warn", {"message": pickle.dumps(text)})
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """Remember actors, and the end of a run of a task.

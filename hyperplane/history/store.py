@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import difflib
+import errno
 import itertools
 import os
 import re
@@ -61,7 +62,7 @@ def write_run(record: RunRecord) -> RunRecord:
     Raises
     ------
     OSError
-        If it cannot be written, or if no name is free.
+        If it cannot be written, or if no name is free. The error names the file, and what to do.
     ConfigError
         If the number of records that are kept is invalid, or no folder is known.
     """
@@ -69,16 +70,33 @@ def write_run(record: RunRecord) -> RunRecord:
     if not keep:
         return record
     folder = history_folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.stat()
-    if hasattr(os, "getuid") and status.st_uid != os.getuid():
-        # With sudo the home directory may belong to another user, who could not remove the files.
-        raise PermissionError(f"{folder} belongs to another user")
-    if status.st_mode & 0o077:
-        folder.chmod(0o700)
-    record = _write_unique(folder, record)
-    _remove_oldest(folder, keep)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+        if hasattr(os, "getuid") and status.st_uid != os.getuid():
+            # With sudo the home directory may belong to another user, who could not remove the
+            # files.
+            raise PermissionError(f"{folder} belongs to another user")
+        if status.st_mode & 0o077:
+            folder.chmod(0o700)
+        record = _write_unique(folder, record)
+        _remove_oldest(folder, keep)
+    except OSError as error:
+        if error.errno is None:  # its message is complete
+            raise
+        raise _explain(error, folder / f"{record.name}.json") from error
     return record
+
+
+def _explain(error: OSError, file: Path) -> OSError:
+    """Return the error of a record that cannot be written, with its file and what to do."""
+    advice = (
+        "free space on that disk, or set XDG_STATE_HOME to a folder on another disk"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT)
+        else "let this user write the folder, or set XDG_STATE_HOME to another one"
+    )
+    text = f"{error.strerror}: {str(file)!r}; {advice}; hyperplane.history.keep: 0 keeps no records"
+    return OSError(error.errno, text)
 
 
 def copy_run(record: RunRecord) -> None:

@@ -3,7 +3,8 @@
 ``PREFIX`` is the path of the attempt's files without their suffix. The wrapper imports as little as
 possible, because it runs for every step. The program gets the environment, the arguments and the
 signals unchanged. Its output goes through a pipe to the log, so that a full disk does not end the
-program, and the size of the log can be limited.
+program, the size of the log can be limited, and secrets do not get into the log: a supervisor could
+mask them at the end, but may be killed, and the next one may not have them.
 """
 
 from __future__ import annotations
@@ -17,8 +18,16 @@ import time
 if __name__ == "__main__":  # without the package, whose import takes longer than this program
     sys.path.append(f"{os.path.dirname(os.path.dirname(__file__))}/platforms/local")  # noqa: PTH120
     from process_identity import running_system, start_time  # type: ignore[import-not-found]
+    from process_meter import MEASURE_SECONDS, UsageMeter  # type: ignore[import-not-found]
 else:
     from hyperplane.platforms.local.process_identity import running_system, start_time
+    from hyperplane.platforms.local.process_meter import MEASURE_SECONDS, UsageMeter
+
+TYPE_CHECKING = False  # without typing, which would take most of the time of the imports
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from hyperplane.jobs.execution.redaction import SecretMasker
 
 #: Signals reset to their defaults for the program: Python, or the parent, may ignore them.
 _DEFAULT_SIGNALS = ("SIGINT", "SIGQUIT", "SIGPIPE", "SIGXFSZ", "SIGHUP", "SIGTERM")
@@ -27,14 +36,16 @@ _END_SIGNALS = ("SIGINT", "SIGHUP", "SIGTERM")
 PREFACE_SUFFIX = ".preface"
 #: Environment variable with the maximum size of a log in bytes.
 LOG_LIMIT_VARIABLE = "HYPERPLANE_JOB_LOG_LIMIT"
+#: Prefix of the environment variables of all secrets of the step.
+_SECRET_PREFIX = "HYPERPLANE_CUSTOM_SECRET_KEY_"  # noqa: S105 - a name, and no secret
+#: Environment variable with the token of the GraphQL server.
+_TOKEN_VARIABLE = "HYPERPLANE_GRAPHQL_TOKEN"  # noqa: S105 - the same
+#: Environment variable with the path of the executed notebook of a notebook step.
+NOTEBOOK_VARIABLE = "HYPERPLANE_JOB_NOTEBOOK"
 #: Size of the exit code file in bytes, whatever the code; reserved before the program starts.
 _EXIT_CODE_BYTES = 16
 #: Suffix of the file with the memory and the CPU seconds of the program.
 USAGE_SUFFIX = ".usage"
-#: Seconds between two measurements of the program's memory.
-_MEASURE_SECONDS = 1.0
-#: The clock of the start times of processes, where the system has it.
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 #: Bytes read from the pipe at once, and bytes buffered while the disk is full.
 _BLOCK_BYTES, _BUFFER_BYTES = 1 << 16, 1 << 20
 #: Seconds between attempts to write to a full disk, and seconds after the end of the program in
@@ -50,6 +61,8 @@ def run(prefix: str, argv: list[str]) -> int:
     # Before the start: without room for its exit code, a program that has ended would run again.
     if not _reserve_files(prefix, received):
         return -received[0]
+    secrets = _find_secrets()
+    masker = _create_masker(secrets)  # if that fails, the program does not start
     reader, writer = os.pipe()
     wakeup_reader, wakeup_writer = os.pipe()
     os.set_blocking(wakeup_writer, False)
@@ -59,12 +72,12 @@ def run(prefix: str, argv: list[str]) -> int:
     if child == 0:
         _exec_program(argv, writer)
     os.close(writer)
-    log = StepLog(f"{prefix}.log", _read_log_limit())
+    log = StepLog(f"{prefix}.log", _read_log_limit(), masker)
     log.write(_read_missing_preface(prefix))
     meter = UsageMeter(child)
     sources, code = [reader, wakeup_reader], None
     while code is None:
-        seconds = _RETRY_SECONDS if log.has_pending else _MEASURE_SECONDS
+        seconds = _RETRY_SECONDS if log.has_pending else MEASURE_SECONDS
         ready = select.select(sources, [], [], seconds)[0]
         meter.measure_if_due()
         if wakeup_reader in ready:
@@ -77,6 +90,9 @@ def run(prefix: str, argv: list[str]) -> int:
         code = os.waitstatus_to_exitcode(status) if pid else None
     meter.write(f"{prefix}{USAGE_SUFFIX}", spent.ru_maxrss * 1024, spent.ru_utime + spent.ru_stime)
     stays_open = reader in sources and _drain_pipe(reader, log)
+    if not stays_open:
+        log.end()
+    _mask_notebook(secrets)
     _write_exit_code(prefix, code, received)
     if stays_open:
         _fork_log_writer(reader, log)
@@ -87,106 +103,16 @@ def run(prefix: str, argv: list[str]) -> int:
     return code
 
 
-class UsageMeter:
-    """Memory and cores of a process with all that it has started, from the files of Linux.
-
-    Elsewhere nothing is measured but what the system tells about processes that have ended.
-    """
-
-    def __init__(self, pid: int) -> None:
-        self._pid, self._peak, self._cores = pid, 0, 0.0
-        self._last = time.clock_gettime(_CLOCK)
-        #: CPU seconds of each process, and of those that it has waited for, by its id and start.
-        self._cpu: dict[tuple[int, float], tuple[float, float]] = {}
-        #: CPU seconds of processes that have ended, which no other process has yet.
-        self._missing = 0.0
-        self._page, self._tick = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
-
-    def measure_if_due(self) -> None:
-        """Measure if a second has passed; it takes about 0.1 ms for each thread."""
-        now = time.clock_gettime(_CLOCK)
-        passed = now - self._last
-        if passed < _MEASURE_SECONDS:
-            return
-        own, shared, cpu = 0, 0, {}
-        pending, seen = [self._pid], set()
-        while pending:
-            pid = pending.pop()
-            if pid in seen:
-                continue
-            seen.add(pid)
-            try:
-                sizes = _read(f"/proc/{pid}/statm").split()
-                figures = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-                pages, common = int(sizes[1]), int(sizes[2])
-                *times, started = (int(figures[at]) / self._tick for at in (11, 12, 13, 14, 19))
-            except (OSError, ValueError, IndexError):  # it has ended, or there are no such files
-                continue
-            # What processes share, such as libraries, counts once.
-            own += (pages - common) * self._page
-            shared = max(shared, common * self._page)
-            cpu[pid, started] = (sum(times[:2]), sum(times[2:]))
-            pending += _list_children(pid)
-        self._peak = max(self._peak, own + shared)
-        self._cores = max(self._cores, self._sum_increases(cpu) / passed)
-        self._last, self._cpu = now, cpu
-
-    def _sum_increases(self, cpu: dict[tuple[int, float], tuple[float, float]]) -> float:
-        """Return the CPU seconds that processes have used since the last measurement.
-
-        The time of a process that has ended becomes part of that of its parent, perhaps only at the
-        next measurement: what was counted before is subtracted from it. An older process that was
-        not found the last time counts from now on: all its time would be that of one second.
-        """
-        used = ended = 0.0
-        for process, (own, of_ended) in cpu.items():
-            is_new = not self._cpu or process[1] >= self._last
-            before = self._cpu.get(process, (0.0, 0.0) if is_new else (own, of_ended))
-            used += own - before[0]
-            ended += of_ended - before[1]
-        gone = sum(sum(self._cpu[process]) for process in self._cpu.keys() - cpu.keys())
-        missing = gone + self._missing - ended
-        self._missing = min(gone, max(0.0, missing))
-        return used + max(0.0, -missing)
-
-    def write(self, path: str, largest: int, cpu: float) -> None:
-        """Write peak, CPU seconds and cores; ``largest`` is the memory of one process."""
-        try:
-            with open(path, "w") as file:  # noqa: PTH123
-                file.write(f"{max(self._peak, largest)} {cpu:.3f} {self._cores:.3f}")
-        except OSError:  # a full disk: the attempt has no figures
-            return
-
-
-def _list_children(pid: int) -> list[int]:
-    """Return the processes that the threads of a process have started."""
-    children: list[int] = []
-    try:
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
-            try:
-                children += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
-            except OSError:  # this thread has ended
-                continue
-    except OSError:  # the process has ended
-        pass
-    return children
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:  # noqa: PTH123
-        return file.read()
-
-
 class StepLog:
     """The log on standard output: limited in size, and buffered while the disk is full.
 
     Of a longer log the beginning and the end are kept, at least about a quarter of the limit
     each. ``path`` is the log file; if standard output is another file, there is no limit.
-    ``limit`` is in bytes, 0 for none.
+    ``limit`` is in bytes, 0 for none. ``masker`` masks the secrets of the step, if it has any.
     """
 
-    def __init__(self, path: str, limit: int) -> None:
-        self._limit, self.file = limit, 2
+    def __init__(self, path: str, limit: int, masker: SecretMasker | None = None) -> None:
+        self._limit, self.file, self._masker = limit, 2, masker
         self._head_bytes, self._omitted_bytes = 0, 0
         self._pending, self._lost_bytes = b"", 0
         try:
@@ -202,7 +128,14 @@ class StepLog:
         return bool(self._pending)
 
     def write(self, block: bytes) -> None:
-        """Write a block; on a full disk, buffer its end for later."""
+        """Write a block without secrets; on a full disk, buffer its end for later."""
+        self._write(block if self._masker is None else self._masker.mask(block))
+
+    def end(self) -> None:
+        """Write the end of the last block, with which a secret might have begun."""
+        self._write(b"" if self._masker is None else self._masker.flush())
+
+    def _write(self, block: bytes) -> None:
         block = self._pending + block
         try:
             if self._lost_bytes:
@@ -299,7 +232,42 @@ def _fork_log_writer(reader: int, log: StepLog) -> None:
     os.closerange(high + 1, min(os.sysconf("SC_OPEN_MAX"), 1 << 16))
     while block := os.read(reader, _BLOCK_BYTES):
         log.write(block)
+    log.end()
     os._exit(0)
+
+
+def _find_secrets() -> set[str]:
+    """Return the secrets in the environment of the step."""
+    return {
+        value
+        for name, value in os.environ.items()
+        if name.startswith(_SECRET_PREFIX) or name == _TOKEN_VARIABLE
+    }
+
+
+def _create_masker(secrets: set[str]) -> SecretMasker | None:
+    """Return what masks the log; the imports of it take longer than those of the wrapper."""
+    return _import_redaction().SecretMasker(secrets) if secrets else None
+
+
+def _mask_notebook(secrets: set[str]) -> None:
+    """Mask the executed notebook, which another program has written."""
+    notebook = os.environ.get(NOTEBOOK_VARIABLE, "")
+    if not secrets or not notebook:
+        return
+    from pathlib import Path
+
+    try:
+        _import_redaction().redact_file(Path(notebook), sorted(secrets))
+    except OSError as error:  # such as a full disk: the supervisor masks it, too
+        os.write(2, f"{notebook}: {error.strerror}\n".encode(errors="replace"))
+
+
+def _import_redaction() -> ModuleType:
+    folder = f"{os.path.dirname(__file__)}/execution"  # noqa: PTH120
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return __import__("redaction")
 
 
 def _reserve_files(prefix: str, received: list[int]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -24,6 +25,7 @@ import hyperplane
 from hyperplane.clusters.dask.block_recorder import BlockRecorder
 from hyperplane.errors import RequestError
 from hyperplane.history import list_runs, read_run
+from hyperplane.history.store import history_folder
 from hyperplane.reports import render_report
 
 pytestmark = pytest.mark.cluster
@@ -466,14 +468,17 @@ def test_functions_whose_code_runs_later_are_refused() -> None:
 def test_a_full_disk_does_not_change_the_result(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(record: object) -> None:
-        raise OSError("no space left")
+    def fail(folder: Path, record: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("hyperplane.clusters.dask.block_recorder.write_run", fail)
+    monkeypatch.setattr("hyperplane.history.store._write_new", fail)
 
     @hyperplane.record("full")
     def compute() -> int:
         return client.submit(fill, 7).result()
 
-    with pytest.warns(UserWarning, match="'full' has no record: no space left"):
+    with pytest.warns(UserWarning, match="'full' has no record: ") as caught:
         assert compute() == 7
+    text = str(caught[0].message)
+    assert f"{history_folder()}/" in text
+    assert "free space on that disk, or set XDG_STATE_HOME" in text

@@ -6,6 +6,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,71 @@ def test_other_threads_do_not_change_the_signal_handler() -> None:
     assert seen == [handler]
 
 
+class _Alarm(TimeoutError):
+    """What a handler raises in a program that limits the time of a call by itself."""
+
+
+@pytest.fixture
+def alarm() -> Iterator[Any]:
+    """Yield a handler of SIGALRM that raises an exception."""
+
+    def handler(number: int, frame: Any) -> None:
+        raise _Alarm from ZeroDivisionError()
+
+    before = signal.signal(signal.SIGALRM, handler)
+    yield handler
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_nothing_in_a_start_catches_what_a_signal_handler_raises(alarm: Any) -> None:
+    def block() -> None:
+        with interrupts.carry_handler_errors():
+            try:
+                with interrupts.carry_handler_errors():  # nested, as start in initialize_cluster
+                    signal.raise_signal(signal.SIGALRM)
+            except Exception as error:  # as steps of a start do
+                raise ValueError("the start has failed") from error
+
+    with pytest.raises(_Alarm) as caught:
+        block()
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert signal.getsignal(signal.SIGALRM) is alarm
+
+
+def test_an_exception_of_the_handler_of_ctrl_c_is_passed_on() -> None:
+    def handler(number: int, frame: Any) -> None:
+        raise _Alarm
+
+    def begin() -> Any:
+        with suppress(Exception):
+            interrupt()
+            with interrupts.allow_interrupts():
+                pass
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with pytest.raises(_Alarm):
+            interrupts.complete_start(begin)
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_handler_that_the_program_sets_meanwhile_stays(alarm: Any) -> None:
+    with interrupts.carry_handler_errors():
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_IGN
+
+
+@pytest.mark.usefixtures("alarm")
+def test_an_error_of_the_start_is_not_changed() -> None:
+    def begin() -> Any:
+        raise TimeoutError("of the start")
+
+    with pytest.raises(TimeoutError, match="of the start"):
+        interrupts.complete_start(begin)
+
+
 @pytest.fixture(scope="module")
 def folder_of_first() -> Iterator[str]:
     """The temporary directory of a cluster that runs while others are interrupted."""
@@ -154,11 +220,13 @@ def test_ctrl_c_after_any_step_leaves_nothing(
 
 
 @pytest.mark.cluster
-def test_a_cluster_whose_lines_cannot_be_printed_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def closed(*arguments: Any) -> None:
-        raise BrokenPipeError
+def test_a_cluster_is_closed_if_a_step_after_its_start_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise ZeroDivisionError
 
-    monkeypatch.setattr(start_lines, "print_ready_lines", closed)
-    with pytest.raises(BrokenPipeError):
+    monkeypatch.setattr(start_lines, "print_ready_lines", fail)
+    with pytest.raises(ZeroDivisionError):
         hyperplane.initialize_cluster(**ONE)
     assert records.read_all() == []

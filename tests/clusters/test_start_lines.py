@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
+import shlex
+import subprocess
 import sys
-from typing import Any
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
 
 import pytest
 from published_lines import BRAND, LATER, LOGS, NOW, PODS, SELECTING
@@ -68,12 +74,54 @@ def test_of_a_scheduler_in_this_process_the_documented_four(engine, capsys):
     assert _lines(capsys, engine, scheduler_deploy_mode="local") == [*SELECTING, *READY]
 
 
-@pytest.mark.parametrize("is_closed", [True, False])
-def test_notes_are_left_out_if_standard_error_is_closed(is_closed, capsys, monkeypatch):
-    stream = io.StringIO() if is_closed else None
-    if stream is not None:
+@pytest.fixture(params=["pipe without a reader", "closed file", "closed descriptor", "none"])
+def broken(request: pytest.FixtureRequest) -> Iterator[TextIO | None]:
+    """Yield a standard stream that cannot be written."""
+    if request.param == "none":
+        yield None
+        return
+    reader, writer = os.pipe()
+    # Writing to the end for reading fails as writing to a closed descriptor does.
+    kept, other = (reader, writer) if request.param == "closed descriptor" else (writer, reader)
+    os.close(other)
+    stream = os.fdopen(kept, "w")
+    if request.param == "closed file":
         stream.close()
-    monkeypatch.setattr(sys, "stderr", stream)
+    yield stream
+    with suppress(OSError):
+        stream.close()
+
+
+def test_a_start_goes_on_if_its_lines_cannot_be_written(broken, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", broken)
+    _lines(capsys, "local", logging="verbose")
+
+
+def test_a_start_goes_on_if_its_notes_cannot_be_written(broken, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", broken)
     plan = hyperplane.plan_cluster(**SMALL, name="mine", engine="local")
     start_lines.print_start_lines(plan, ["previous"])
     assert capsys.readouterr().out.splitlines()[:-1] == SELECTING
+
+
+def test_characters_that_the_output_lacks_are_escaped(capsys, monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    _lines(capsys, "local")
+    assert b"\\U0001f449 Hyperplane: selecting worker node pool\n" in stream.buffer.getvalue()
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_program_whose_output_is_not_read_computes(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, hyperplane\n"
+        'if __name__ == "__main__":\n'
+        f"    client, cluster = hyperplane.initialize_cluster(**{SMALL}, engine='local')\n"
+        "    print(client.submit(sum, [1, 2]).result(), file=sys.stderr)\n"
+        "    client.close(); cluster.close()\n"
+    )
+    command = f"{shlex.quote(sys.executable)} {shlex.quote(str(program))} | head -0"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=300)
+    assert "3" in done.stderr.splitlines()

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import warnings
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import dask.config
 import pytest
+from distributed import Event
 from small_clusters import SOON, started
 from subprograms import wait_until
 from test_memory_advice import make_report
 
-from hyperplane.guard.lost_actors import ActorWorkers, describe_lost_actors
+from hyperplane.core.dask_internals.actors import get_actor_address
+from hyperplane.guard.lost_actors import (
+    ActorWorkers,
+    describe_lost_actors,
+    explain_lost_actors,
+)
 from hyperplane.guard.memory_advice import WorkerLayout
 
 
@@ -26,6 +34,9 @@ class Store:
 
         self.kept = np.ones(megabytes * 125_000)
         return len(self.kept)
+
+    def end(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_actors_of_an_ended_worker_are_found_once() -> None:
@@ -54,7 +65,7 @@ def test_the_warning_names_actors_reason_figures_and_a_change(
     actors: list[str], beginning: str, end: str
 ) -> None:
     report = replace(make_report(), worker="tcp://127.0.0.1:9", cause="terminate")
-    text = describe_lost_actors(actors, report, WorkerLayout())
+    text = describe_lost_actors(actors, explain_lost_actors(actors, report, WorkerLayout()))
     errors = "an OSError, later ones a RuntimeError"
     assert text.startswith(f"{beginning} {errors}: worker tcp://127.0.0.1:9 was ended by its")
     assert "\nPeak " in text
@@ -64,17 +75,53 @@ def test_the_warning_names_actors_reason_figures_and_a_change(
 
 @pytest.mark.slow
 @pytest.mark.cluster
-def test_clients_are_warned_of_a_lost_actor() -> None:
+def test_calls_and_a_warning_name_why_an_actor_was_lost() -> None:
+    reason = r"worker tcp://\S+ was ended by its nanny.*of 500 MB\nFix: initialize_cluster\("
     with (
         started(oom="raise", nprocs=1) as (client, _),
         warnings.catch_warnings(record=True) as issued,
     ):
         warnings.simplefilter("always")
         store = client.submit(Store, actor=True, key="Store-1").result(SOON)
-        # An error of Dask, which does not name the reason, or no answer.
-        with suppress(OSError, RuntimeError, TimeoutError):
-            store.grow(1500).result(30)
+        with pytest.raises(OSError, match=f"(?s)^Unable to contact Actor's worker: {reason}"):
+            store.grow(1500).result(SOON)
         wait_until(lambda: any("Store-1" in str(each.message) for each in issued), SOON)
     (text,) = [str(each.message) for each in issued if "Store-1" in str(each.message)]
     assert text.startswith("actor Store-1 is lost, and its calls raise an OSError, later ones a ")
     assert " of 500 MB\nFix: initialize_cluster(..., ram_gb_per_proc=" in text
+
+
+def _call(store: Any) -> str:
+    try:
+        return str(store.end().result(SOON))
+    except (OSError, RuntimeError) as error:
+        return str(error)
+
+
+def _call_twice(store: Any, number: int) -> list[str]:
+    """Call an actor whose worker has ended in the call of another process."""
+    Event(f"begun-{number}").set()
+    assert Event(f"lost-{number}").wait(SOON)
+    return [_call(store), _call(store)]
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_each_call_of_a_lost_actor_ends() -> None:
+    """In distributed 2026.8.0 half of the later calls wait forever, and so do those of tasks."""
+    known = {"Unable to contact Actor's worker", "Worker holding Actor was lost.  Status: error"}
+    # Else each new connection to the worker that has ended is tried for 30 s.
+    short = {"distributed.comm.timeouts.connect": "2s"}
+    with dask.config.set(short), started() as (client, _):
+        for number in range(2):
+            store = client.submit(Store, actor=True, key=f"Store-{number}").result(SOON)
+            (other,) = client.nthreads().keys() - {get_actor_address(store)}
+            task = client.submit(_call_twice, store, number, workers=[other], pure=False)
+            assert Event(f"begun-{number}").wait(SOON)
+            assert {_call(store) for _ in range(3)} <= known
+            Event(f"lost-{number}").set()
+            # Dask fails the task, whose thread calls the actor nevertheless.
+            with pytest.raises(RuntimeError, match="Worker holding Actor was lost"):
+                task.result(SOON)
+            assert client.submit(int, number, workers=[other], pure=False).result(SOON) == number
+            client.wait_for_workers(2, SOON)

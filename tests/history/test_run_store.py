@@ -1,6 +1,7 @@
 """The files of the records of runs."""
 
 import datetime as dt
+import errno
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -32,6 +33,28 @@ def test_runs_are_listed_newest_first():
     for record in written:
         write_run(record)
     assert list_runs() == written[::-1]
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [(errno.ENOSPC, "free space on that disk"), (errno.EROFS, "let this user write the folder")],
+)
+def test_a_record_that_cannot_be_written_names_its_file_and_what_to_do(
+    number, advice, folder, monkeypatch
+):
+    def fail(descriptor, *arguments, **options):
+        os.close(descriptor)
+        raise OSError(number, os.strerror(number))
+
+    record = new_record()
+    with monkeypatch.context() as patch:
+        patch.setattr(store.os, "fdopen", fail)
+        with pytest.raises(OSError, match=advice) as caught:
+            write_run(record)
+    assert caught.value.errno == number
+    assert repr(str(folder / f"{record.name}.json")) in str(caught.value)
+    assert "set XDG_STATE_HOME" in str(caught.value)
+    assert list(folder.iterdir()) == []
 
 
 def test_without_a_folder_there_are_no_runs(folder):

@@ -21,6 +21,7 @@ from hyperplane.clusters.dask.wait_places import (
     wait_for_future,
 )
 from hyperplane.clusters.interrupts import allow_interrupts
+from hyperplane.core.dask_internals.actor_answers import install_actor_answers
 from hyperplane.core.dask_internals.clients import find_default_clients, forget_default_client
 
 #: Seconds that a client which has not connected may take to close.
@@ -39,6 +40,7 @@ def open_client(create: Callable[[], Client], cluster: Any, seconds: float) -> C
     StepTimeout
         If the client has not connected within ``seconds``; it is not Dask's default client then.
     """
+    install_actor_answers()
     opening = _Opening(create)
     thread = threading.Thread(target=opening.run, name="hyperplane-open-client", daemon=True)
     thread.start()

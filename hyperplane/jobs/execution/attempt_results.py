@@ -20,6 +20,7 @@ from hyperplane.jobs.execution.artifact_recording import (
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.step_command import notebook_output_path
 from hyperplane.jobs.execution.step_environment import OUTPUT_FOLDER, find_secrets
+from hyperplane.jobs.runners.base import SharedFilesystemMixin
 from hyperplane.jobs.store.job_records import Attempt, Job, WorkUnit
 from hyperplane.jobs.store.job_store import JobStore
 
@@ -64,7 +65,14 @@ class AttemptResults:
         JobStoreError
             If the store cannot be written now, but later.
         """
-        values, _ = find_secrets(step.secrets, self._environment, self._secrets)
+        values, missing = find_secrets(step.secrets, self._environment, self._secrets)
+        if missing and not isinstance(self._runner, SharedFilesystemMixin):
+            # Elsewhere the program that writes the log masks it.
+            _log.warning(
+                "the log of %s is not masked: this supervisor does not have the secret %s",
+                command.attempt_prefix,
+                ", ".join(missing),
+            )
         tokens = step_graphql.find_tokens(self._runner, command.environment)
         secret_values = (*values.values(), *tokens)
         if secret_values:

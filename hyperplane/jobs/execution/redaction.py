@@ -1,4 +1,7 @@
-"""Mask secrets that a step has printed in its log, notebook and failure reason."""
+"""Mask secrets that a step prints in its log, notebook and failure reason.
+
+``step_wrapper.py`` imports this file without the package, to mask the log while it writes it.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +63,45 @@ def redact_file(log: Path, values: Sequence[str]) -> None:
         _redact_log(log, forms)
 
 
+class SecretMasker:
+    """Replaces secrets by asterisks in output that arrives in blocks, which may divide a secret.
+
+    Parameters
+    ----------
+    values : collection of str
+        Secrets, as for :func:`redact_text`.
+    """
+
+    def __init__(self, values: Collection[str]) -> None:
+        self._forms = _secret_forms(values)
+        #: The end of the output so far if a secret may begin there, as it was and masked.
+        self._raw = self._clean = b""
+
+    def mask(self, block: bytes) -> bytes:
+        """Return the output up to where a secret may have begun, without secrets."""
+        raw = self._raw + block
+        clean = _mask_bytes(raw, self._forms, self._clean + block)
+        end = len(raw) - self._find_begun(raw)
+        self._raw, self._clean = raw[end:], clean[end:]
+        return clean[:end]
+
+    def flush(self) -> bytes:
+        """Return the rest of the output, at its end."""
+        rest, self._raw, self._clean = self._clean, b"", b""
+        return rest
+
+    def _find_begun(self, raw: bytes) -> int:
+        """Return the length of the longest end of a text that is the beginning of a secret."""
+        longest = 0
+        for form in self._forms:
+            at = raw.find(form[:1], max(0, len(raw) - len(form) + 1))
+            while 0 <= at < len(raw) - longest:
+                if form.startswith(raw[at:]):
+                    longest = len(raw) - at
+                at = raw.find(form[:1], at + 1)
+        return longest
+
+
 def _redact_log(log: Path, forms: Sequence[bytes]) -> None:
     overlap = len(forms[0]) - 1
     size = max(_BLOCK_BYTES, 2 * overlap)
@@ -116,9 +158,12 @@ def _mask_text(text: str, forms: Sequence[bytes]) -> str:
     return text if clean == raw else clean.decode(errors="surrogatepass")
 
 
-def _mask_bytes(block: bytes, forms: Iterable[bytes]) -> bytes:
-    """Replace all occurrences of the forms, including overlapping ones, by asterisks."""
-    clean = bytearray(block)
+def _mask_bytes(block: bytes, forms: Iterable[bytes], masked: bytes | None = None) -> bytes:
+    """Replace all occurrences of the forms, including overlapping ones, by asterisks.
+
+    ``masked`` is the block in which some have been replaced already.
+    """
+    clean = bytearray(block if masked is None else masked)
     for form in forms:
         offset = block.find(form)
         while offset >= 0:
@@ -136,8 +181,9 @@ def _secret_forms(values: Iterable[str]) -> list[bytes]:
             forms |= {form for line in lines for form in _literal_forms(line)} | _literal_forms(
                 value
             )
-            forms |= {quote(value), quote(value, safe=""), quote_plus(value)} | _base64_forms(value)
-    wanted = {form.encode() for form in forms if len(form) >= MIN_LENGTH}
+            text = _encode(value)
+            forms |= {quote(text), quote(text, safe=""), quote_plus(text)} | _base64_forms(value)
+    wanted = {_encode(form) for form in forms if len(form) >= MIN_LENGTH}
     return sorted(wanted, key=lambda form: (-len(form), form))
 
 
@@ -145,14 +191,14 @@ def _literal_forms(value: str) -> set[str]:
     """Return a value as programs quote or escape it in other text."""
     return {
         value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1],
-        repr(value)[1:-1], ascii(value)[1:-1], repr(value.encode())[2:-1],
+        repr(value)[1:-1], ascii(value)[1:-1], repr(_encode(value))[2:-1],
         value.replace("'", "'\\''"), html.escape(value), html.escape(value, quote=False),
     }  # fmt: skip
 
 
 def _base64_forms(value: str) -> set[str]:
     """Return a value in base64, alone or after other text as in ``user:password``."""
-    raw = value.encode()
+    raw = _encode(value)
     forms = set()
     for before in range(3):
         text = base64.b64encode(bytes(before) + raw).decode()
@@ -161,6 +207,11 @@ def _base64_forms(value: str) -> set[str]:
         last -= (0, 3, 2)[(before + len(raw)) % 3]
         forms |= {text[first:last], text} if not before else {text[first:last]}
     return forms | {text.translate(str.maketrans("+/", "-_")) for text in forms}
+
+
+def _encode(value: str) -> bytes:
+    """Return the bytes of a value, as in the environment if they are no text of UTF-8."""
+    return value.encode(errors="surrogateescape")
 
 
 def _read_at(opened: BinaryIO, offset: int, size: int) -> bytes:

@@ -289,6 +289,7 @@ class StepExecutor:
             **gang_variables(step, files, number, is_shared),
         }
         secret_values = secret_variables(values)
+        notebook = notebook_output_path(self.job, step, unit) if step.kind == "notebook" else None
         environment = {
             **without_other_secrets(step, self.steps, self.submission.environment),
             **step_graphql.server_variables(self.runner, self.submission.environment),
@@ -297,6 +298,7 @@ class StepExecutor:
             PROGRESS: str(files.with_name(f"{files.name}.progress")),
             RECORDS_FOLDER: records_folder(files),
             **(make_result_variables(files) if is_shared else {}),
+            **({step_wrapper.NOTEBOOK_VARIABLE: str(notebook)} if is_shared and notebook else {}),
             step_wrapper.LOG_LIMIT_VARIABLE: str(self._settings.log_bytes),
         }
         return AttemptCommand(
@@ -308,7 +310,7 @@ class StepExecutor:
             secret_values,
             Path(self.job.pipeline.root, step.path) if step.path else None,
             self._sizes.pool_of(step),
-            notebook_output_path(self.job, step, unit) if step.kind == "notebook" else None,
+            notebook,
             python,
         )
 

@@ -16,6 +16,7 @@ from hyperplane.jobs.execution import artifact_recording, attempt_results
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.attempt_results import AttemptResults, make_result_variables
 from hyperplane.jobs.job_control import new_job
+from hyperplane.jobs.runners.local import LocalRunner
 from hyperplane.jobs.store.job_records import Attempt
 
 
@@ -129,3 +130,19 @@ def test_a_notebook_is_recorded_without_secrets(finish):
     [executed] = [each for each in store.saved if each.kind == "notebook"]
     assert executed.size == prefix.with_name("a.ipynb").stat().st_size
     assert "hunter2" not in prefix.with_name("a.ipynb").read_text()
+
+
+def test_a_log_of_a_container_that_cannot_be_masked_is_reported(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("NOT_HERE", "of the submission")
+    step = bash("one", "true", secrets=("NOT_HERE",))
+    job = new_job(Pipeline.from_steps("p", [step], root=str(tmp_path)))
+    command = AttemptCommand((), {}, str(tmp_path), tmp_path / "attempt-1")
+    attempt = Attempt(job.id, step.name, -1, 1)
+    for runner in (object(), LocalRunner({}, {})):
+        results = AttemptResults(FakeStore(), job, runner, {}, str(tmp_path))
+        assert asyncio.run(results.finish(step, attempt, command, 0)) == ()
+    warned = [each for each in caplog.messages if "is not masked" in each]
+    assert warned == [
+        f"the log of {tmp_path}/attempt-1 is not masked: this supervisor does not have the secret "
+        "NOT_HERE"
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import os
 import shlex
 import stat
 import urllib.parse
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperplane.jobs.execution import redaction
-from hyperplane.jobs.execution.redaction import redact_file, redact_text
+from hyperplane.jobs.execution.redaction import SecretMasker, redact_file, redact_text
 
 HARD = 'p@ss "w\\ord" ü/+\'<&>'
 KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\n  hkiG9w0BAQEF\nab\n-----END KEY-----\n"
@@ -105,6 +106,30 @@ def test_a_secret_longer_than_a_block_is_masked(tmp_path):
     log.write_text(f"a {secret} b")
     redact_file(log, [secret])
     assert log.read_text() == f"a {'*' * 1_500_000} b"
+
+
+@given(st.lists(st.text("abc", min_size=6, max_size=9), max_size=3), st.text("abc"), st.data())
+def test_output_in_blocks_is_masked_as_a_whole_is(secrets, output, data):
+    masker, masked, rest = SecretMasker(secrets), b"", output.encode()
+    while rest:
+        size = data.draw(st.integers(1, len(rest)))
+        masked, rest = masked + masker.mask(rest[:size]), rest[size:]
+    assert masked + masker.flush() == redact_text(output, secrets).encode()
+
+
+def test_only_what_may_begin_a_secret_is_held_back():
+    masker = SecretMasker(["hidden-word"])
+    assert masker.mask(b"it is hi") == b"it is "
+    assert masker.mask(b"s, hidden-wor") == b"his, "
+    assert masker.mask(b"d\n") == b"***********\n"
+    assert masker.mask(b"line\n") == b"line\n"
+    assert masker.mask(b"the end: hidden") + masker.flush() == b"the end: hidden"
+
+
+def test_a_secret_that_is_no_text_of_utf_8_is_masked():
+    secret = b"hidden-\xff-word"
+    masker = SecretMasker([os.fsdecode(secret)])
+    assert masker.mask(b"it is " + secret + b".\n") == b"it is *************.\n"
 
 
 def test_a_missing_log_is_no_error(tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from hyperplane.core.errors import Fault, check
+from hyperplane.core.printed_text import print_text
 from hyperplane.core.public_calls import warn_caller
 
 
@@ -65,14 +66,14 @@ class GangOutput:
                 self._close(rank)
                 warn_caller(f"{name} ends here: {error.strerror}")
         elif self._is_printed:
-            _print("".join(f"rank {rank} | {line}\n" for line in lines))
+            print_text("".join(f"rank {rank} | {line}\n" for line in lines), sys.stdout)
 
     def write_notice(self, text: str) -> None:
         """Write a line about all ranks."""
         for rank in list(self._files):
             self.write_lines(rank, [text])
         if self._is_printed:
-            _print(f"{text}\n")
+            print_text(f"{text}\n", sys.stdout)
 
     def _close(self, rank: int) -> None:
         """Close a file; the rest of its lines is not written."""
@@ -80,12 +81,3 @@ class GangOutput:
             self._files.pop(rank).close()
         except OSError:  # the disk is full
             return
-
-
-def _print(text: str) -> None:
-    """Print a text, with escapes for characters that the output cannot encode."""
-    if sys.stdout is None:
-        return
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-    sys.stdout.flush()

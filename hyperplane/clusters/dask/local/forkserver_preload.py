@@ -27,6 +27,7 @@ _WORKER_MODULES = (
     "hyperplane.clusters.dask.local.process_state",
     "hyperplane.clusters.dask.log_filters",
     "hyperplane.clusters.dask.worker_memory",
+    "hyperplane.core.dask_internals.actor_answers",
     "hyperplane.core.dask_internals.folders",
     "hyperplane.core.dask_internals.message_batches",
     "hyperplane.core.dask_internals.span_limit",

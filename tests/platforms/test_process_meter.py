@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hyperplane.jobs import step_wrapper
-from hyperplane.jobs.step_wrapper import UsageMeter
+from hyperplane.platforms.local import process_meter
+from hyperplane.platforms.local.process_meter import UsageMeter
 
 PAGE = 4096
 TICK = 100
@@ -18,12 +18,12 @@ class ProcessFiles:
         self.now = 1000.0
         #: By process: start, own CPU seconds and those of ended children, and its children.
         self.processes: dict[int, tuple[float, float, float, list[int]]] = {}
-        monkeypatch.setattr(step_wrapper, "_read", self.read)
-        monkeypatch.setattr(step_wrapper.os, "listdir", self.list_threads)
+        monkeypatch.setattr(process_meter, "_read", self.read)
+        monkeypatch.setattr(process_meter.os, "listdir", self.list_threads)
         monkeypatch.setattr(
-            step_wrapper.os, "sysconf", {"SC_PAGE_SIZE": PAGE, "SC_CLK_TCK": TICK}.get
+            process_meter.os, "sysconf", {"SC_PAGE_SIZE": PAGE, "SC_CLK_TCK": TICK}.get
         )
-        monkeypatch.setattr(step_wrapper.time, "clock_gettime", lambda clock: self.now)
+        monkeypatch.setattr(process_meter.time, "clock_gettime", lambda clock: self.now)
 
     def list_threads(self, path: str) -> list[str]:
         pid = path.split("/")[2]
