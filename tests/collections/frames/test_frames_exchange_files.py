@@ -26,6 +26,7 @@ from hyperplane import load, save
 from hyperplane.collections.frames import exchange_memory, task_graph
 from hyperplane.collections.frames.kernels import table_files
 from hyperplane.collections.frames.source_collection import select_source
+from hyperplane.collections.frames.typed_partitions import list_typed_partitions
 from hyperplane.dataframe import (
     drop_duplicates,
     group_agg,
@@ -94,6 +95,48 @@ def test_groups_of_files_equal_pandas(data, files):
         into = data.draw(st.sampled_from([1, 2, 30, None]), "split_out")
         result = group_agg(df, by[0] if len(by) == 1 else by, agg, split_out=into).compute()
     pandas_results.same_frame(result.sort_index() if into != 1 else result, want)
+
+
+PLAIN = {
+    "text": lambda rng, n: pd.Series(rng.integers(0, 9, n).astype(str), dtype="str"),
+    "int64": lambda rng, n: pd.Series(rng.integers(-3, 3, n)),
+    "uint8": lambda rng, n: pd.Series(rng.integers(0, 5, n), dtype="uint8"),
+    "float64": lambda rng, n: pd.Series(rng.integers(-3, 3, n) / 2),
+    "float32": lambda rng, n: pd.Series(rng.integers(-3, 3, n) / 2, dtype="float32"),
+    "ns": lambda rng, n: pd.Series(rng.integers(0, 5, n)).astype("datetime64[ns]"),
+    "seconds": lambda rng, n: pd.Series(rng.integers(0, 5, n)).astype("datetime64[s]"),
+}
+
+
+@settings(QUICK, max_examples=scaled(12, 100))
+@given(data=st.data())
+def test_tables_of_groups_are_those_of_pandas(data):
+    keys = data.draw(st.lists(st.sampled_from(sorted(PLAIN)), min_size=1, max_size=3), "keys")
+    values = data.draw(st.lists(st.sampled_from(sorted(PLAIN)), min_size=1, max_size=2), "values")
+    rng = np.random.default_rng(data.draw(st.integers(0, 99), "seed"))
+    rows = data.draw(st.integers(0, 60), "rows")
+    columns = {f"k{n}": PLAIN[name](rng, rows) for n, name in enumerate(keys)}
+    columns |= {f"v{n}": PLAIN[name](rng, rows) for n, name in enumerate(values)}
+    for name, kind in zip(columns, [*keys, *values], strict=True):
+        if kind not in ("int64", "uint8"):
+            columns[name] = columns[name].mask(rng.random(rows) < 0.3)
+    frame = pd.DataFrame(columns)
+    agg = data.draw(aggregations(frame), "agg")
+    df = cut(frame, [rows // 3, rows // 2])
+    with no_memory():
+        groups = group_agg(df, [name for name in frame if name[0] == "k"], agg, split_out=3)
+    want = pandas_results.group_agg(frame, [name for name in frame if name[0] == "k"], agg)
+    assume(want is not None)
+    groups.columns = want.columns = [f"c{number}" for number in range(len(groups.columns))]
+    groups = groups.reset_index()
+    tables = list_typed_partitions(groups)
+    assert (tables is None) == any(name.startswith("float") for name in keys)
+    if tables is not None:
+        found, frames = dask.compute(tables, groups.to_delayed(), scheduler="sync")
+        for table, frame in zip(found, frames, strict=True):
+            pd.testing.assert_frame_equal(table.to_pandas(), frame)
+        result = pd.concat(frames).set_index(want.index.names).sort_index()
+        pandas_results.same_frame(result, want)
 
 
 def log(rows=6000):
