@@ -8,6 +8,7 @@ import resource
 import sys
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 
 import dask
 import dask.dataframe as dd
@@ -343,3 +344,53 @@ def test_workers_drop_duplicates_through_files(processes, tmp_path):
     pandas_results.same_frame(groups.sort_index(), want)
     assert len(found) == processes
     assert all(len(inside) > 2 and all(inside) for inside in found.values())
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.parametrize("step", ["split_by_key", "build_table"])
+def test_groups_are_saved_after_a_worker_was_lost(step, tmp_path):
+    frame = log()
+    for number in range(6):
+        frame.iloc[number * 1000 : (number + 1) * 1000].to_parquet(tmp_path / f"{number}.parquet")
+    marker = str(tmp_path / "killed")
+
+    def end_in_step(step, marker):
+        """Let one worker end in its second task of a step; all of them write pieces to files."""
+        import os
+        from itertools import count
+        from pathlib import Path
+
+        from hyperplane.collections.frames import finalize, task_graph
+        from hyperplane.collections.frames.kernels import table_files
+
+        table_files._MIN_FILE_BYTES = 1
+        name = "write_tables" if step == "split_by_key" else "concat_pieces"
+        module = task_graph if step == "split_by_key" else finalize
+        call, numbers = getattr(module, name), count()
+
+        def call_or_end(*arguments):
+            if next(numbers) == 1 and not Path(marker).exists():
+                Path(marker).touch()
+                os._exit(1)
+            return call(*arguments)
+
+        setattr(module, name, call_or_end)
+
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit="1GB", dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        Client(cluster) as client,
+        no_memory(),
+    ):
+        client.run(end_in_step, step, marker)
+        rows = read([str(tmp_path / f"{number}.parquet") for number in range(6)])
+        groups = group_agg(rows, "user", {"v": ["count", "max"], "row": "sum"}, split_out=8)
+        groups.columns = ["count", "max", "sum"]
+        save(groups.reset_index(), tmp_path / "out")
+    assert Path(marker).exists()
+    result = load(tmp_path / "out").compute(scheduler="sync").set_index("user").sort_index()
+    want = pandas_results.group_agg(frame, "user", {"v": ["count", "max"], "row": "sum"})
+    want.columns = result.columns
+    pandas_results.same_frame(result, want)
