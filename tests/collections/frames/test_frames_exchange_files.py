@@ -337,6 +337,7 @@ def test_workers_drop_duplicates_through_files(processes, tmp_path):
         rows = drop_duplicates(read(tmp_path), ["user", "v"]).compute()
         groups = group_agg(read(tmp_path), "user", {"v": "median"}, split_out=3).compute()
         found = client.run(get_files)
+        assert all(client.run(lambda dask_worker: "evict" in vars(dask_worker.data)).values())
     held = read(tmp_path).compute()
     want = held.drop_duplicates(["user", "v"]).sort_values("row", ignore_index=True)
     pandas_results.same_frame(rows.sort_values("row", ignore_index=True), want)
