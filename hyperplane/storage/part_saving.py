@@ -209,9 +209,7 @@ def write_parts(
         tasks = task_graph.make_tasks(
             "save", tokenize(request.target.path, folder), write_part, task_arguments
         )
-        if typed_partitions is not None:
-            tasks = task_graph.fuse_inputs(tasks, typed_partitions)
-        parts = compute_with_progress(tasks, f"saving {request.target.url}")
+        parts = compute_with_progress(task_graph.fuse_inputs(tasks), f"saving {request.target.url}")
     else:
         parts = [write_part(*arguments) for arguments in task_arguments]
     kind = "bag" if request.kind == "bag" else "dataframe"

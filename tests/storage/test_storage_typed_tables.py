@@ -132,6 +132,14 @@ def log(tmp_path):
 
 
 TEXT_AND_NUMBERS = ["user", "n", "x", "at"]
+
+
+def rename_all(df):
+    """Return a collection with columns a, b, ..., named by assignment."""
+    df.columns = list("abcdefgh"[: len(df.columns)])
+    return df
+
+
 CALLS = {
     "read": read,
     "columns": lambda url: read(url)[["at", "user"]],
@@ -145,9 +153,34 @@ CALLS = {
     "of pandas": lambda url: sort_values(
         dd.from_pandas(read(url, TEXT_AND_NUMBERS).compute(), npartitions=3), "x"
     ),
+    "groups": lambda url: group_agg(
+        read(url), ["user", "n"], {"x": "max", "at": "min", "kind": "count"}, split_out=3
+    ).reset_index(),
+    "groups with other names": lambda url: (
+        rename_all(group_agg(read(url), "at", {"x": ["count", "min"], "user": "last"}, split_out=2))
+        .reset_index()
+        .rename(columns={"at": "^at$"})
+    ),
+    "groups as index": lambda url: group_agg(read(url), "n", {"x": "count"}, split_out=2),
+    "groups without keys": lambda url: group_agg(
+        read(url), "n", {"x": "count"}, split_out=2
+    ).reset_index(drop=True),
+    "groups of one partition": lambda url: group_agg(read(url), "n", {"x": "count"}).reset_index(),
+    "groups by categories": lambda url: group_agg(
+        dd.from_pandas(read(url).compute().astype({"kind": "category"}), npartitions=3),
+        ["kind", "n"],
+        {"x": "count"},
+        split_out=2,
+    ).reset_index(),
+    "groups by floats": lambda url: group_agg(
+        read(url), "x", {"n": "sum"}, split_out=2
+    ).reset_index(),
     "other steps": lambda url: sort_values(read(url), "x", split_out=3).reset_index(),
 }
-TYPED = ("read", "columns", "filters", "sorted", "duplicates", "top", "of pandas")
+TYPED = (
+    *("read", "columns", "filters", "sorted", "duplicates", "top", "of pandas"),
+    *("groups", "groups with other names"),
+)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -182,13 +215,16 @@ def test_tables_are_built_in_the_tasks_that_write_them(log, tmp_path, monkeypatc
 
     monkeypatch.setattr(part_saving, "compute_with_progress", compute)
     df = sort_values(read(log, TEXT_AND_NUMBERS), "x", split_out=3)
-    for _ in range(2):  # the tables of a collection are built anew each time
-        hyperplane.save(df, tmp_path / "out", mode="overwrite")
-        names = {key.rpartition("-")[0].rpartition("-")[0] for key in graphs.pop()}
-        assert "save" in names
-        assert "sort-split" in names
-        assert "sort-table" not in names
-    pd.testing.assert_frame_equal(hyperplane.load(tmp_path / "out").compute(), df.compute())
+    groups = group_agg(read(log), "user", {"x": "count"}, split_out=3)
+    for result, splits in ((df, "sort-split"), (df, "sort-split"), (groups, "group-agg-split")):
+        # The tables of a collection are built anew each time.
+        hyperplane.save(result, tmp_path / "out", mode="overwrite")
+        keys = {key[0] if isinstance(key, tuple) else key for key in graphs.pop()}
+        names = {key.rpartition("-")[0].rpartition("-")[0] for key in keys}
+        assert {"save", splits} <= names
+        assert not names & {"sort-table", "group-agg", "group-agg-partial", "delayed"}
+        loaded = hyperplane.load(tmp_path / "out").compute()
+        pd.testing.assert_frame_equal(loaded, result.compute())
 
 
 def test_rows_without_columns_are_counted(log, tmp_path):

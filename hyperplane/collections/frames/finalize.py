@@ -23,12 +23,15 @@ from hyperplane.collections.frames.time_bins import BIN, INSTANT, LAST_INSTANT, 
 from hyperplane.core.errors import DataError
 from hyperplane.formats.pandas_frames.column_names import has_escaped, unescape_columns
 from hyperplane.formats.pandas_frames.to_pandas import allow_missing, column_to_pandas
+from hyperplane.formats.pandas_frames.typed_table import TypedTable
 
 if TYPE_CHECKING:
     from hyperplane.collections.frames.grouping import Grouping
 
 #: Column with the number of a window.
 WINDOW = "__window__"
+#: Column with the results of a function, by its position.
+_OUTPUT = "__out_{}__"
 
 
 def build_result(
@@ -45,10 +48,7 @@ def build_result(
     them. If the result has several partitions, integers with missing values are nullable, because
     pandas would concatenate floats and integers to floats.
     """
-    states = grouping.aggregation.states
-    table = concat_pieces(tables, number)
-    if len(tables) > 1:
-        table = kernel.merge_partials([table], grouping.keys, states)
+    table = _merge_pieces(tables, number, grouping)
     keys, labels = list(grouping.by), None
     if grouping.windows:
         source_table = table if bins is None else bins
@@ -56,15 +56,18 @@ def build_result(
         table = table.join(numbers, on=BIN, how="left")
         keys = [*keys, WINDOW]
         if not grouping.windows.exact:
-            table = kernel.merge_partials([table], keys, states)
+            table = kernel.merge_partials([table], keys, grouping.aggregation.states)
     outputs = grouping.aggregation.outputs
-    values = [finalize_state(output).alias(f"__out_{i}__") for i, output in enumerate(outputs)]
-    table = table.select(*keys, *values, pl.lit(True).alias("__with_rows__"))
-    rows = select_result_rows(table, grouping.by, labels)
-    table = rows.join(table, on=keys, how="left", maintain_order="left")
+    table = table.select(*keys, *_finalize_states(outputs), pl.lit(True).alias("__with_rows__"))
+    if labels is None:  # each row is a group
+        table = table.drop_nulls(keys).sort(keys)
+        rows = table.select(keys)
+    else:
+        rows = select_result_rows(table, grouping.by, labels)
+        table = rows.join(table, on=keys, how="left", maintain_order="left")
     with_rows = table.get_column("__with_rows__").fill_null(value=False)
     columns = [
-        _build_column(table.get_column(f"__out_{i}__"), output, several_partitions, with_rows)
+        _build_column(table.get_column(_OUTPUT.format(i)), output, several_partitions, with_rows)
         for i, output in enumerate(outputs)
     ]
     result = pd.DataFrame(dict(enumerate(columns)), copy=False)
@@ -72,6 +75,53 @@ def build_result(
     if grouping.aggregation.nested and labels is not None:
         labels = drop_freq(labels)
     return set_result_index(result, rows, labels, grouping)
+
+
+def build_table(
+    tables: list[Any], number: int | None, like: pd.DataFrame, grouping: Grouping
+) -> TypedTable:
+    """Return the groups of :func:`build_result`, with the keys as first columns.
+
+    ``like`` has the names and types of the columns, which :func:`has_plain_types` accepts.
+    """
+    table = _merge_pieces(tables, number, grouping)
+    keys, outputs = list(grouping.by), grouping.aggregation.outputs
+    table = table.drop_nulls(keys).select(*keys, *_finalize_states(outputs))
+    rows = table.sort(keys).with_columns(
+        pl.col(_OUTPUT.format(i)).fill_null(0)
+        for i, output in enumerate(outputs)
+        if output.function in ZERO_WHEN_EMPTY
+    )
+    columns = zip(rows.iter_columns(), like.columns, strict=True)
+    return TypedTable(pl.DataFrame([column.alias(name) for column, name in columns]), like)
+
+
+def has_plain_types(grouping: Grouping) -> bool:
+    """Return whether keys and functions have types that are not changed in an index of pandas."""
+    keys = [grouping.like[key].dtype for key in grouping.by]
+    values = [output.dtype for output in grouping.aggregation.outputs]
+    return all(_is_plain(dtype, "iuM") for dtype in keys) and all(
+        _is_plain(dtype, "iufM") for dtype in values
+    )
+
+
+def _is_plain(dtype: Any, kinds: str) -> bool:
+    return isinstance(dtype, pd.StringDtype) or (
+        isinstance(dtype, np.dtype) and dtype.kind in kinds and dtype != np.dtype("float16")
+    )
+
+
+def _merge_pieces(tables: list[Any], number: int | None, grouping: Grouping) -> pl.DataFrame:
+    """Merge the tables of a result partition, the arguments of :func:`concat_pieces`."""
+    table = concat_pieces(tables, number)
+    if len(tables) == 1:
+        return table
+    return kernel.merge_partials([table], grouping.keys, grouping.aggregation.states)
+
+
+def _finalize_states(outputs: Sequence[OutputColumn]) -> list[pl.Expr]:
+    """Return the expressions of the results of the functions."""
+    return [finalize_state(output).alias(_OUTPUT.format(i)) for i, output in enumerate(outputs)]
 
 
 def build_collection(results: Sequence[Delayed], like: pd.DataFrame, name: str) -> dd.DataFrame:

@@ -10,6 +10,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
+from dask.delayed import Delayed
 from dask.tokenize import tokenize
 
 from hyperplane.collections.frames import exchange_memory, task_graph
@@ -17,6 +18,8 @@ from hyperplane.collections.frames.finalize import (
     build_collection,
     build_empty_result,
     build_result,
+    build_table,
+    has_plain_types,
 )
 from hyperplane.collections.frames.group_before_join import (
     make_join_tasks,
@@ -28,6 +31,7 @@ from hyperplane.collections.frames.kernels.table_files import concat_pieces
 from hyperplane.collections.frames.source_collection import open_partition, select_source
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
 from hyperplane.collections.frames.time_bins import ROW_NUMBER, TimeWindows
+from hyperplane.collections.frames.typed_partitions import register_groups
 from hyperplane.collections.frames.value_types import check_value_types
 from hyperplane.formats.pandas_frames.column_names import unescape
 from hyperplane.formats.partitions import ScannablePartition
@@ -84,15 +88,16 @@ def aggregate_groups(
         )
     merge = partial(kernel.merge_partials, keys=grouping.keys, states=states)
     finish = partial(build_result, grouping=grouping, several_partitions=split_out > 1)
+    has_bins = windows is not None and split_out > 1
     received = task_graph.gather_by_key(
-        name, token, tables, into, grouping.exact_keys, merge, max_bytes
+        name, token, tables, into, grouping.exact_keys, merge, max_bytes, shared=has_bins
     )
     if split_out == 1 and into > 1:
         merge_received = partial(merge_exchanged_tables, grouping=grouping)
         merged = task_graph.make_tasks(f"{name}-merge-received", token, merge_received, received)
         received = [[merged, None]]
     bins: list[Any] = [None] * len(received)
-    if windows and split_out > 1:
+    if has_bins:
         partition_bins = task_graph.make_tasks(
             f"{name}-bins", token, kernel.select_bins, [[table] for table in tables]
         )
@@ -101,7 +106,18 @@ def aggregate_groups(
         ) * len(received)
     arguments = [[*tables, each] for tables, each in zip(received, bins, strict=True)]
     results = task_graph.make_tasks(name, token, finish, arguments)
-    return build_collection(results, build_empty_result(grouping), name)
+    result = build_collection(results, build_empty_result(grouping), name)
+    if windows is None and split_out > 1 and has_plain_types(grouping):
+        register_groups(result, partial(_make_tables, name, token, received, grouping))
+    return result
+
+
+def _make_tables(
+    name: str, token: str, received: list[list[Any]], grouping: Grouping, like: pd.DataFrame
+) -> list[Delayed]:
+    """Return tasks of the groups as Polars tables, with the names and types of a frame."""
+    build = partial(build_table, like=like, grouping=grouping)
+    return task_graph.make_tasks(f"{name}-table", tokenize(token, like), build, received)
 
 
 @name_partition_in_errors

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,7 @@ from hyperplane.core.active_cluster import (
     get_memory_per_thread,
     has_one_process,
 )
-from hyperplane.core.dask_internals.tasks import List, Task, TaskRef
+from hyperplane.core.dask_internals.tasks import Alias, DependenciesMapping, List, Task, TaskRef
 from hyperplane.formats.partition_sizes import find_shard_bounds
 
 #: Maximum tables that one task combines.
@@ -75,19 +76,48 @@ def make_tasks(
     return delayed
 
 
-def fuse_inputs(tasks: Sequence[Delayed], inputs: Sequence[Any]) -> list[Delayed]:
-    """Return the tasks such that each computes its input itself; no other task may use the input.
+def fuse_inputs(tasks: Sequence[Delayed]) -> list[Delayed]:
+    """Return the tasks such that each computes what no other task uses itself.
 
-    Otherwise a worker whose scheduler is slow to answer computes several inputs, and holds them,
-    before it gets the tasks that use them. The graph is a copy: other threads may save the same
-    inputs.
+    These are the tasks before it, from the last one back to the first that uses the results of
+    several tasks, or whose result several tasks use. Otherwise a worker whose scheduler is slow to
+    answer computes several inputs, and holds them, before it gets the tasks that use them. The
+    graph is a copy without other tasks: other threads may save the same inputs.
     """
-    graph = dict(tasks[0].dask) if tasks else {}
-    for task, used in zip(tasks, inputs, strict=True):
-        if isinstance(used, Delayed):
-            inner = graph.pop(used.key)
-            graph[task.key] = Task.fuse(inner, graph[task.key])
+    whole = tasks[0].dask if tasks else {}
+    dependencies = DependenciesMapping(dict(whole))
+    graph: dict[Any, Any] = {}
+    uses: Counter[Any] = Counter()
+    remaining = [task.key for task in tasks]
+    while remaining:  # not those of earlier calls, which shared graphs have, too
+        key = remaining.pop()
+        if key in whole and key not in graph:
+            graph[key] = whole[key]
+            uses.update(dependencies[key])
+            remaining += dependencies[key]
+    for task in tasks:
+        fused = [graph[task.key]]
+        while (before := _find_only_input(fused[-1], graph)) and uses[before.key] == 1:
+            del graph[before.key]
+            fused.append(before)
+        graph[task.key] = Task.fuse(*fused)
     return [Delayed(task.key, graph) for task in tasks]
+
+
+def _find_only_input(node: Any, graph: Mapping[Any, Any]) -> Any:
+    """Return the task whose result is the only one that a task uses, if they can be fused.
+
+    None for data, futures and the barriers of Dask's shuffles.
+    """
+    if len(node.dependencies) != 1:
+        return None
+    (key,) = node.dependencies
+    found = graph.get(key)
+    if not isinstance(found, (Alias, Task)) or found.block_fusion:
+        return None
+    if isinstance(found, Alias):  # those of from_delayed have the key of another task
+        return None if found.target == key else Alias(key, found.target)
+    return found
 
 
 def _find_partition_ranges(
@@ -150,18 +180,24 @@ def gather_by_key(
     keys: Sequence[str],
     combine: Callable[[list[Any]], Any],
     max_bytes: int | None = None,
+    *,
+    shared: bool = False,
 ) -> list[list[Any]]:
     """Return two arguments for each of ``into`` receivers, those of :func:`concat_pieces`.
 
     They are tables in the order of the partitions, and None or the number of the piece that the
     receiver takes of each. ``combine`` combines several tables to one. A single receiver gets up to
     ``FAN_IN`` tables, combined by a tree reduction. For several receivers, tables are split by the
-    hash of their keys; with ``max_bytes``, the pieces of larger tables are written to files.
+    hash of their keys; with ``max_bytes``, the pieces of larger tables are written to files. The
+    task that makes a table also splits it, unless the table is ``shared`` with other tasks.
     """
     if into == 1:
         return [[reduce_tree(f"{name}-merge", token, combine, tables), None]]
     split = partial(split_by_key, keys=list(keys), into=into, max_bytes=max_bytes)
     split_tables = make_tasks(f"{name}-split", token, split, [[table] for table in tables])
+    if not shared:  # a worker would make and hold, or spill, several tables before it splits one
+        for table, task in zip(tables, split_tables, strict=True):
+            task.dask[task.key] = Task.fuse(task.dask.pop(table.key), task.dask[task.key])
     if max_bytes is None:
         return [[pieces, None] for pieces in exchange(name, token, split_tables, into, combine)]
     return exchange_files(name, token, split_tables, into, combine)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dask._expr import FinalizeCompute
 from dask._task_spec import (
+    Alias,
+    DependenciesMapping,
     GraphNode,
     List,
     Task,
@@ -14,6 +16,8 @@ from dask._task_spec import (
 )
 
 __all__ = [
+    "Alias",
+    "DependenciesMapping",
     "FinalizeCompute",
     "GraphNode",
     "List",

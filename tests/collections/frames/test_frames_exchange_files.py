@@ -8,6 +8,7 @@ import resource
 import sys
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 
 import dask
 import dask.dataframe as dd
@@ -26,6 +27,7 @@ from hyperplane import load, save
 from hyperplane.collections.frames import exchange_memory, task_graph
 from hyperplane.collections.frames.kernels import table_files
 from hyperplane.collections.frames.source_collection import select_source
+from hyperplane.collections.frames.typed_partitions import list_typed_partitions
 from hyperplane.dataframe import (
     drop_duplicates,
     group_agg,
@@ -94,6 +96,48 @@ def test_groups_of_files_equal_pandas(data, files):
         into = data.draw(st.sampled_from([1, 2, 30, None]), "split_out")
         result = group_agg(df, by[0] if len(by) == 1 else by, agg, split_out=into).compute()
     pandas_results.same_frame(result.sort_index() if into != 1 else result, want)
+
+
+PLAIN = {
+    "text": lambda rng, n: pd.Series(rng.integers(0, 9, n).astype(str), dtype="str"),
+    "int64": lambda rng, n: pd.Series(rng.integers(-3, 3, n)),
+    "uint8": lambda rng, n: pd.Series(rng.integers(0, 5, n), dtype="uint8"),
+    "float64": lambda rng, n: pd.Series(rng.integers(-3, 3, n) / 2),
+    "float32": lambda rng, n: pd.Series(rng.integers(-3, 3, n) / 2, dtype="float32"),
+    "ns": lambda rng, n: pd.Series(rng.integers(0, 5, n)).astype("datetime64[ns]"),
+    "seconds": lambda rng, n: pd.Series(rng.integers(0, 5, n)).astype("datetime64[s]"),
+}
+
+
+@settings(QUICK, max_examples=scaled(12, 100))
+@given(data=st.data())
+def test_tables_of_groups_are_those_of_pandas(data):
+    keys = data.draw(st.lists(st.sampled_from(sorted(PLAIN)), min_size=1, max_size=3), "keys")
+    values = data.draw(st.lists(st.sampled_from(sorted(PLAIN)), min_size=1, max_size=2), "values")
+    rng = np.random.default_rng(data.draw(st.integers(0, 99), "seed"))
+    rows = data.draw(st.integers(0, 60), "rows")
+    columns = {f"k{n}": PLAIN[name](rng, rows) for n, name in enumerate(keys)}
+    columns |= {f"v{n}": PLAIN[name](rng, rows) for n, name in enumerate(values)}
+    for name, kind in zip(columns, [*keys, *values], strict=True):
+        if kind not in ("int64", "uint8"):
+            columns[name] = columns[name].mask(rng.random(rows) < 0.3)
+    frame = pd.DataFrame(columns)
+    agg = data.draw(aggregations(frame), "agg")
+    df = cut(frame, [rows // 3, rows // 2])
+    with no_memory():
+        groups = group_agg(df, [name for name in frame if name[0] == "k"], agg, split_out=3)
+    want = pandas_results.group_agg(frame, [name for name in frame if name[0] == "k"], agg)
+    assume(want is not None)
+    groups.columns = want.columns = [f"c{number}" for number in range(len(groups.columns))]
+    groups = groups.reset_index()
+    tables = list_typed_partitions(groups)
+    assert (tables is None) == any(name.startswith("float") for name in keys)
+    if tables is not None:
+        found, frames = dask.compute(tables, groups.to_delayed(), scheduler="sync")
+        for table, frame in zip(found, frames, strict=True):
+            pd.testing.assert_frame_equal(table.to_pandas(), frame)
+        result = pd.concat(frames).set_index(want.index.names).sort_index()
+        pandas_results.same_frame(result, want)
 
 
 def log(rows=6000):
@@ -293,6 +337,7 @@ def test_workers_drop_duplicates_through_files(processes, tmp_path):
         rows = drop_duplicates(read(tmp_path), ["user", "v"]).compute()
         groups = group_agg(read(tmp_path), "user", {"v": "median"}, split_out=3).compute()
         found = client.run(get_files)
+        assert all(client.run(lambda dask_worker: "evict" in vars(dask_worker.data)).values())
     held = read(tmp_path).compute()
     want = held.drop_duplicates(["user", "v"]).sort_values("row", ignore_index=True)
     pandas_results.same_frame(rows.sort_values("row", ignore_index=True), want)
@@ -300,3 +345,53 @@ def test_workers_drop_duplicates_through_files(processes, tmp_path):
     pandas_results.same_frame(groups.sort_index(), want)
     assert len(found) == processes
     assert all(len(inside) > 2 and all(inside) for inside in found.values())
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.parametrize("step", ["split_by_key", "build_table"])
+def test_groups_are_saved_after_a_worker_was_lost(step, tmp_path):
+    frame = log()
+    for number in range(6):
+        frame.iloc[number * 1000 : (number + 1) * 1000].to_parquet(tmp_path / f"{number}.parquet")
+    marker = str(tmp_path / "killed")
+
+    def end_in_step(step, marker):
+        """Let one worker end in its second task of a step; all of them write pieces to files."""
+        import os
+        from itertools import count
+        from pathlib import Path
+
+        from hyperplane.collections.frames import finalize, task_graph
+        from hyperplane.collections.frames.kernels import table_files
+
+        table_files._MIN_FILE_BYTES = 1
+        name = "write_tables" if step == "split_by_key" else "concat_pieces"
+        module = task_graph if step == "split_by_key" else finalize
+        call, numbers = getattr(module, name), count()
+
+        def call_or_end(*arguments):
+            if next(numbers) == 1 and not Path(marker).exists():
+                Path(marker).touch()
+                os._exit(1)
+            return call(*arguments)
+
+        setattr(module, name, call_or_end)
+
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit="1GB", dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        Client(cluster) as client,
+        no_memory(),
+    ):
+        client.run(end_in_step, step, marker)
+        rows = read([str(tmp_path / f"{number}.parquet") for number in range(6)])
+        groups = group_agg(rows, "user", {"v": ["count", "max"], "row": "sum"}, split_out=8)
+        groups.columns = ["count", "max", "sum"]
+        save(groups.reset_index(), tmp_path / "out")
+    assert Path(marker).exists()
+    result = load(tmp_path / "out").compute(scheduler="sync").set_index("user").sort_index()
+    want = pandas_results.group_agg(frame, "user", {"v": ["count", "max"], "row": "sum"})
+    want.columns = result.columns
+    pandas_results.same_frame(result, want)

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from dask.sizeof import sizeof
 from distributed import Client, LocalCluster, system
+from distributed.spill import SpillBuffer
 from pandas_results import same_frame
 from scale import FULL
 
@@ -25,6 +26,7 @@ from hyperplane.collections.frames.kernels.table_files import (
     take_movable_piece,
 )
 from hyperplane.collections.frames.source_collection import select_source
+from hyperplane.core.dask_internals.workers import keep_filed_results_of
 from hyperplane.dataframe import join, read, sort_values
 from hyperplane.errors import HyperplaneError
 
@@ -259,6 +261,37 @@ def test_only_pieces_for_other_processes_have_the_size_of_their_rows(little_memo
         assert count * stored * 0.9 < sizeof(moved) < count * (stored + 500)
         assert sizeof(pickle.loads(pickle.dumps(moved))) == pytest.approx(sizeof(moved), rel=0.1)
         assert concat_pieces([moved]).height == count * 10_000
+
+
+@pytest.mark.parametrize("small_target", [False, True])
+def test_results_in_files_are_not_spilled(little_memory, tmp_path, small_target):
+    pieces = table_files.write_tables(pl.DataFrame({"a": np.arange(20_000) + n}) for n in range(3))
+    data = SpillBuffer(str(tmp_path / "spill"), target=300_000 if small_target else 10**9)
+    keep_filed_results_of(data, table_files.is_filed)
+    results = {
+        "pieces": pieces,
+        "with counts": [*pieces, "counts"],
+        "movable": take_movable_piece(pieces, 1),
+        "joined": join_filed_tables([*pieces, *pieces]),
+        "nothing": None,
+        "list": [1, "a"],
+    }
+    arrays = {f"array {n}": np.zeros(10**5) for n in range(3)}
+    for name, result in {**results, **arrays}.items():
+        data[name] = result
+    data["mixed"] = join_filed_tables([pieces[0], pl.DataFrame({"a": np.zeros(10**5)})])
+    if not small_target:
+        assert sum(data.evict() for _ in range(4)) > 3 * 800_000
+    assert data.evict() == -1 or small_target
+    while data.evict() != -1:
+        pass
+    assert set(data.disk) == {*arrays, "mixed"}
+    assert set(data.memory) == set(results)
+    assert data.fast.total_weight < 1_000
+    assert data["array 1"].sum() == 0
+    for name in list(data):
+        del data[name]
+    assert data.evict() == -1
 
 
 def test_a_sort_has_at_most_as_many_partitions_as_split_out_allows(monkeypatch):

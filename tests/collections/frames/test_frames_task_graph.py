@@ -10,10 +10,13 @@ import dask
 import dask.dataframe as dd
 import pandas as pd
 import pytest
+from dask._task_spec import DataNode
+from dask.delayed import Delayed
 from frame_strategies import cut
 
 from hyperplane import dataframe as hp
 from hyperplane.collections.frames import task_graph
+from hyperplane.core.dask_internals.tasks import Task, TaskRef
 from hyperplane.errors import DataError, ReadError, RequestError
 from hyperplane.formats.reader import PartitionReader
 
@@ -198,3 +201,66 @@ def test_an_exchange_brings_equal_keys_together_in_order(number):
     received = [chained(of_one) for of_one in dask.compute(*pieces, scheduler="sync")]
     both = sorted([*range(number), *range(1, number + 1)])
     assert received == [[n for n in both if n % 3 == k] for k in range(3)]
+
+
+def add(*numbers):
+    return sum(numbers)
+
+
+def test_inputs_of_one_task_are_computed_in_it():
+    def make(name, *argument_lists):
+        return task_graph.make_tasks(name, "x", add, argument_lists)
+
+    (shared,) = make("shared", [1])
+    first = make("first", [10, shared], [20, shared])
+    second = make("second", *([task] for task in first))
+    (both,) = make("both", second)
+    (end, other_end) = make("end", [both], [shared])
+    fused = task_graph.fuse_inputs([end, other_end])
+    names = {"shared-x-0", "first-x-0", "first-x-1", "second-x-0", "second-x-1"}
+    assert set(fused[0].dask) == {*names, "end-x-0", "end-x-1"}
+    assert dask.compute(*fused, scheduler="sync") == (32, 1)
+    assert {"both-x-0", *fused[0].dask} == set(end.dask)
+    # Tasks of other calls are no uses.
+    assert set(task_graph.fuse_inputs(second)[0].dask) == {*names} - {"first-x-0", "first-x-1"}
+    assert set(task_graph.fuse_inputs(second[:1])[0].dask) == {"second-x-0"}
+    assert task_graph.fuse_inputs([]) == []
+
+
+def test_barriers_data_and_futures_stay_tasks():
+    class Barrier(Task):
+        """A task that a scheduler must see, like that of Dask's shuffles."""
+
+        block_fusion = True
+
+    class Future:
+        key = "b"
+
+    graph = {
+        "a": Barrier("a", add, 1),
+        "b": Future(),
+        "c": DataNode("c", 3),
+        "d": (add, 1, 2),
+        "e": Task("e", add, TaskRef("d")),
+        **{f"end-{key}": Task(f"end-{key}", add, TaskRef(key)) for key in "abce"},
+    }
+    ends = [Delayed(f"end-{key}", graph) for key in "abce"]
+    assert set(task_graph.fuse_inputs(ends)[0].dask) == set(graph) - {"e"}
+
+
+def test_a_table_is_split_in_the_task_that_makes_it():
+    df = cut(rows(), [10, 20, 30])
+    results = [
+        hp.group_agg(df, "text", {"n": "sum"}, split_out=3),
+        hp.top_n_per_group(df, "text", "n", 2, split_out=3),
+        hp.drop_duplicates(df, "text"),
+    ]
+    for result in results:
+        names = {str(key) for key in result.dask}
+        assert any("-split-" in name for name in names)
+        assert not any("-partial-" in name for name in names)
+    # The bins of windows are also taken from the tables.
+    windows = hp.window_agg(df, "time", "7h", {"n": "sum"}, by="text", split_out=3)
+    assert any("-partial-" in str(key) for key in windows.dask)
+    want = rows().dropna().groupby("text").agg({"n": "sum"})
+    pd.testing.assert_frame_equal(results[0].compute(scheduler="sync").sort_index(), want)

@@ -23,7 +23,7 @@ import dask.config
 import polars as pl
 
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
-from hyperplane.core.dask_internals.workers import find_worker_folder
+from hyperplane.core.dask_internals.workers import find_worker_folder, keep_filed_results
 from hyperplane.core.errors import HyperplaneError
 
 #: Bytes of the pieces of a table up to which they stay in memory: a file would take more time.
@@ -40,6 +40,7 @@ class TableFile:
         self._process = os.getpid()
         self.path = _find_folder() / f"hyperplane-table-{uuid.uuid4().hex}.arrow"
         self.remove = weakref.finalize(self, _remove_file, os.fspath(self.path))
+        keep_filed_results(is_filed)
 
     @property
     def is_of_this_process(self) -> bool:
@@ -88,6 +89,11 @@ class FiledTable:
     def make_movable(self) -> FiledTable:
         """Return the same table as a result that other processes need."""
         return FiledTable(self._content, self._offset, self._length, movable=True)
+
+    @property
+    def is_filed(self) -> bool:
+        """Whether the data is in a file."""
+        return isinstance(self._content, TableFile)
 
     def load(self) -> pl.DataFrame:
         """Return the table."""
@@ -210,6 +216,16 @@ def _name_folder_in_errors(file: TableFile) -> Iterator[None]:
 
 class JoinedTables(list[FiledTable | pl.DataFrame]):
     """Tables in files, or in memory, that are one table together."""
+
+
+def is_filed(result: Any) -> bool:
+    """Return whether the result of a task is a piece, or pieces, of a table in files."""
+    if isinstance(result, FiledTable):
+        return result.is_filed
+    if isinstance(result, JoinedTables):
+        return all(map(is_filed, result))
+    # The pieces of a table are all in a file or all in memory.
+    return isinstance(result, list) and bool(result) and is_filed(result[0])
 
 
 #: A piece of a table that was split.
