@@ -346,9 +346,8 @@ def _initialize(planner: Planner, num_workers: int, use_existing: bool) -> RayCl
         )
     plan = _plan(planner)
     _print(f"{BRAND} selecting worker node pool")
-    for line in (plan.fit_note, *plan.alerts):
-        if line:
-            print_text(f"{BRAND} {line}\n", sys.stderr)
+    for line in filter(None, (plan.fit_note, *plan.alerts)):
+        print_text(f"{BRAND} {line}\n", sys.stderr)
     lines: dict[str, Callable[[str], None]] = {
         "dashboard": _announce_dashboard,
         "worker": _announce,
