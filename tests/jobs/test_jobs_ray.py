@@ -21,7 +21,7 @@ from hyperplane.jobs import JobHandle, Step
 pytestmark = [pytest.mark.ray, pytest.mark.cluster]
 
 #: Seconds within which a cluster starts on a busy machine.
-STARTED = 280
+STARTED = 500
 Submit = Callable[[Step], JobHandle]
 CLUSTER: dict[str, Any] = {
     "framework": "ray",
