@@ -92,6 +92,8 @@ class ClassModel:
         Rows of the results, if these have one row for each key of a group-by.
     written : Growth or None
         Bytes of the files that a unit writes.
+    block : Growth
+        Bytes of the largest column of a table.
     """
 
     of_pieces: bool
@@ -107,6 +109,7 @@ class ClassModel:
     has_tables: bool = False
     groups: Growth | None = None
     written: Growth | None = None
+    block: Growth = Growth(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -248,7 +251,11 @@ def _fit_class(
         of_pieces=of_pieces,
         output=fit_growth(list(zip(sizes, outputs, strict=True))),
         transient=fit_growth(list(zip(sizes, needs, strict=True)), largest=True),
-        heap=fit_growth([(x, find_heap(each)) for x, each in zip(sizes, records, strict=True)]),
+        # The largest: without other data above it, malloc returns a large end of its memory.
+        heap=fit_growth(
+            [(x, find_heap(each)) for x, each in zip(sizes, records, strict=True)], largest=True
+        ),
+        block=fit_growth([(x, each.block) for x, each in zip(sizes, records, strict=True)]),
         # A thread that has read a partition begins to read the next one, until the scheduler has
         # sent the tasks that follow. Both partitions are then in memory.
         first=fit_growth(
@@ -332,6 +339,7 @@ class _Predictor:
                     seconds=fitted.seconds(size),
                     heap=min(fitted.heap(size), fitted.transient(size)),
                     first=fitted.first(size),
+                    block=fitted.block(size),
                     adds=adds,
                     ends=self.info.barriers.get(number, ()),
                     takes=tuple(
