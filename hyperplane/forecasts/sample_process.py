@@ -161,7 +161,7 @@ def run_members(
     for number, (key, node) in enumerate(task.members):
         values[key] = node({other: values[other] for other in node.dependencies})
         has_tables = has_tables or _is_table(values[key])
-        block = max(block, _find_block(values[key]))
+        block = max(block, find_block(values[key]))
         if not number and key not in task.outputs:
             first = sizeof(values[key])
         for other in node.dependencies:
@@ -176,7 +176,7 @@ def _is_table(value: Any) -> bool:
     return type(value).__module__.partition(".")[0] in ("pandas", "pyarrow", "polars")
 
 
-def _find_block(value: Any) -> int:
+def find_block(value: Any) -> int:
     """Return the bytes of the largest column of a table, which is one block of memory."""
     if not _is_table(value):
         return 0
