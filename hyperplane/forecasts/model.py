@@ -201,7 +201,11 @@ def _fit_class(
         for step, record, _ in samples
     ]
     records = [record for _, record, _ in samples]
-    needs = [need for _, _, need in samples]
+    # With a single piece of data several times, the inputs can be smaller than with all of them.
+    most = max(record.inputs for record in records)
+    scales = [most / each.inputs if of_pieces and each.inputs else 1.0 for each in records]
+    needs = [need * scale for (_, _, need), scale in zip(samples, scales, strict=True)]
+    heaps = [find_heap(each) * scale for each, scale in zip(records, scales, strict=True)]
     wide = [
         (size, need)
         for (step, *_), size, need in zip(samples, sizes, needs, strict=True)
@@ -216,9 +220,7 @@ def _fit_class(
         output=fit_growth(list(zip(sizes, outputs, strict=True))),
         transient=fit_growth(list(zip(sizes, needs, strict=True)), largest=True),
         # The largest: without other data above it, malloc returns a large end of its memory.
-        heap=fit_growth(
-            [(x, find_heap(each)) for x, each in zip(sizes, records, strict=True)], largest=True
-        ),
+        heap=fit_growth(list(zip(sizes, heaps, strict=True)), largest=True),
         block=fit_growth([(x, each.block) for x, each in zip(sizes, records, strict=True)]),
         # A thread that has read a partition begins to read the next one, until the scheduler has
         # sent the tasks that follow. Both partitions are then in memory.

@@ -197,6 +197,16 @@ def test_a_unit_takes_the_size_of_the_result_that_it_needs():
     assert max(unit.transient for unit in model.units) < MB
 
 
+def test_smaller_pieces_of_data_show_no_growth_with_their_number():
+    parts = [record(5 * MB, need=MB) for _ in range(3)]
+    # Six inputs of different sizes, or six times one that is half as large.
+    wide, narrow = record(0, 60 * MB, need=40 * MB), record(0, 30 * MB, need=20 * MB)
+    model = build(6, [*parts, wide, narrow])
+    assert model.units[-1].transient / MB == pytest.approx(40)
+    model = build(6, [*parts, wide, replace(narrow, inputs=60 * MB)])
+    assert model.units[-1].transient / MB > 60
+
+
 def test_the_block_of_a_table_is_its_largest_column():
     frame = pd.DataFrame({"a": np.arange(100), "b": np.arange(100, dtype="int8")})
     table = pa.table({"a": np.arange(50), "b": np.arange(50, dtype="int8")})
