@@ -78,7 +78,7 @@ class SampleRunner:
             repeated, _ = self._measure(tasks[0])
         if self.shuffles is not None:
             self.shuffles.forget()
-        records = []
+        records: list[TaskRecord] = []
         for number, task in enumerate(tasks):
             record, values = self._measure(task)
             if number and record.written and not any(each.written for each in records):
