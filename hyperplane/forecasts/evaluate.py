@@ -125,14 +125,14 @@ def find_baseline(model: GraphModel, layout: Layout) -> ProcessBaseline:
 def find_gaps(model: GraphModel, layout: Layout) -> float:
     """Return the freed memory of a process that is too fragmented to be used again."""
     threads = layout.processes * layout.threads
-    counts = Counter(unit.kind for unit in model.units)
-    heaps: dict[int, float] = {}
+    heaps: dict[int, list[float]] = {}
     for unit in model.units:
-        heaps[unit.kind] = max(heaps.get(unit.kind, 0.0), unit.heap)
+        heaps.setdefault(unit.kind, []).append(unit.heap)
     grown = [
-        heap
-        * math.log2(min(max(counts[kind] / threads / _FIRST_TASKS, 1), _LAST_TASKS / _FIRST_TASKS))
-        for kind, heap in heaps.items()
+        # The median: a partition with a frequent key is larger than the others, but there is one.
+        median(kept)
+        * math.log2(min(max(len(kept) / threads / _FIRST_TASKS, 1), _LAST_TASKS / _FIRST_TASKS))
+        for kind, kept in heaps.items()
         if model.classes[kind].has_tables
     ]
     return _GAPS * layout.threads * max(grown, default=0.0)

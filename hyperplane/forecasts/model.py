@@ -10,63 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import mean
 
+from hyperplane.forecasts.growth import Growth, fit_growth
 from hyperplane.forecasts.key_columns import GROUPING
 from hyperplane.forecasts.records import SampleResult, TaskRecord
 from hyperplane.forecasts.sample_plan import SampleStep
 from hyperplane.forecasts.simulate import UnitCost
 from hyperplane.forecasts.task_units import UnitGraph, find_leaves
 
-#: Ratio of the sizes of two samples from which on they show how a figure grows with the size.
-_SPREAD = 1.5
 #: Share by which the number of distinct keys may be counted too low (HyperLogLog of Polars: up to
 #: 9 % in measured columns).
 _COUNT_ERROR = 0.1
 #: Bytes by which the memory of equal tasks differs.
 _NOISE = 5 * 10**6
-
-
-@dataclass(frozen=True)
-class Growth:
-    """A power law through one measured point: ``value * (x / at) ** exponent``."""
-
-    at: float
-    value: float
-    exponent: float
-
-    def __call__(self, x: float) -> float:
-        """Return the value at ``x``."""
-        if self.at <= 0 or x <= 0:
-            return self.value if x > 0 or self.at <= 0 else 0.0
-        return self.value * math.pow(x / self.at, self.exponent)
-
-
-def fit_growth(points: Sequence[tuple[float, float]], largest: bool = False) -> Growth:
-    """Fit a power law with an exponent from 0 (constant) to 1 (linear).
-
-    Points of about the same size do not show an exponent; it is then 1. ``largest`` puts the law
-    through the point that is the highest relative to its size, otherwise it is the mean.
-
-    Examples
-    --------
-    >>> fit_growth([(10, 100), (20, 200)])(40), fit_growth([(10, 100), (20, 100)])(40)
-    (400.0, 100.0)
-    """
-    known = [(x, y) for x, y in points if x > 0]
-    if not known:
-        values = [y for _, y in points]
-        return Growth(0.0, (max(values) if largest else mean(values)) if values else 0.0, 0.0)
-    (low, low_y), (high, high_y) = min(known), max(known)
-    exponent = 1.0
-    if high >= _SPREAD * low:
-        grows = low_y > 0 and high_y > low_y
-        exponent = min(1.0, math.log(high_y / low_y) / math.log(high / low)) if grows else 0.0
-        if low_y <= 0 < high_y:
-            exponent = 1.0
-    at = high
-    scaled = [y * math.pow(at / x, exponent) for x, y in known]
-    return Growth(at, max(scaled) if largest else mean(scaled), exponent)
+_NOTHING = Growth(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -92,6 +49,10 @@ class ClassModel:
         Rows of the results, if these have one row for each key of a group-by.
     written : Growth or None
         Bytes of the files that a unit writes.
+    block : Growth
+        Bytes of the largest column of a table.
+    shares : tuple of float
+        Share of each result in the bytes of all results of a unit.
     """
 
     of_pieces: bool
@@ -107,6 +68,12 @@ class ClassModel:
     has_tables: bool = False
     groups: Growth | None = None
     written: Growth | None = None
+    block: Growth = _NOTHING
+    shares: tuple[float, ...] = ()
+
+    def find_share(self, position: int, results: int) -> float:
+        """Return the share of one of several results in their bytes."""
+        return self.shares[position] if results == len(self.shares) else 1 / results
 
 
 @dataclass(frozen=True)
@@ -234,7 +201,11 @@ def _fit_class(
         for step, record, _ in samples
     ]
     records = [record for _, record, _ in samples]
-    needs = [need for _, _, need in samples]
+    # With a single piece of data several times, the inputs can be smaller than with all of them.
+    most = max(record.inputs for record in records)
+    scales = [most / each.inputs if of_pieces and each.inputs else 1.0 for each in records]
+    needs = [need * scale for (_, _, need), scale in zip(samples, scales, strict=True)]
+    heaps = [find_heap(each) * scale for each, scale in zip(records, scales, strict=True)]
     wide = [
         (size, need)
         for (step, *_), size, need in zip(samples, sizes, needs, strict=True)
@@ -248,7 +219,9 @@ def _fit_class(
         of_pieces=of_pieces,
         output=fit_growth(list(zip(sizes, outputs, strict=True))),
         transient=fit_growth(list(zip(sizes, needs, strict=True)), largest=True),
-        heap=fit_growth([(x, find_heap(each)) for x, each in zip(sizes, records, strict=True)]),
+        # The largest: without other data above it, malloc returns a large end of its memory.
+        heap=fit_growth(list(zip(sizes, heaps, strict=True)), largest=True),
+        block=fit_growth([(x, each.block) for x, each in zip(sizes, records, strict=True)]),
         # A thread that has read a partition begins to read the next one, until the scheduler has
         # sent the tasks that follow. Both partitions are then in memory.
         first=fit_growth(
@@ -274,7 +247,16 @@ def _fit_class(
         written=fit_growth([(x, each.written) for x, each in zip(sizes, records, strict=True)])
         if any(record.written for record in records)
         else None,
+        shares=_find_shares([record.outputs for record in records]),
     )
+
+
+def _find_shares(outputs: Sequence[Sequence[int]]) -> tuple[float, ...]:
+    """Return the share of each result in all, of the units that have the most results."""
+    most = max(map(len, outputs))
+    equal = [sizes for sizes in outputs if len(sizes) == most]
+    totals = [sum(sizes) for sizes in zip(*equal, strict=True)]
+    return tuple(total / sum(totals) for total in totals) if sum(totals) else ()
 
 
 def find_most_groups(result: SampleResult) -> tuple[float, bool]:
@@ -305,14 +287,19 @@ class _Predictor:
     def predict(self) -> GraphModel:
         costs: list[UnitCost] = []
         outputs: list[float] = []
-        shares: list[int] = [max(1, len(unit.outputs)) for unit in self.graph.units]
+        #: Of each result the number of its unit, and its share in the results of the unit.
+        results = {
+            key: (number, self.classes[unit.kind].find_share(position, len(unit.outputs)))
+            for number, unit in enumerate(self.graph.units)
+            for position, key in enumerate(unit.outputs)
+        }
         cpu = written = 0.0
         for number, unit in enumerate(self.graph.units):
             fitted = self.classes[unit.kind]
             size = self.info.weights.get(number, 0.0) + self._taken(number)
             for key in unit.inputs:
-                other = self.graph.unit_of[key]
-                size += outputs[other] / shares[other]
+                other, share = results[key]
+                size += outputs[other] * share
             if fitted.of_pieces:
                 size = self._limit_pieces(fitted, float(self.leaves[number]))
                 self._note_extrapolation(unit.kind, fitted, size)
@@ -332,6 +319,7 @@ class _Predictor:
                     seconds=fitted.seconds(size),
                     heap=min(fitted.heap(size), fitted.transient(size)),
                     first=fitted.first(size),
+                    block=fitted.block(size),
                     adds=adds,
                     ends=self.info.barriers.get(number, ()),
                     takes=tuple(

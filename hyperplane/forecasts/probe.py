@@ -15,6 +15,7 @@ from pathlib import Path
 import cloudpickle
 import psutil
 
+from hyperplane.clusters.dask.worker_memory import ARROW_POOL
 from hyperplane.forecasts.records import SampleRequest, SampleResult, SampleSetup
 from hyperplane.platforms.local.machine import free_ram
 
@@ -63,10 +64,16 @@ def run_sample(
             return SampleResult((), 0, True, error=text)
         # The current folder is first in the path of interactive sessions, as "".
         path = tuple(each or str(Path.cwd()) for each in sys.path)
-        setup = SampleSetup(path, (*_MODULES, *modules), forked and hasattr(os, "fork"))
+        forked = forked and hasattr(os, "fork")
+        variables, pool = dict(environ), ""
+        if forked and ARROW_POOL not in os.environ:
+            # A forked worker gets this variable after Arrow has been loaded, which matters: the
+            # buffers of its Parquet writer are then not in the memory of malloc.
+            pool = variables.pop(ARROW_POOL, "")
+        setup = SampleSetup(path, (*_MODULES, *modules), forked, pool)
         request, result = Path(folder, "request"), Path(folder, "result")
         request.write_bytes(pickle.dumps(setup) + content)
-        return _run_process(request, result, environ)
+        return _run_process(request, result, variables)
 
 
 def _run_process(request: Path, result: Path, environ: Mapping[str, str]) -> SampleResult:

@@ -38,11 +38,14 @@ class SampleSetup:
         Modules that worker processes import when they start.
     forked : bool
         Whether workers are forked from a process that has imported the modules.
+    arrow_pool : str
+        Memory pool of Arrow that a forked worker is given after the import; none if empty.
     """
 
     path: tuple[str, ...]
     modules: tuple[str, ...]
     forked: bool
+    arrow_pool: str = ""
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,8 @@ class TaskRecord:
         Bytes of the files that it wrote.
     has_tables : bool
         Whether a task of the step returned a table.
+    block : int
+        Bytes of the largest column of a table that a task of the step returned.
     """
 
     seconds: float
@@ -175,6 +180,7 @@ class TaskRecord:
     groups: int = 0
     written: int = 0
     has_tables: bool = False
+    block: int = 0
 
 
 @dataclass(frozen=True)

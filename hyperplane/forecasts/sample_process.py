@@ -24,6 +24,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
+from hyperplane.clusters.dask.worker_memory import ARROW_POOL, apply_arrow_pool
 from hyperplane.forecasts.key_columns import GROUPING
 from hyperplane.forecasts.memory_meter import (
     PeakMeter,
@@ -75,9 +78,13 @@ class SampleRunner:
             repeated, _ = self._measure(tasks[0])
         if self.shuffles is not None:
             self.shuffles.forget()
-        records = []
+        records: list[TaskRecord] = []
         for number, task in enumerate(tasks):
             record, values = self._measure(task)
+            if number and record.written and not any(each.written for each in records):
+                # The first task that writes also fills the pool of Arrow's writer, which remains.
+                del values
+                record, values = self._measure(task)
             records.append(record)
             for key, size in zip(task.outputs, record.outputs, strict=True):
                 if self._users[number, key]:
@@ -98,7 +105,7 @@ class SampleRunner:
         release_memory()
         cpu, began = time.process_time(), time.perf_counter()
         with PeakMeter() as meter:
-            values, first, has_tables = run_members(task, inputs, self._sizeof)
+            values, first, has_tables, block = run_members(task, inputs, self._sizeof)
         added, taken = {}, 0
         if self.shuffles is not None:
             self.shuffles.receive()
@@ -117,6 +124,7 @@ class SampleRunner:
             first=first,
             groups=self._count_groups(values[key] for key in task.outputs),
             has_tables=has_tables,
+            block=block,
             written=_remove_files(self.request.target),
         )
         return record, values
@@ -145,29 +153,42 @@ class SampleRunner:
 
 def run_members(
     task: SampleTask, inputs: Mapping[Key, Any], sizeof: Callable[[Any], int]
-) -> tuple[dict[Key, Any], int, bool]:
+) -> tuple[dict[Key, Any], int, bool, int]:
     """Run the tasks of a step.
 
-    Return its results, the bytes of the first intermediate one, and whether any was a table.
+    Return its results, the bytes of the first intermediate one, whether any was a table, and the
+    bytes of the largest column.
     """
     values = dict(inputs)
-    first, has_tables = 0, False
+    first, has_tables, block = 0, False, 0
     uses = Counter(key for _, node in task.members for key in node.dependencies)
     for number, (key, node) in enumerate(task.members):
         values[key] = node({other: values[other] for other in node.dependencies})
         has_tables = has_tables or _is_table(values[key])
+        block = max(block, find_block(values[key]))
         if not number and key not in task.outputs:
             first = sizeof(values[key])
         for other in node.dependencies:
             uses[other] -= 1
             if not uses[other] and other not in task.outputs:
                 del values[other]
-    return {key: values[key] for key in task.outputs}, first, has_tables
+    return {key: values[key] for key in task.outputs}, first, has_tables, block
 
 
 def _is_table(value: Any) -> bool:
     """Whether a value consists of columns, which are blocks of different sizes."""
     return type(value).__module__.partition(".")[0] in ("pandas", "pyarrow", "polars")
+
+
+def find_block(value: Any) -> int:
+    """Return the bytes of the largest column of a table, which is one block of memory."""
+    if not _is_table(value):
+        return 0
+    usage = getattr(value, "memory_usage", None)  # of dataframes and series of pandas
+    if callable(usage):
+        return int(np.max(usage()))
+    columns = getattr(value, "columns", ())  # of tables of pyarrow
+    return max((int(getattr(column, "nbytes", 0)) for column in columns), default=0)
 
 
 def _remove_files(folder: str) -> int:
@@ -207,6 +228,9 @@ def main(parent: str, request_path: str, result_path: str) -> None:
             return
         if not setup.forked:
             _start_watch(int(parent), folder)
+        if setup.arrow_pool:
+            os.environ[ARROW_POOL] = setup.arrow_pool
+            apply_arrow_pool()
         result = _run_safely(file, folder)
     with Path(result_path).open("wb") as file:
         pickle.dump(result, file)

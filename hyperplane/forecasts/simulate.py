@@ -8,7 +8,8 @@ last unit that needs it. The memory of a process at a time is the sum of
 - an empty worker, and what its allocators keep between tasks,
 - the results that it has, with copies,
 - the transient memory of the units that it runs, in full from the start to the end of each, or what
-  malloc has kept after earlier units, if that is more: the next ones use it first,
+  malloc has kept after earlier units, if that is more: the next ones use it first, except units
+  with larger blocks, which do not fit into freed ones,
 - the partition that waits for its following tasks while its thread has begun with the next one,
 - its share of the rows that are in shuffles, and those of one input that are being divided.
 """
@@ -29,6 +30,9 @@ SHUFFLE_SHARE = 0.85
 SATURATION = 1.1
 #: Buffer of a worker for rows that it writes to disk (distributed.p2p.storage.buffer).
 DISK_BUFFER = 100 * 2**20
+#: Ratio of the largest blocks of two units from which on those of one do not fit into those that
+#: the other one has freed; blocks of equal units differ a little.
+LARGER_BLOCK = 1.25
 #: Bytes below which a term of memory is nothing.
 _LEAST_TERM = 1e-3
 #: Names of the terms of memory that belong to no unit.
@@ -63,6 +67,8 @@ class UnitCost:
         Bytes of the transient memory that malloc does not return to the system afterwards.
     first : float
         Bytes of its first result, if it has no inputs and consists of several tasks.
+    block : float
+        Bytes of its largest block of memory, if it handles tables.
     """
 
     kind: int
@@ -76,6 +82,7 @@ class UnitCost:
     takes: tuple[tuple[str, float], ...] = ()
     heap: float = 0.0
     first: float = 0.0
+    block: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -157,6 +164,10 @@ class Simulation:
         self._transient = [0.0] * processes
         self._heap = [0.0] * processes
         self._heaps = [[0.0] * threads for _ in range(processes)]
+        #: Largest block that was freed, running units with larger ones, and their memory.
+        self._blocks = [0.0] * processes
+        self._unfit: list[set[int]] = [set() for _ in range(processes)]
+        self._apart = [0.0] * processes
         #: Waiting first results of running units, and how many of them there can be.
         self._ahead: list[dict[int, float]] = [{} for _ in range(processes)]
         self._most_ahead = math.ceil(SATURATION * threads) - threads
@@ -227,7 +238,9 @@ class Simulation:
         if unit.first and len(self._ahead[process]) < self._most_ahead:
             self._ahead[process][number] = unit.first
             transient += unit.first
-        self._add_transient(process, transient, unit.kind)
+        if self._heap[process] and unit.block > LARGER_BLOCK * self._blocks[process]:
+            self._unfit[process].add(number)
+        self._add_transient(process, transient, number)
         self._total = max(self._total, self._sum + self.processes * self._shuffle)
 
     def _end(self, process: int, number: int) -> None:
@@ -238,9 +251,9 @@ class Simulation:
             self._record(process)
         self._running[process] -= 1
         heapq.heappush(self._free, (self._running[process], process))
-        self._keep_heap(process, unit.heap)
         transient = unit.transient + self._ahead[process].pop(number, 0.0)
-        self._add_transient(process, -transient, unit.kind)
+        self._add_transient(process, -transient, number)
+        self._keep_heap(process, number)
         if self._users[number]:
             self._hold(process, number)
         for other in unit.dependencies:
@@ -307,21 +320,34 @@ class Simulation:
             terms = self._terms_of[process]
             terms[term] = terms.get(term, 0.0) + size
 
-    def _add_transient(self, process: int, size: float, kind: int) -> None:
-        before = max(self._transient[process], self._heap[process])
-        self._transient[process] += size
-        self._sum += max(self._transient[process], self._heap[process]) - before
+    def _add_transient(self, process: int, size: float, number: int) -> None:
+        before = self._find_running(process)
+        if number in self._unfit[process]:
+            self._apart[process] += size
+        else:
+            self._transient[process] += size
+        self._sum += self._find_running(process) - before
+        term = ("run", self.units[number].kind)
         terms = self._terms_of[process]
-        terms["run", kind] = terms.get(("run", kind), 0.0) + size
+        terms[term] = terms.get(term, 0.0) + size
 
-    def _keep_heap(self, process: int, size: float) -> None:
+    def _find_running(self, process: int) -> float:
+        """Return the memory of running units, or what malloc has kept, if that is more."""
+        return max(self._transient[process], self._heap[process]) + self._apart[process]
+
+    def _keep_heap(self, process: int, number: int) -> None:
         """Note what malloc keeps in the thread of a unit: in that which has kept the least."""
+        unit = self.units[number]
+        # Blocks that did not fit are at the end of the memory of malloc, which is returned.
+        self._unfit[process].discard(number)
+        if unit.heap:
+            self._blocks[process] = max(self._blocks[process], unit.block)
         least = self._heaps[process][0]
-        if size > least:
-            heapq.heapreplace(self._heaps[process], size)
-            before = max(self._transient[process], self._heap[process])
-            self._heap[process] += size - least
-            self._sum += max(self._transient[process], self._heap[process]) - before
+        if unit.heap > least:
+            heapq.heapreplace(self._heaps[process], unit.heap)
+            before = self._find_running(process)
+            self._heap[process] += unit.heap - least
+            self._sum += self._find_running(process) - before
 
     def _record_all(self) -> None:
         for process in range(self.processes):
@@ -329,8 +355,7 @@ class Simulation:
 
     def _record(self, process: int) -> None:
         """Record the memory of a process before it changes."""
-        running = max(self._transient[process], self._heap[process])
-        size = self._own[process] + running + self._shuffle
+        size = self._own[process] + self._find_running(process) + self._shuffle
         if self._recorder is not None:
             self._recorder.record(process, self._now, size)
         if size > self._peaks[process]:

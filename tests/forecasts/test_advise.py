@@ -19,11 +19,12 @@ from hyperplane.core.units import round_bytes
 from hyperplane.errors import DoesNotFit, RequestError
 from hyperplane.forecasts.advise import advise_layout
 from hyperplane.forecasts.evaluate import SampledJob
+from hyperplane.forecasts.growth import Growth
 from hyperplane.forecasts.layout import find_layout
 from hyperplane.forecasts.layout_search import LayoutCandidate
 from hyperplane.forecasts.layout_simulator import LayoutSimulator
 from hyperplane.forecasts.measured_advice import describe_option
-from hyperplane.forecasts.model import ClassModel, GraphModel, Growth
+from hyperplane.forecasts.model import ClassModel, GraphModel
 from hyperplane.forecasts.result import Forecast
 from hyperplane.forecasts.simulate import UnitCost
 from hyperplane.spec.worker import WorkerSpec

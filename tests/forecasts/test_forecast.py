@@ -50,6 +50,37 @@ def allocate(size):
     return np.ones(size // 8)
 
 
+def describe_pools():
+    import pyarrow
+
+    started_with = Path("/proc/self/environ").read_bytes()
+    chosen = os.environ.get("ARROW_DEFAULT_MEMORY_POOL", "")
+    return (
+        f"{b'ARROW_DEFAULT' in started_with} {chosen} {pyarrow.default_memory_pool().backend_name}"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_sample_of_a_forked_worker_gets_its_memory_pool_after_arrow_is_loaded(plan, tmp_path):
+    if "ARROW_DEFAULT_MEMORY_POOL" in os.environ:
+        pytest.skip("the pool is set for all processes")
+
+    def write(file):
+        Path(file).write_text(describe_pools())
+
+    file = tmp_path / "pools"
+    assert not hyperplane.forecast(dask.delayed(write)(str(file)), plan).refused
+    assert file.read_text() == "False system system"
+    client, cluster = hyperplane.start(plan)
+    try:
+        assert set(client.run(describe_pools).values()) == {"False system system"}
+    finally:
+        client.close()
+        cluster.close()
+
+
 @pytest.mark.slow
 @pytest.mark.process
 def test_a_function_that_needs_a_known_memory(plan):

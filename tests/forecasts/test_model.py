@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 from hyperplane.forecasts.evaluate import find_gaps
+from hyperplane.forecasts.growth import fit_growth
 from hyperplane.forecasts.intervals import find_demand, find_interval, find_time_interval
 from hyperplane.forecasts.layout import Layout
 from hyperplane.forecasts.model import (
@@ -14,10 +18,10 @@ from hyperplane.forecasts.model import (
     build_model,
     find_needs,
     find_retained,
-    fit_growth,
 )
 from hyperplane.forecasts.records import KeyStatistics, SampleResult, TaskRecord
 from hyperplane.forecasts.sample_plan import plan_sample
+from hyperplane.forecasts.sample_process import find_block
 from hyperplane.forecasts.task_units import divide_graph
 
 MB = 10**6
@@ -146,6 +150,68 @@ def test_what_malloc_keeps_is_what_remains_after_a_task_besides_its_result():
     model = build(30, [*parts, record(1), record(1)])
     assert [unit.heap / MB for unit in model.units[:2]] == pytest.approx([9, 9])
     assert model.units[-1].heap == 0
+
+
+def test_the_largest_memory_that_malloc_keeps_counts():
+    # After the last task malloc has returned the end of its memory.
+    kept = [20 * MB, 18 * MB, 0]
+    parts = [record(0, need=20 * MB, after=100 * MB + each, block=2 * MB) for each in kept]
+    model = build(30, [*parts, record(1), record(1)])
+    assert [unit.heap / MB for unit in model.units[:2]] == pytest.approx([20, 20])
+    assert [unit.block / MB for unit in model.units[:2]] == pytest.approx([2, 2])
+    assert model.units[-1].block == 0
+
+
+def test_one_large_partition_leaves_the_gaps_of_the_others():
+    sizes = {("read", part): 1000.0 * (20 if part == 3 else 1) for part in range(8)}
+    parts = [
+        record(0, need=each * MB, after=(100 + each) * MB, has_tables=True) for each in (1, 1, 20)
+    ]
+    model = build(8, [parts[0], parts[2], parts[1], record(1), record(1)], sizes)
+    assert max(unit.heap for unit in model.units) == 20 * MB
+    assert find_gaps(model, Layout(1, 1)) / MB == pytest.approx(0.6)
+
+
+def test_a_unit_takes_the_size_of_the_result_that_it_needs():
+    """As a cumulative sum: each table has a number, and the numbers are added one by one."""
+    graph = {("sum", 1): [("number", 0), ("number", 1)], ("number", 0): []}
+    for part in range(1, 12):
+        graph |= {("table", part): [], ("number", part): [("table", part)]}
+        graph |= {("use", part): [("table", part), ("sum", part)]}
+        if part > 1:
+            graph[("sum", part)] = [("sum", part - 1), ("number", part)]
+    graph["end"] = [("use", part) for part in range(1, 12)]
+    divided = divide_graph(graph, ["end"])
+    steps = plan_sample(divided, {})
+    sizes = {"table": 10 * MB, "number": 8, "sum": 8, "use": 8}
+    records = []
+    for step in steps:
+        unit = divided.units[step.unit]
+        outputs = tuple(sizes.get(key[0], 8) for key in unit.outputs)
+        inputs = sum(sizes[key[0]] for key in unit.inputs)
+        records.append(replace(record(0, inputs, need=100_000), outputs=outputs))
+    info = GraphInfo((divided.unit_of["end"],), tuple(range(len(divided.units))))
+    model = build_model(divided, info, steps, SampleResult(tuple(records), 100 * MB, True))
+    assert sum(len(unit.outputs) == 2 for unit in divided.units) == 11
+    # Extrapolated from 8 bytes to a share of a table, 100 kB would be gigabytes.
+    assert max(unit.transient for unit in model.units) < MB
+
+
+def test_smaller_pieces_of_data_show_no_growth_with_their_number():
+    parts = [record(5 * MB, need=MB) for _ in range(3)]
+    # Six inputs of different sizes, or six times one that is half as large.
+    wide, narrow = record(0, 60 * MB, need=40 * MB), record(0, 30 * MB, need=20 * MB)
+    model = build(6, [*parts, wide, narrow])
+    assert model.units[-1].transient / MB == pytest.approx(40)
+    model = build(6, [*parts, wide, replace(narrow, inputs=60 * MB)])
+    assert model.units[-1].transient / MB > 60
+
+
+def test_the_block_of_a_table_is_its_largest_column():
+    frame = pd.DataFrame({"a": np.arange(100), "b": np.arange(100, dtype="int8")})
+    table = pa.table({"a": np.arange(50), "b": np.arange(50, dtype="int8")})
+    values = [frame, frame.b, table, frame.groupby("b"), np.ones(100), 5]
+    assert [find_block(value) for value in values] == [800, 232, 400, 0, 0, 0]
 
 
 def test_views_of_a_released_result_are_no_memory_that_a_process_keeps():

@@ -124,6 +124,19 @@ def test_malloc_keeps_memory_for_each_thread_that_has_run_such_a_task():
     assert peak == 30 + 1
 
 
+@pytest.mark.parametrize(("block", "peak"), [(0, 30), (5, 30), (6, 30), (7, 38), (50, 38)])
+def test_larger_blocks_do_not_fit_into_what_malloc_keeps(block, peak):
+    parts = [unit(number, transient=10, heap=8, block=5) for number in range(4)]
+    large = unit(4, 0, 1, 2, 3, transient=30, heap=30, block=block)
+    # The second one uses the blocks of the first.
+    units = [*parts, large, unit(5, 4, transient=30, block=block)]
+    timeline = simulate(units)
+    assert timeline.peaks == (peak,)
+    assert timeline.total == peak
+    kept = {("process", ALLOCATOR): 8} if peak > 30 else {}
+    assert timeline.terms == {("run", 0): 30, **kept}
+
+
 @pytest.mark.parametrize(("threads", "ahead"), [(1, 1), (2, 1), (8, 1), (16, 2)])
 def test_one_partition_of_a_process_waits_for_its_next_task(threads, ahead):
     units = [unit(number, transient=10, first=4) for number in range(40)]

@@ -47,7 +47,7 @@ def sample(graph, outputs, needs=(20 * MB,), exact=True, keys=(), **options):
     for number, step in enumerate(steps):
         size = outputs(step)
         need = size + needs[number % len(needs)]
-        inputs = 10 * MB * len(step.leaves) if step.inputs else 0
+        inputs = 10 * MB * len(step.inputs)  # also if all are the same piece of data
         records.append(
             TaskRecord(1, 1, 150 * MB, 150 * MB + need, 0, 0, inputs, (size,), **options)
         )

@@ -52,7 +52,7 @@ def dask_setup(worker: object) -> None:
     """Apply the variables of this process; Dask calls this in each new worker process."""
     del worker
     _apply_malloc_options()
-    _apply_arrow_pool()
+    apply_arrow_pool()
 
 
 def _apply_malloc_options() -> None:
@@ -66,7 +66,12 @@ def _apply_malloc_options() -> None:
             logger.warning("%s=%s has no effect: malloc does not accept this value", name, value)
 
 
-def _apply_arrow_pool() -> None:
+def apply_arrow_pool() -> None:
+    """Let pyarrow use the pool that ``ARROW_DEFAULT_MEMORY_POOL`` names.
+
+    Arrow's C++ library has chosen its own default when it was loaded. It keeps it for what it
+    allocates without a pool of the caller, as the buffers of the Parquet writer.
+    """
     name = os.environ.get(ARROW_POOL)
     if name is None:
         return
