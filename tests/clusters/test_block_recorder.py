@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
+from subprograms import wait_until
 
 import hyperplane
 from hyperplane.clusters.dask.block_recorder import BlockRecorder
@@ -306,6 +307,27 @@ def test_a_scheduler_that_does_not_answer_does_not_stop_the_block(
         with hyperplane.record("answered", client=client) as block:
             client.submit(sum, [1, 2], key="after").result()
     assert [task.name for task in block.run.tasks] == ["after"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_scheduler_that_ended_is_not_taken_for_a_closed_client(is_closed: bool) -> None:
+    def lose_scheduler() -> None:
+        with hyperplane.record("lost", client=client):
+            process.kill()
+            wait_until(lambda: client.status == expected, 60)
+
+    expected = "closed" if is_closed else "connecting"
+    with subprocess.Popen(
+        [sys.executable, "-c", SCHEDULER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        address, seconds = process.stdout.readline().strip(), 2 if is_closed else 60
+        with (
+            Client(address, set_as_default=False, timeout=seconds) as client,
+            pytest.warns(UserWarning, match="figures: the client has lost the connection to its"),
+        ):
+            lose_scheduler()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="for systems that can fork")

@@ -9,7 +9,8 @@ import socket
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from hyperplane.clusters.dask import (
     local_process,
     wait_places,
 )
+from hyperplane.clusters.dask.guarded_cluster import GuardedCluster
 from hyperplane.clusters.dask.local.cluster import GuardedNanny
 from hyperplane.guard import memory_plugins
 
@@ -220,6 +222,38 @@ def test_a_start_ends_while_its_event_loop_is_blocked(
     assert block.called.is_set()
     assert "the event loop of this process " in str(caught.value)
     assert "blocked in wait (" in str(caught.value)
+
+
+async def wait_in_thread(block: Block) -> None:
+    await asyncio.to_thread(block.may_end.wait, 300)
+
+
+async def ignore_cancels(block: Block) -> None:
+    while not block.may_end.is_set():
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wait", [wait_in_thread, ignore_cancels])
+def test_an_event_loop_that_does_not_end_leaves_the_reason(
+    wait: Callable[[Block], Awaitable[None]], block: Block, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interruptible_start, "INTERRUPTED_STEP_SECONDS", 10.0)
+    monkeypatch.setattr(Scheduler, "start_unsafe", lambda scheduler: wait(block))
+    with pytest.raises(hyperplane.StartTimeout, match="the scheduler did not start within 5 s"):
+        start(5)
+
+
+@pytest.mark.slow
+def test_an_event_loop_that_does_not_end_leaves_the_error_of_a_worker(block: Block) -> None:
+    class Fails(GuardedCluster):
+        async def _correct_state(self) -> None:
+            asyncio.get_running_loop().run_in_executor(None, block.may_end.wait, 300)
+            raise ValueError("no worker today")
+
+    with pytest.raises(ValueError, match="no worker today"):
+        create_cluster(Fails)
 
 
 @pytest.mark.slow

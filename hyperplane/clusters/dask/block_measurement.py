@@ -123,7 +123,13 @@ def end_measurement(client: Client, monitor: BlockMonitor | None, name: str) -> 
         return {}
     try:
         if client.status != "running":
-            raise OSError("the client was closed in it")
+            # A client that is closed keeps its connection; one that reconnects has none.
+            lost = client.scheduler_comm is None
+            raise OSError(
+                "the client has lost the connection to its scheduler, which may have ended"
+                if lost
+                else "the client was closed in it"
+            )
         return dict(_Calls(client).call(getattr(client.scheduler, monitor.handler)))
     except Exception as error:  # noqa: BLE001 - the scheduler may have ended
         _cancel(client, monitor)

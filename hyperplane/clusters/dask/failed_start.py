@@ -66,23 +66,39 @@ def end(cluster: Any) -> None:
         return
     loop = cluster.loop.asyncio_loop
     if getattr(cluster, "status", None) == Status.closed:
-        runner.stop()
+        _stop_loop(cluster)
         return
     work = _close(cluster)
     try:
         closing = asyncio.run_coroutine_threadsafe(work, loop)
     except RuntimeError:  # the event loop has ended
         work.close()
-        runner.stop()
+        _stop_loop(cluster)
         return
     responds = cluster.responds()
     try:
         _wait(closing, loop, cluster.end_workers_seconds + _STEPS * STEP_SECONDS if responds else 0)
     finally:  # after several Ctrl-C, too
         if closing.done():
-            runner.stop()
+            _stop_loop(cluster)
         else:
             _stop_without(cluster, closing, loop, responds)
+
+
+def _stop_loop(cluster: Any) -> None:
+    """Stop the event loop of a cluster; its errors do not replace that of the start.
+
+    Its thread waits for functions in other threads, such as those of ``asyncio.to_thread``, and for
+    coroutines that go on when they are cancelled. It ends with them, or with the program.
+    """
+    try:
+        cluster._loop_runner.stop()
+    except Exception as error:  # noqa: BLE001 - what has ended the loop
+        logger.warning(
+            "cluster %s: its event loop did not end: %s",
+            cluster.name,
+            "a function of it still runs" if isinstance(error, TimeoutError) else repr(error),
+        )
 
 
 def _wait(closing: Future[None], loop: asyncio.AbstractEventLoop, seconds: float) -> None:
@@ -110,7 +126,7 @@ def _stop_without(
 
     def stop_later() -> None:
         _wait(closing, loop, math.inf)
-        cluster._loop_runner.stop()
+        _stop_loop(cluster)
 
     threading.Thread(target=stop_later, name="hyperplane-failed-start", daemon=True).start()
 

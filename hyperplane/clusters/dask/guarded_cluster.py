@@ -232,10 +232,14 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
                 failed_start.end(self)
             finally:  # after several Ctrl-C, too
                 self._cleanup()
-            if isinstance(error, StartLimitReached):
-                if self._first_error is None:
-                    raise StepTimeout(error.waited, error.place) from None
-                raise self._first_error from self._first_error.__cause__
+            first = self._first_error
+            if isinstance(error, StartLimitReached) and first is None:
+                raise StepTimeout(error.waited, error.place) from None
+            # After the first error Dask closes the cluster and stops its event loop, which raises a
+            # TimeoutError if a thread of it does not end.
+            is_later = isinstance(error, StartLimitReached) or type(error) is TimeoutError
+            if first is not None and is_later and error is not first:
+                raise first from first.__cause__
             raise
         self.starting = False
         self._created = weakref.WeakSet(self._created)

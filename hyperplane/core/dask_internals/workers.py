@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 #: Bytes of a result up to which it is not spilled: that would free no memory.
@@ -18,6 +19,19 @@ def find_worker_folder() -> str | None:
     """
     worker = _find_worker()
     return None if worker is None else str(worker.local_directory)
+
+
+def find_results_folder() -> str | None:
+    """Return the folder for files with results of the worker, as :func:`find_worker_folder`.
+
+    Workers in one process pass results on without copies of them, and the folder of a worker is
+    removed when it is closed. Their files are beside their folders.
+    """
+    worker = _find_worker()
+    if worker is None:
+        return None
+    folder = str(worker.local_directory)
+    return str(Path(folder).parent) if worker.address.startswith("inproc://") else folder
 
 
 def keep_filed_results(is_filed: Callable[[Any], bool]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import pickle
 import resource
+import subprocess
 import sys
 import threading
 from contextlib import contextmanager
@@ -218,6 +220,57 @@ def test_a_disk_that_is_full_for_a_moment_fails_only_the_tasks_of_its_pieces(tmp
         lost.load()
     for piece, table in ((received, 0), (again, 1), (later, 2)):
         assert piece.load().equals(tables[table])
+
+
+FORKED = """
+import os, sys
+import numpy as np, polars as pl
+from hyperplane.collections.frames.kernels.table_files import write_tables
+
+numbers = np.random.default_rng(0).integers(0, 2**62, 30_000)
+pieces = write_tables([pl.DataFrame({"a": numbers}) for _ in range(2)])
+child = os.fork()
+if child == 0:
+    del pieces[1]
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert [piece.load()["a"].to_list() for piece in pieces] == [numbers.tolist()] * 2
+"""
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_files_remain_after_a_forked_process_has_ended(tmp_path):
+    variables = {**os.environ, "DASK_TEMPORARY_DIRECTORY": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", FORKED], check=True, env=variables)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.cluster
+def test_a_worker_that_is_closed_leaves_its_files_to_others_of_its_process(tmp_path):
+    numbers = np.random.default_rng(0).integers(0, 2**62, 30_000)
+
+    def write():
+        return table_files.write_tables([pl.DataFrame({"a": numbers})])[0].make_movable()
+
+    with (
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=False,
+            local_directory=str(tmp_path),
+            dashboard_address="127.0.0.1:0",
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        first = next(iter(client.scheduler_info()["workers"]))
+        piece = client.submit(write, workers=[first], allow_other_workers=True)
+        sizes = client.submit(lambda each: each.load().height, piece)
+        assert sizes.result() == numbers.size
+        client.retire_workers([first])
+        held = client.submit(lambda each: each.load()["a"].to_list(), piece, pure=False)
+        assert held.result() == numbers.tolist()
+        assert len(list(tmp_path.rglob("hyperplane-table-*"))) == 1
 
 
 def test_threads_save_the_same_rows(tmp_path):

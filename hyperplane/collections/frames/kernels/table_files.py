@@ -23,7 +23,7 @@ import dask.config
 import polars as pl
 
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
-from hyperplane.core.dask_internals.workers import find_worker_folder, keep_filed_results
+from hyperplane.core.dask_internals.workers import find_results_folder, keep_filed_results
 from hyperplane.core.errors import HyperplaneError
 
 #: Bytes of the pieces of a table up to which they stay in memory: a file would take more time.
@@ -39,7 +39,7 @@ class TableFile:
     def __init__(self) -> None:
         self._process = os.getpid()
         self.path = _find_folder() / f"hyperplane-table-{uuid.uuid4().hex}.arrow"
-        self.remove = weakref.finalize(self, _remove_file, os.fspath(self.path))
+        self.remove = weakref.finalize(self, _remove_file, os.fspath(self.path), self._process)
         keep_filed_results(is_filed)
 
     @property
@@ -48,7 +48,9 @@ class TableFile:
         return self._process == os.getpid()
 
 
-def _remove_file(path: str) -> None:
+def _remove_file(path: str, process: int) -> None:
+    if process != os.getpid():  # a fork, which ends or has dropped its copy of the table
+        return
     with suppress(OSError):  # the nanny may have removed the folder
         Path(path).unlink()
 
@@ -56,9 +58,10 @@ def _remove_file(path: str) -> None:
 def _find_folder() -> Path:
     """Return the folder of the worker, or Dask's for temporary files.
 
-    The worker's nanny removes its folder if the worker is killed.
+    The worker's nanny removes its folder if the worker is killed. Workers in one process share a
+    folder.
     """
-    folder = find_worker_folder() or dask.config.get("temporary-directory", None)
+    folder = find_results_folder() or dask.config.get("temporary-directory", None)
     return Path(folder or tempfile.gettempdir())
 
 
