@@ -14,7 +14,7 @@ from hyperplane.core.errors import DataError, Fault, ReadError, check
 from hyperplane.core.units import is_iterable
 from hyperplane.formats import column_types
 from hyperplane.formats import filters as row_filters
-from hyperplane.formats.read_errors import join_errors, warn_skipped
+from hyperplane.formats.read_errors import join_errors, omit_skip_advice, warn_skipped
 
 if TYPE_CHECKING:
     from hyperplane.formats.column_types import Decimals
@@ -139,8 +139,10 @@ class ReadRequest:
 
     def raise_or_warn(self, errors: Sequence[ReadError], readable: int) -> None:
         """Raise the errors of files, or warn if they are skipped and ``readable`` files remain."""
-        if errors and (self.on_error == "raise" or not readable):
+        if errors and self.on_error == "raise":
             raise join_errors(errors)
+        if errors and not readable:
+            raise join_errors([omit_skip_advice(error) for error in errors])
         warn_skipped(errors)
 
 
