@@ -118,7 +118,7 @@ class ReadRequest:
         names, faults = (list(default), []) if self.columns is None else parse_columns(self.columns)
         for name in names:
             if not row_filters.is_column(name, known):
-                allowed = "a column of the files: " + _list_names(known)
+                allowed = row_filters.describe_columns(known)
                 advice = row_filters.suggest_similar(name, known)
                 faults.append(Fault("columns", repr(name)[:80], allowed, advice))
             elif names.count(name) > 1:
@@ -152,8 +152,3 @@ def _find_texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for each in value:
             yield from _find_texts(each)
-
-
-def _list_names(names: Mapping[str, Any]) -> str:
-    shown = ", ".join(list(names)[:20])
-    return shown if len(names) <= 20 else f"{shown} and {len(names) - 20} more"
