@@ -54,6 +54,18 @@ def test_texts_of_a_single_column(tmp_path):
     assert as_objects(hyperplane.load(url)["a"]) == ["NA", None, "b"]
 
 
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_empty_text_of_a_single_column_is_a_warning(tmp_path, suffix):
+    frame = pd.DataFrame({"a": ["", "b"]})
+    with pytest.warns(
+        UserWarning, match=f"column 'a' has the value '', .*single {suffix.upper()}"
+    ) as record:
+        hyperplane.save(frame, str(tmp_path / f"a.{suffix}"))
+    assert [warning.filename for warning in record] == [__file__]
+    hyperplane.save(frame.assign(b=1), str(tmp_path / f"b.{suffix}"))
+    hyperplane.save(pd.DataFrame({"a": ["x", None]}), str(tmp_path / f"c.{suffix}"))
+
+
 @pytest.mark.parametrize(
     "text",
     [

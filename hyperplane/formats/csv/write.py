@@ -107,6 +107,13 @@ def _quote_cells(
     return pc.if_else(pc.or_(marked, is_quoted), in_quotes, texts)
 
 
+def has_lone_empty_text(table: pa.Table) -> bool:
+    """Return whether a table of one column has empty text, the notation of its missing values."""
+    if table.num_columns != 1 or not _holds_text(table.schema.field(0).type):
+        return False
+    return bool(pc.any(pc.equal(table.column(0).cast(TEXT), "")).as_py())
+
+
 def _holds_text(kind: pa.DataType) -> bool:
     return is_text(kind) or pa.types.is_string_view(kind)
 
