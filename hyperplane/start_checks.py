@@ -12,6 +12,7 @@ from typing import Any
 
 from hyperplane.clusters import interrupts, registry
 from hyperplane.clusters.engine import Engine, StartedCluster, SupportsPreflight
+from hyperplane.clusters.least_memory import find_memory_faults
 from hyperplane.core.argument_checks import find_flag_faults
 from hyperplane.core.errors import EngineUnavailable, Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
@@ -33,9 +34,6 @@ from hyperplane.spec.plan import ClusterPlan
 
 #: Engines whose workers are processes of this machine with the import path of this process.
 _SAME_MACHINE = ("local", "cuda")
-
-#: Bytes of memory with which a worker process of Dask can run tasks.
-_LEAST_MEMORY = 200_000_000
 
 #: Engines and warnings on modules of the program that were logged: each start would repeat them.
 _logged: set[tuple[str, PreflightFinding]] = set()
@@ -121,7 +119,7 @@ def check_before_start(
     """
     check_available(engine)
     began = time.monotonic()
-    check([*_find_sync_faults(plan, sync), *_find_memory_faults(plan)])
+    check([*_find_sync_faults(plan, sync), *find_memory_faults(plan.framework, plan.worker)])
     checks = engine if plan.preflight and isinstance(engine, SupportsPreflight) else None
     program = _find_program(plan, sync=sync) if sync or checks else ProgramModules()
     request = PreflightRequest(program, sync=sync)
@@ -133,15 +131,6 @@ def check_before_start(
         if not sync and program.local and MODULES in {each.subject for each in report.unchecked}:
             follow = partial(_warn_of_absent_modules, plan.engine, program)
     return follow
-
-
-def _find_memory_faults(plan: ClusterPlan) -> list[Fault]:
-    """Return the fault of processes that would be ended for memory before their first task."""
-    if plan.framework != DASK or plan.worker.ram_per_proc >= _LEAST_MEMORY:
-        return []
-    given, least = f"{plan.worker.ram_gb_per_proc:g}", f"{_LEAST_MEMORY / 1e9:g}"
-    advice = "a worker process without data uses 0.15 GB, and pandas and Polars 0.1 GB more"
-    return [Fault("ram_gb_per_proc", given, f"at least {least}", advice)]
 
 
 def _find_program(

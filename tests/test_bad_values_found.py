@@ -135,6 +135,22 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "blocksize=inf": (
         lambda: hyperplane.bag.read_records("x", blocksize=float("inf")), "blocksize = inf",
     ),
+    "blocksize with a decimal comma": (
+        lambda: hyperplane.bag.read_records("x", blocksize="1,5MB"), "write 1.5MB",
+    ),
+    "partition_size with a decimal comma": (
+        lambda: hyperplane.dataframe.read("x", partition_size="1,5MB"), "write 1.5MB",
+    ),
+    "memory with a decimal comma": (
+        lambda: hyperplane.array.propose_chunks((4,), dtype="f8", memory="1,5 GB"),
+        "write 1.5 GB",
+    ),
+    "memory of a pod with a decimal comma": (
+        lambda: hyperplane.plan_cluster(
+            engine="kubernetes", engine_options={"memory_overhead": "1,5Gi"}
+        ),
+        "write 1.5Gi",
+    ),
     "an encoding of a zero byte": (
         lambda: hyperplane.bag.read_records("x", encoding="\0"), "encoding = ",
     ),

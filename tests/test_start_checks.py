@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -193,9 +194,21 @@ def test_a_silent_check_leaves_no_file_in_the_output(
             thread.join(60)
 
 
-def test_processes_with_less_memory_than_an_empty_one_uses_are_not_started() -> None:
-    plan = hyperplane.plan_cluster(num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.05)
+def test_processes_with_less_memory_than_an_empty_one_uses_are_not_planned() -> None:
+    for call in (hyperplane.plan_cluster, hyperplane.initialize_cluster):
+        with pytest.raises(
+            hyperplane.RequestError, match=r"ram_gb_per_proc = 0\.05: expected at least 0\.2"
+        ):
+            call(num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.05)
+    with pytest.raises(hyperplane.RequestError, match="2 faults") as caught:
+        hyperplane.plan_cluster(num_workers=1, nprocs=1, nthreads=0, ram_gb_per_proc=0.05)
+    assert "at least 0.2" in str(caught.value)
+
+
+def test_a_changed_plan_is_checked_at_its_start() -> None:
+    plan = hyperplane.plan_cluster(num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=0.5)
+    less = replace(plan, worker=replace(plan.worker, ram_per_proc=50_000_000))
     with pytest.raises(
         hyperplane.RequestError, match=r"ram_gb_per_proc = 0\.05: expected at least 0\.2"
     ):
-        hyperplane.start(plan)
+        hyperplane.start(less)

@@ -12,7 +12,12 @@ from numbers import Real
 from typing import Any, cast
 
 from hyperplane.core.errors import Fault, RequestError
-from hyperplane.core.units import format_bytes, gb_to_bytes, parse_bytes
+from hyperplane.core.units import (
+    advise_on_size,
+    format_bytes,
+    gb_to_bytes,
+    parse_bytes,
+)
 from hyperplane.formats import registry, zarr
 from hyperplane.formats.base import SizeEstimate, SupportsSize
 from hyperplane.formats.parquet.pandas_index import check_index
@@ -140,6 +145,10 @@ def measure_files(urls: str | Sequence[str]) -> SizeEstimate:
         stores, files = _find_files([urls] if isinstance(urls, str) else urls)
         file_format = registry.detect_format(files, SupportsSize, urls) if files else None
     except RequestError as error:
+        advice = advise_on_size(urls) if isinstance(urls, str) else ""
+        if advice:  # rather a size with an error than a path
+            fault = Fault("data", repr(urls)[:80], "a size such as '100GB'", advice)
+            raise RequestError([fault]) from None
         sizes = "a size such as '100GB', or "
         faults = [replace(f, where="data", allowed=sizes + f.allowed) for f in error.faults]
         raise RequestError(faults) from None

@@ -56,13 +56,22 @@ def clean(
         )
         for url in urls
     ]
+    allowed = "a path or URL where something was saved; nothing was found"
+    missing = [
+        Fault("url", repr(report.url), allowed, "check the name")
+        for report in reports
+        if not report.found
+    ]
     if as_json:
+        check(missing)
         write_json([asdict(report) for report in reports])
         return
-    for report in reports:
+    cleaned = [report for report in reports if report.found]
+    for report in cleaned:
         typer.echo(str(report))
-    if dry_run:
+    if dry_run and cleaned:
         typer.echo("dry run: nothing was removed")
+    check(missing)
 
 
 def parse_options(texts: Sequence[str]) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from hyperplane.clusters.engine import (
     SupportsNodeFit,
 )
 from hyperplane.clusters.framework import OptionsDraft
-from hyperplane.core.errors import DoesNotFit, EngineUnavailable, Fault, RequestError
+from hyperplane.clusters.least_memory import find_memory_faults
+from hyperplane.core.errors import DoesNotFit, EngineUnavailable, Fault, RequestError, check
 from hyperplane.core.errors.base import request_error
 from hyperplane.core.units import format_bytes, plural
 from hyperplane.sizing import fit
@@ -117,6 +118,7 @@ class Planner:
         machine = engine.capacity(settings)
         asked, pool = self._choose_layout(engine.uses_pools)
         self._check_budget(pool)
+        self.faults += find_memory_faults(framework_of(engine.name), asked)
         if draft is None or self.faults:
             self._raise_faults()
         worker, nodes, fit_note = asked, most_nodes(request.num_workers), ""
@@ -141,6 +143,7 @@ class Planner:
                     f"{', '.join(machine.own)}; replace=True closes the one that the same cell "
                     "has started"
                 )
+        check(find_memory_faults(framework_of(engine.name), worker))  # a machine may have less
         max_nodes, nodes = nodes, min(nodes, int(request.num_workers))
         self._note_deploy_mode(engine)
         for name in sorted(engine.ignored & request.model_fields_set):

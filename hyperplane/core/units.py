@@ -27,7 +27,19 @@ for _power, _letter in enumerate("kmgtp", start=1):
     _UNITS[_letter] = _UNITS[_letter + "b"] = 1000**_power
     _UNITS[_letter + "i"] = _UNITS[_letter + "ib"] = 1024**_power
 
-_QUANTITY = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?\s*([a-z]*)\s*")
+# A comma separates groups of three digits; "5,5GB" and "0,500GB" are decimal commas.
+_QUANTITY = re.compile(
+    r"\s*((?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9][0-9_]*)(?:\.[0-9]*)?|\.[0-9]+)"
+    r"(e[+-]?[0-9]+)?\s*([a-z]*)\s*"
+)
+#: Units of sizes, for messages.
+UNITS_OF_SIZE = "B, kB, MB, GB, TB, PB, KiB, MiB, GiB, TiB, PiB"
+#: Text that is likely a size with a wrong number or unit.
+_LIKELY_QUANTITY = re.compile(
+    r"\s*([+-]?)([0-9][0-9_.,]*|[.,][0-9]+)(?:e[+-]?[0-9]+)?\s*([a-z]?i?b?s?|bytes?)\s*",
+    re.ASCII | re.IGNORECASE,
+)
+_DECIMAL_COMMA = re.compile(r"([0-9]*(?:\.[0-9]{3})*),([0-9]+)")
 
 _TIME = re.compile(r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _TIMES = (numbers.Number, dt.timedelta)
@@ -68,6 +80,7 @@ def parse_bytes(text: str) -> int:
     """Parse a memory size such as ``"100GB"``, ``"4Gi"`` or ``"1.5 TB"`` into bytes.
 
     The unit may be in upper or lower case and follow a space. Text without a unit is in bytes.
+    A comma may only separate groups of three digits, as in ``"1,500GB"``.
 
     Raises
     ------
@@ -83,12 +96,40 @@ def parse_bytes(text: str) -> int:
     """
     match = _QUANTITY.fullmatch(text.lower())
     if match is None or match[3] not in _UNITS:
-        raise ValueError(f"{text!r} is not a memory size such as '100GB' or '4GiB'")
+        advice = advise_on_size(text)
+        message = f"{text!r} is not a memory size such as '100GB' or '4GiB'"
+        raise ValueError(f"{message}; {advice}" if advice else message)
     number = float(match[1].replace(",", "").replace("_", "") + (match[2] or ""))
     size = number * _UNITS[match[3]]
     if not math.isfinite(size):
         raise ValueError(f"{text!r} is not a finite memory size")
     return round(size)
+
+
+def advise_on_size(text: str) -> str:
+    """Return advice for text that is not a memory size; empty if it does not look like one.
+
+    Examples
+    --------
+    >>> advise_on_size("5,5 GB"), advise_on_size("no/such/file")
+    ('write 5.5 GB', '')
+    >>> advise_on_size("1EB")
+    'write one of the units B, kB, MB, GB, TB, PB, KiB, MiB, GiB, TiB, PiB'
+    """
+    found = _LIKELY_QUANTITY.fullmatch(text)
+    if found is None:
+        return ""
+    if found[3].lower() not in _UNITS:
+        return f"write one of the units {UNITS_OF_SIZE}"
+    if found[1] == "-":
+        return "write a size above 0"
+    if "," not in found[2] or _QUANTITY.fullmatch(text.lower()):
+        return ""
+    decimal = _DECIMAL_COMMA.fullmatch(found[2])
+    if decimal is None:
+        return "write the number without commas"
+    number = f"{decimal[1].replace('.', '') or '0'}.{decimal[2]}"
+    return f"write {text.strip().replace(found[2], number)}"
 
 
 def format_bytes(size: int) -> str:

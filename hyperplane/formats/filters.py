@@ -46,6 +46,18 @@ def suggest_similar(name: object, known: Collection[str]) -> str:
     return f"did you mean {' or '.join(map(repr, matches))}?" if matches else ""
 
 
+def describe_columns(known: Collection[str]) -> str:
+    """Return the description of valid columns, which lists up to 20 of them.
+
+    Examples
+    --------
+    >>> describe_columns(["a", "b"])
+    'a column of the files: a, b'
+    """
+    more = f" and {len(known) - 20} more" if len(known) > 20 else ""
+    return f"a column of the files: {', '.join(list(known)[:20])}{more}"
+
+
 def is_column(name: object, known: Collection[str]) -> bool:
     """Whether a value of any type is the name of a column."""
     return isinstance(name, str) and name in known
@@ -113,7 +125,7 @@ def _parse_condition(
     faults = []
     if not is_column(name, schema):
         advice = suggest_similar(name, schema)
-        faults.append(Fault(where, repr(name)[:80], "a column of the files", advice))
+        faults.append(Fault(where, repr(name)[:80], describe_columns(schema), advice))
     if not is_one_of(op, OPERATORS) or (len(entry) == 2 and op not in _NULLS):
         faults.append(
             Fault(where, repr(op)[:80], f"an operator, one of {', '.join(OPERATORS)}, and a value")

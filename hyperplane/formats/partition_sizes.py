@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from hyperplane.core.active_cluster import count_threads
 from hyperplane.core.errors import Fault
-from hyperplane.core.units import parse_bytes
+from hyperplane.core.units import advise_on_size, parse_bytes
 from hyperplane.formats.partitions import MergeablePartition
 
 T = TypeVar("T")
@@ -31,7 +31,8 @@ def parse_partition_size(partition_size: Any) -> tuple[int, list[Fault]]:
     if size > 0:
         return size, []
     allowed = "a size in memory such as '100MB'"
-    return 1, [Fault("partition_size", repr(partition_size)[:80], allowed)]
+    advice = advise_on_size(str(partition_size))
+    return 1, [Fault("partition_size", repr(partition_size)[:80], allowed, advice)]
 
 
 def choose_target_size(total: int, partition_size: int) -> float:

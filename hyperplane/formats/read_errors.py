@@ -9,6 +9,7 @@ from typing import Any
 
 from hyperplane.core.errors import ReadError, SkippedFile
 from hyperplane.core.public_calls import warn_caller
+from hyperplane.formats.text_errors import SKIP_ADVICE
 
 
 def join_errors(errors: Sequence[ReadError]) -> ReadError:
@@ -20,6 +21,12 @@ def join_errors(errors: Sequence[ReadError]) -> ReadError:
     return ReadError(
         first.url, f"{str(first).removeprefix(f'{first.url}: ')}; more damaged files:{more}"
     )
+
+
+def omit_skip_advice(error: ReadError) -> ReadError:
+    """Return an error without the advice to skip, for calls that already have it."""
+    text = str(error).removeprefix(f"{error.url}: ")
+    return ReadError(error.url, text.replace(f", or {SKIP_ADVICE}", ""))
 
 
 def warn_skipped(errors: Sequence[ReadError], worker: Any = None) -> None:
@@ -34,7 +41,7 @@ def warn_skipped(errors: Sequence[ReadError], worker: Any = None) -> None:
     """
     if not errors:
         return
-    lines = "\n".join(f"  {error}" for error in errors)
+    lines = "\n".join(f"  {omit_skip_advice(error)}" for error in errors)
     message = f"files left out because of on_error='skip' ({len(errors)}):\n{lines}"
     if worker is not None:
         # As distributed.warn does, which works only in the thread of the task.

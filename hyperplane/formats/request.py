@@ -14,7 +14,7 @@ from hyperplane.core.errors import DataError, Fault, ReadError, check
 from hyperplane.core.units import is_iterable
 from hyperplane.formats import column_types
 from hyperplane.formats import filters as row_filters
-from hyperplane.formats.read_errors import join_errors, warn_skipped
+from hyperplane.formats.read_errors import join_errors, omit_skip_advice, warn_skipped
 
 if TYPE_CHECKING:
     from hyperplane.formats.column_types import Decimals
@@ -118,7 +118,7 @@ class ReadRequest:
         names, faults = (list(default), []) if self.columns is None else parse_columns(self.columns)
         for name in names:
             if not row_filters.is_column(name, known):
-                allowed = "a column of the files: " + _list_names(known)
+                allowed = row_filters.describe_columns(known)
                 advice = row_filters.suggest_similar(name, known)
                 faults.append(Fault("columns", repr(name)[:80], allowed, advice))
             elif names.count(name) > 1:
@@ -139,8 +139,10 @@ class ReadRequest:
 
     def raise_or_warn(self, errors: Sequence[ReadError], readable: int) -> None:
         """Raise the errors of files, or warn if they are skipped and ``readable`` files remain."""
-        if errors and (self.on_error == "raise" or not readable):
+        if errors and self.on_error == "raise":
             raise join_errors(errors)
+        if errors and not readable:
+            raise join_errors([omit_skip_advice(error) for error in errors])
         warn_skipped(errors)
 
 
@@ -150,8 +152,3 @@ def _find_texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for each in value:
             yield from _find_texts(each)
-
-
-def _list_names(names: Mapping[str, Any]) -> str:
-    shown = ", ".join(list(names)[:20])
-    return shown if len(names) <= 20 else f"{shown} and {len(names) - 20} more"

@@ -19,7 +19,12 @@ from hyperplane.formats.byte_ranges import (
 )
 from hyperplane.formats.column_mapping import ColumnMapping
 from hyperplane.formats.file_changes import ANY_HEAD, HeadChecksum
-from hyperplane.formats.filters import Filters, list_filter_columns, suggest_similar
+from hyperplane.formats.filters import (
+    Filters,
+    describe_columns,
+    list_filter_columns,
+    suggest_similar,
+)
 from hyperplane.formats.request import ReadPlan, ReadRequest
 from hyperplane.objectstore.locations import File
 
@@ -127,7 +132,7 @@ def parse_dtypes(dtypes: Any, known: Mapping[str, Any]) -> tuple[Kinds, set[str]
     for name, declared in dtypes.items():
         if name not in known:
             faults.append(
-                Fault("dtypes", repr(name), "a column of the files", suggest_similar(name, known))
+                Fault("dtypes", repr(name), describe_columns(known), suggest_similar(name, known))
             )
             continue
         kind = _to_polars_type(declared)

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from hyperplane.core.errors import Fault, ReadError
-from hyperplane.formats.filters import is_column, suggest_similar
+from hyperplane.formats.filters import describe_columns, is_column, suggest_similar
 
 #: Maximum digits of a time since 1970 in each unit, to guess the unit.
 _EPOCHS = ((11, "s"), (14, "ms"), (17, "us"))
@@ -72,7 +72,7 @@ def parse_dates_argument(
         advice = f"write parse_dates=[{parse_dates!r}]" if isinstance(parse_dates, str) else ""
         return {}, [Fault("parse_dates", repr(parse_dates)[:80], allowed, advice)]
     faults = [
-        Fault("parse_dates", repr(name), "a column of the files", suggest_similar(name, kinds))
+        Fault("parse_dates", repr(name), describe_columns(kinds), suggest_similar(name, kinds))
         for name in parse_dates
         if not is_column(name, kinds)
     ]

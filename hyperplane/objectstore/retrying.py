@@ -203,6 +203,12 @@ def translate_errors(url: str, options: Mapping[str, Any] | None = None) -> Iter
         raise StorageError(redact_url(url), message) from error
 
 
+def is_full(error: StorageError) -> bool:
+    """Return whether an error is that of a full disk, by its text."""
+    # Its cause is lost on the way from a worker.
+    return any(_ADVICE[number] in str(error) for number in (errno.ENOSPC, errno.EDQUOT))
+
+
 def _advice(error: BaseException) -> str | None:
     """Return the reason of a store's error and advice; None for other errors."""
     if _is_connection_refused(error):

@@ -19,7 +19,7 @@ from hyperplane.core.argument_checks import find_count_faults
 from hyperplane.core.errors import EngineUnavailable, Fault, UnknownArgument, check
 from hyperplane.core.printed_text import print_text
 from hyperplane.core.public_calls import check_call, check_names, stating_outcome, warn_caller
-from hyperplane.core.units import bytes_to_gb, format_bytes, parse_bytes, plural
+from hyperplane.core.units import advise_on_size, bytes_to_gb, format_bytes, parse_bytes, plural
 from hyperplane.ml.shards import tasks
 from hyperplane.ml.shards.readers import NUMBERED_COLUMNS
 
@@ -134,7 +134,8 @@ def init_orca_context(
     try:
         size = parse_bytes(memory)
     except (ValueError, TypeError, AttributeError):
-        faults.append(Fault("memory", repr(memory)[:80], "a size such as '2g'"))
+        advice = advise_on_size(str(memory))
+        faults.append(Fault("memory", repr(memory)[:80], "a size such as '2g'", advice))
     check(faults)
     arguments = _translate_arguments({**kwargs, "init_ray_on_spark": init_ray_on_spark}, engine)
     sys.stdout.write("Initializing orca context\n")

@@ -21,6 +21,7 @@ from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.public_calls import nearest, unknown_name
 from hyperplane.core.pydantic_faults import CheckedModel, NestedFaults
 from hyperplane.core.units import (
+    advise_on_size,
     bytes_to_gb,
     format_number,
     is_boolean,
@@ -76,7 +77,8 @@ def _parse_memory(text: str, allowed: str) -> int:
     try:
         return parse_bytes(text)
     except ValueError:
-        raise ValueError(allowed) from None
+        advice = advise_on_size(text)
+        raise ValueError(f"{allowed}; {advice}" if advice else allowed) from None
 
 
 def _check_port(value: object) -> str:

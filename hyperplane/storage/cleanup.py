@@ -15,6 +15,7 @@ from typing import Any
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import format_bytes, parse_seconds, plural
+from hyperplane.objectstore.retrying import translate_errors
 from hyperplane.objectstore.save_target import (
     Target,
     check_options,
@@ -47,6 +48,8 @@ class CleanupReport:
         Names of attempts that may still be running.
     dry_run : bool
         Whether the leftovers are still there, because ``dry_run=True`` was passed.
+    found : bool
+        Whether anything was saved there, or left by a save.
     """
 
     url: str
@@ -55,8 +58,11 @@ class CleanupReport:
     nbytes: int
     kept: tuple[str, ...]
     dry_run: bool = False
+    found: bool = True
 
     def __str__(self) -> str:
+        if not self.found:
+            return f"{self.url}: nothing was saved there; check the name"
         verb = "would remove" if self.dry_run else "removed"
         lines = [f"{self.url}: {plural(self.files, 'leftover file')}, {format_bytes(self.nbytes)}"]
         lines += [f"  {verb} {name}" for name in self.removed]
@@ -137,6 +143,10 @@ def clean(
             store_files.remove_folder(f"{target.metadata_folder}/{name}")
         for draft in drafts:
             draft.unlink(missing_ok=True)
+    found = bool(groups or drafts or _exists(target))
+    if not (dry_run or kept or state.version) and target.store.local:
+        with contextlib.suppress(OSError):  # not empty, or there is none
+            Path(target.metadata_folder).rmdir()
     return CleanupReport(
         target.url,
         tuple(sorted([*leftovers, *(draft.name for draft in drafts)])),
@@ -144,7 +154,14 @@ def clean(
         sum(sizes),
         tuple(sorted(kept)),
         dry_run,
+        found,
     )
+
+
+def _exists(target: Target) -> bool:
+    """Return whether there is a file or folder, which may be of another program."""
+    with translate_errors(target.url, target.store.options):
+        return any(map(target.store.system.exists, (target.path, target.metadata_folder)))
 
 
 def find_clean_faults(

@@ -26,6 +26,7 @@ from hyperplane.core.progress import compute_with_progress
 from hyperplane.formats.base import EncodedFile
 from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.locations import Store
+from hyperplane.objectstore.retrying import is_full
 from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
@@ -297,6 +298,14 @@ def staging_folder(commits: CommitProtocol) -> Iterator[str]:
         check_writable(commits, folder)
         try:
             yield f"{folder}/data"
+        except StorageError as error:
+            if not is_full(error):
+                raise
+            url = commits.target.url
+            problem = str(error).removeprefix(f"{error.url}: ")
+            # Tasks on workers may go on to write after the folder has been removed.
+            advice = f"then hyperplane storage clean {url} removes what the save has left"
+            raise StorageError(error.url, f"{problem}; {advice}") from error
         finally:
             # Leftovers are harmless, and their error would hide that of the block.
             with suppress(StorageError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from hyperplane.core.errors import OutputExists
+from hyperplane.core.public_calls import warn_caller
 from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.commit_protocol import commit_protocol_for
@@ -64,10 +65,24 @@ def save_file(obj: Any, request: SaveRequest) -> SaveResult:
     if request.kind == "table":
         file_format: Any = load_format(request.format)
         encoded = file_format.encode_table(obj)
+        if request.format in ("csv", "tsv"):
+            _warn_of_empty_text(encoded.table, request.format.upper())
         return save_content(BytesContent(bytes(encoded.data)), encoded.rows, request)
     rows = (int(obj.shape[0]) if obj.ndim else 1) if request.kind == "numpy" else None
     data = encode_object(obj, request.kind, request.format, request.suffix)
     return save_content(BytesContent(data), rows, request)
+
+
+def _warn_of_empty_text(table: Any, format_name: str) -> None:
+    """Warn if a file of one column has empty text, which has the notation of a missing value."""
+    from hyperplane.formats.csv.write import has_lone_empty_text  # loads pyarrow.csv
+
+    if not has_lone_empty_text(table):
+        return
+    warn_caller(
+        f"column {table.column_names[0]!r} has the value '', which load reads as missing from a "
+        f"single {format_name} file of one column; add a column, or save it as Parquet"
+    )
 
 
 def save_content(content: FileContent, rows: int | None, request: SaveRequest) -> SaveResult:

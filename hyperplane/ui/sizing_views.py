@@ -9,7 +9,7 @@ import hyperplane
 from hyperplane import config
 from hyperplane.calculator.advice import SizingAdvice
 from hyperplane.core.errors import Fault, RequestError, check
-from hyperplane.core.units import format_bytes, format_number, parse_bytes
+from hyperplane.core.units import advise_on_size, format_bytes, format_number, parse_bytes
 from hyperplane.sizing.recommend import PoolOption
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.ui.elements import (
@@ -98,7 +98,7 @@ def _advise(given: dict[str, str]) -> SizingAdvice:
         parse_bytes(given["data"])
     except (RequestError, ValueError):
         # Not a path or an address: a page must not make this process read files.
-        advice = "measure files with hyperplane size"
+        advice = advise_on_size(given["data"]) or "measure files with hyperplane size"
         allowed = "a size such as 100GB, or a number of GB"
         faults.append(Fault("data", repr(given["data"])[:80], allowed, advice))
     data: Any = given["data"]

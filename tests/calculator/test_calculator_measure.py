@@ -12,6 +12,7 @@ import pytest
 
 import hyperplane
 from hyperplane.calculator.measure import DataSize, measure
+from hyperplane.core.units import UNITS_OF_SIZE
 from hyperplane.errors import RequestError
 
 
@@ -96,12 +97,34 @@ class TestQuantities:
         for allowed in ("'100GB'", "a number of GB", "(bytes, 'B')", "parquet", "orc", "xarray"):
             assert allowed in fault.allowed
 
-    @pytest.mark.parametrize("data", ["-5GB", "100 GX", "lots"])
+    @pytest.mark.parametrize("data", ["5 parsecs", "100 GX", "lots"])
     def test_text_that_is_neither_a_size_nor_a_path_names_both(self, data):
         fault = _fault(data)
         assert fault.asked == repr(data)
         assert "a size such as '100GB'" in fault.allowed
         assert "path, glob or URL" in fault.allowed
+
+    @pytest.mark.parametrize(
+        ("data", "advice"),
+        [
+            ("5,5GB", "write 5.5GB"),
+            ("0,5 GB", "write 0.5 GB"),
+            ("2,4", "write 2.4"),
+            ("100XB", f"write one of the units {UNITS_OF_SIZE}"),
+            ("1EB", f"write one of the units {UNITS_OF_SIZE}"),
+            ("-5GB", "write a size above 0"),
+        ],
+    )
+    def test_a_size_with_an_error_is_not_treated_as_a_path(self, data, advice):
+        fault = _fault(data)
+        assert (fault.asked, fault.advice) == (repr(data), advice)
+        assert "found" not in fault.allowed
+
+    def test_a_file_may_be_named_like_a_size_with_an_error(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        Path("5,5GB").mkdir()
+        pd.DataFrame({"n": range(10)}).to_parquet("5,5GB/a.parquet")
+        assert "Parquet" in measure("5,5GB").how
 
 
 class TestFiles:

@@ -58,7 +58,23 @@ def test_leftovers_are_shown_and_removed(run: Run, tmp_path: Path) -> None:
     assert not draft.exists()
 
 
+def test_a_name_where_nothing_was_saved_is_an_error(run: Run, tmp_path: Path) -> None:
+    draft = leftover(tmp_path)
+    names = [str(tmp_path / name) for name in ("typo", "a.json")]
+    seen = run("storage", "clean", *names, "--older-than=0s")
+    assert (seen.code, draft.exists()) == (2, False)
+    assert f"{names[1]}: 1 leftover file, 4 B\n" in seen.out
+    assert "typo" not in seen.out
+    assert f"url = {names[0]!r}: expected a path or URL where something was saved" in seen.err
+    answer = run("storage", "clean", names[0], "--json")
+    assert answer.code == 2
+    assert answer.json["faults"][0]["where"] == "url"
+
+
 def test_options_are_passed_to_the_file_system(run: Run, locked: list[dict[str, Any]]) -> None:
+    for name in "bc":
+        hyperplane.save(b"x", f"locked://a/{name}", password="sesame")
+    locked.clear()
     answer = run(
         "storage", "clean", "locked://a/b", "locked://a/c", "--option", "password=sesame",
         "--option", 'client={"retries": 3, "on": true}', "--option", "project=a=b",

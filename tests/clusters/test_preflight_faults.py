@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -152,7 +153,9 @@ def _chunk_larger_than_a_worker(scene: Scene) -> PreflightReport:
 def _row_group_larger_than_a_worker(scene: Scene) -> PreflightReport:
     file = scene.folder / "one.parquet"
     pq.write_table(pa.table({"a": np.arange(4_000_000)}), file, row_group_size=4_000_000)
-    return hyperplane.preflight(scene.local(ram_gb_per_proc=0.03), data=file)
+    plan = scene.local()
+    small = replace(plan, worker=replace(plan.worker, ram_per_proc=30_000_000))
+    return hyperplane.preflight(small, data=file)
 
 
 def _chunk_without_space_for_copies(scene: Scene) -> PreflightReport:

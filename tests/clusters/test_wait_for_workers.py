@@ -44,7 +44,7 @@ def plan(workers: int, timeout: float = 120) -> hyperplane.ClusterPlan:
         num_workers=workers,
         nprocs=1,
         nthreads=1,
-        ram_gb_per_proc=0.1,
+        ram_gb_per_proc=0.2,
         timeout=timeout,
     )
 

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperplane.core.units import (
+    UNITS_OF_SIZE,
+    advise_on_size,
     bytes_to_gb,
     format_bytes,
     format_duration,
@@ -30,6 +32,9 @@ QUANTITIES = {
     "100MB": 100_000_000,
     "100_000 MB": 100_000_000_000,
     "1,000 MB": 1_000_000_000,
+    "1,500GB": 1500 * 10**9,
+    "1,234,567": 1_234_567,
+    "12,500.5 kB": 12_500_500,
     "4Gi": 4 * 2**30,
     "4GiB": 4 * 2**30,
     "4 gib": 4 * 2**30,
@@ -73,7 +78,39 @@ NOT_QUANTITIES = [
     "1GB 2GB",
     "0x10",
     "٣GB",
+    "5,5GB",
+    "0,5 GB",
+    "0,500GB",
+    "1,23,456",
+    "1234,567GB",
+    "1,2345GB",
+    "1,GB",
+    ",5GB",
+    "1_000,000",
 ]
+
+ADVICE = {
+    "5,5GB": "write 5.5GB",
+    "0,5 GB": "write 0.5 GB",
+    "0,500GB": "write 0.500GB",
+    ",5GB": "write 0.5GB",
+    "2,4": "write 2.4",
+    "1.234,5 MB": "write 1234.5 MB",
+    "1,5e3GB": "write 1.5e3GB",
+    "1,23,456": "write the number without commas",
+    "1,GB": "write the number without commas",
+    "1EB": f"write one of the units {UNITS_OF_SIZE}",
+    "100XB": f"write one of the units {UNITS_OF_SIZE}",
+    "100 bytes": f"write one of the units {UNITS_OF_SIZE}",
+    "-5GB": "write a size above 0",
+    "-5,5GB": "write a size above 0",
+    "": "",
+    "1,500GB": "",
+    "2024": "",
+    "5abc": "",
+    "data/5,5GB": "",
+    "1e999": "",
+}
 
 
 @pytest.mark.parametrize(("text", "size"), QUANTITIES.items())
@@ -87,6 +124,16 @@ def test_other_texts_are_a_value_error_that_quotes_them(text):
     with pytest.raises(ValueError, match="memory size") as caught:
         parse_bytes(text)
     assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "advice"), ADVICE.items())
+def test_advice_on_a_size_with_an_error_names_the_right_number_or_the_units(text, advice):
+    assert advise_on_size(text) == advice
+
+
+def test_all_units_of_messages_are_parsed():
+    for unit in UNITS_OF_SIZE.split(", "):
+        assert parse_bytes(f"1{unit}") > 0
 
 
 @given(st.text(max_size=20) | st.from_regex(r"\s?[0-9.,_]*(e[0-9]*)?\s?[a-zA-Z]*", fullmatch=True))

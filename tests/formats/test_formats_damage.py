@@ -122,6 +122,23 @@ def test_a_bad_line_skips_only_its_partition(tmp_path):
     assert len(df) == len(FRAME)
     messages = [str(w.message) for w in record if issubclass(w.category, SkippedFile)]
     assert "Expected 2 columns, got 3" in messages[0]
+    assert "correct the line" in messages[0]
+    assert "leave out" not in messages[0]
+
+
+@pytest.mark.parametrize(("kind", "text"), [("csv", "a,b\n1,2\n1,2,3\n"), ("jsonl", "no\n")])
+def test_the_advice_to_skip_is_not_given_to_a_call_that_skips(tmp_path, kind, text):
+    (tmp_path / f"bad.{kind}").write_text(text)
+    with pytest.raises(ReadError, match=r'on_error="skip"'):
+        read(tmp_path)
+    with pytest.raises(ReadError, match="correct the line") as caught:
+        read(tmp_path, on_error="skip").compute()
+    assert "leave out" not in str(caught.value)
+    good = {"csv": "a,b\n1,2\n", "jsonl": '{"a": 1, "b": 2}\n'}[kind]
+    (tmp_path / f"good.{kind}").write_text(good)
+    with pytest.warns(SkippedFile, match="correct the line") as record:
+        read(tmp_path, on_error="skip").compute()
+    assert "leave out" not in str(record[0].message)
 
 
 @pytest.mark.parametrize("kind", ["orc", "avro"])

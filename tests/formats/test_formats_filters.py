@@ -167,6 +167,28 @@ def test_invalid_filters_are_refused(path, filters):
         read(path, filters=filters)
 
 
+def test_an_unknown_column_lists_the_columns(tmp_path):
+    pd.DataFrame({"a": [1], "b": [2]}).to_csv(tmp_path / "a.csv", index=False)
+    for options in (
+        {"filters": [("q", "==", 1)]},
+        {"columns": ["q"]},
+        {"dtypes": {"q": "str"}},
+        {"parse_dates": ["q"]},
+        {"na_values": {"q": "-"}},
+    ):
+        with pytest.raises(RequestError) as caught:
+            read(tmp_path / "a.csv", **options)
+        [fault] = caught.value.faults
+        assert (fault.asked, fault.allowed) == ("'q'", "a column of the files: a, b")
+
+
+def test_many_columns_are_shortened_in_the_error_of_an_unknown_one(tmp_path):
+    names = [f"c{number}" for number in range(25)]
+    pd.DataFrame([range(25)], columns=names).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(RequestError, match=r"c0, c1, .*, c19 and 5 more$"):
+        read(tmp_path / "a.parquet", filters=[("q", "==", 1)])
+
+
 def test_all_invalid_filters_are_reported_together(path):
     with pytest.raises(RequestError) as caught:
         read(path, filters=[[("nn", "~", 1)], [("m", "==", 1), ("s", "==", 1)]])

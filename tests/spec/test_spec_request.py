@@ -88,6 +88,8 @@ BAD = [
     ("ram_gb_per_proc", True, GIGABYTES),
     ("ram_gb_per_proc", np.False_, GIGABYTES),
     ("ram_gb_per_proc", "2.4XB", GIGABYTES),
+    ("ram_gb_per_proc", "2,4GB", f"{GIGABYTES}; write 2.4GB"),
+    ("scheduler_ram", "2,5Gi", "a memory size such as '4Gi' or '4GB'; write 2.5Gi"),
     ("ram_gb_per_proc", "nan", GIGABYTES),
     ("ram_gb_per_proc", "0GB", "more than 0"),
     ("ram_gb_per_proc", "", "a number"),

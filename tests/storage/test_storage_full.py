@@ -122,6 +122,8 @@ def each_kind_fails(errors, base, *before):
             # Parts are written to the folder beside the target.
             assert os.path.dirname(found["url"]) in found["error"]  # noqa: PTH120
             assert wanted in found["error"], (limit, what)
+            advice = f"hyperplane storage clean {found['url']}"
+            assert (advice in found["error"]) == ((limit, what) == ("disk", "folder"))
             assert found["same"], (limit, what)
             assert found["left"], (limit, what)
 

@@ -19,7 +19,7 @@ import hyperplane
 from hyperplane.errors import OutputConflict, OutputExists, RequestError, StorageError
 from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.storage import missing_shards
+from hyperplane.storage import missing_shards, part_saving
 from hyperplane.storage.commit_protocol import commit_protocol_for
 from hyperplane.storage.manifest_commit import ManifestCommit
 from hyperplane.storage.part_saving import staging_folder
@@ -201,6 +201,50 @@ def test_text_formats_round_trip_numbers_text_and_empty_partitions(tmp_path, for
     hyperplane.save(df, tmp_path / "out", format=form)
     found = hyperplane.load(tmp_path / "out").compute().reset_index(drop=True)
     pd.testing.assert_frame_equal(found, table.reset_index(drop=True), rtol=0, atol=0)
+
+
+def test_a_cleanup_where_nothing_was_saved_says_so(tmp_path):
+    report = hyperplane.storage.clean(tmp_path / "typo")
+    assert (report.found, report.files) == (False, 0)
+    assert str(report) == f"{tmp_path / 'typo'}: nothing was saved there; check the name"
+    for name, content in (
+        ("file.json", {"a": 1}),
+        ("folder", dd.from_pandas(pd.DataFrame({"a": [1]}))),
+    ):
+        hyperplane.save(content, tmp_path / name)
+        assert hyperplane.storage.clean(tmp_path / name).found
+    for url in ("memory://docs/typo", "memory://docs/typo.parquet"):
+        assert not hyperplane.storage.clean(url).found
+
+
+def test_a_cleanup_removes_the_folder_of_a_first_save_that_failed(tmp_path):
+    folder = tmp_path / ".out.hyperplane"
+    attempt = folder / "attempt-other-1-0123456789ab" / "data"
+    attempt.mkdir(parents=True)
+    (attempt / "part-00000-1.parquet").write_bytes(b"half")
+    report = hyperplane.storage.clean(tmp_path / "out", older_than=0, dry_run=True)
+    assert (report.found, folder.exists()) == (True, True)
+    hyperplane.storage.clean(tmp_path / "out")  # may still be in use
+    assert attempt.exists()
+    report = hyperplane.storage.clean(tmp_path / "out", older_than=0)
+    assert (report.files, report.found, folder.exists()) == (1, True, False)
+    hyperplane.save(dd.from_pandas(pd.DataFrame({"a": [1]})), tmp_path / "out")
+    hyperplane.storage.clean(tmp_path / "out", older_than=0)
+    assert folder.exists()  # of a saved output
+
+
+def test_a_full_disk_names_the_command_that_removes_leftovers(tmp_path, monkeypatch):
+    def fill_disk(*arguments):
+        raise StorageError(str(tmp_path), "no space left; free some space, or save elsewhere (28)")
+
+    monkeypatch.setattr(part_saving, "write_part", fill_disk)
+    url = str(tmp_path / "out")
+    with pytest.raises(StorageError, match="no space left") as caught:
+        hyperplane.save(dd.from_pandas(pd.DataFrame({"a": [1]})), url)
+    assert str(caught.value).endswith(
+        f"hyperplane storage clean {url} removes what the save has left"
+    )
+    assert str(caught.value).count(str(tmp_path)) == 2
 
 
 def test_cleanup_of_one_output_keeps_files_of_another(tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 from hyperplane.collections.arrays.chunk_sizes import choose_chunk_sizes
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
-from hyperplane.core.units import format_bytes, parse_bytes, whole_number
+from hyperplane.core.units import advise_on_size, format_bytes, parse_bytes, whole_number
 
 _ARRAYS = "an array of NumPy, Dask, Zarr or xarray, or a shape together with dtype="
 
@@ -97,7 +97,7 @@ def parse_memory_limit(memory: Any) -> tuple[int, list[Fault]]:
             size = None
     if size is None or size <= 0:
         allowed = "a quantity such as '100MB', or a number of bytes"
-        return 0, [Fault("memory", repr(memory)[:80], allowed)]
+        return 0, [Fault("memory", repr(memory)[:80], allowed, advise_on_size(str(memory)))]
     return size, []
 
 

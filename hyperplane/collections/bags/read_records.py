@@ -27,7 +27,7 @@ from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.dask_internals.tasks import Task, TaskRef
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
-from hyperplane.core.units import parse_bytes
+from hyperplane.core.units import advise_on_size, parse_bytes
 
 
 @check_call
@@ -130,7 +130,8 @@ def _check_settings(
             size = 0
         if size < 1 or isinstance(blocksize, bool):
             allowed = "a size such as '64MB', or a number of bytes"
-            faults.append(Fault("blocksize", repr(blocksize)[:80], allowed))
+            advice = advise_on_size(str(blocksize))
+            faults.append(Fault("blocksize", repr(blocksize)[:80], allowed, advice))
     try:
         # A byte order mark is skipped with every encoding.
         name = codecs.lookup(encoding).name.replace("utf-8-sig", "utf-8")

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from hyperplane.core.errors import Fault
 from hyperplane.core.units import is_iterable
-from hyperplane.formats.filters import suggest_similar
+from hyperplane.formats.filters import describe_columns, suggest_similar
 
 #: Default missing values of ``pandas.read_csv``.
 PANDAS_MISSING = (
@@ -69,7 +69,7 @@ def parse_na_values(na_values: Any, names: Collection[str]) -> tuple[MissingValu
             Fault(
                 "na_values",
                 repr(name)[:80],
-                "a column of the files",
+                describe_columns(names),
                 suggest_similar(str(name), names),
             )
             for name in unknown

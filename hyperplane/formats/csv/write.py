@@ -1,12 +1,14 @@
 """Write tables as CSV and read them back with their types.
 
 The types are recorded in the manifest of the folder, and inferred for a single file. Other programs
-read plain CSV: a missing value is an empty cell, and an empty text is two quotes.
+read plain CSV: a missing value is an empty cell, and an empty text is two quotes. Texts that pandas
+reads as missing, such as ``NA``, are in quotes, by which a single file is loaded as it was saved.
 """
 
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,6 +19,8 @@ from pyarrow import csv
 from hyperplane.core.errors import DataError
 from hyperplane.core.units import MAX_EXACT_FLOAT
 from hyperplane.formats.base import EncodedFile
+from hyperplane.formats.csv.missing_values import PANDAS_MISSING
+from hyperplane.formats.csv.quoted_texts import restore_quoted_texts
 from hyperplane.formats.pandas_frames.to_arrow import to_text_table
 from hyperplane.formats.text_columns import (
     TEXT,
@@ -80,7 +84,9 @@ def to_csv(table: pa.Table, separator: str) -> bytes:
         if table.num_columns == 1 and column.null_count and pc.any(pc.equal(texts, "")).as_py():
             message = f"{format_name} with one column cannot tell empty text from missing values"
             raise DataError(name, f"{message}; fill the missing values, or save it as Parquet")
-        columns.append(_quote_cells(texts, separator))
+        # Formatted floats have "nan" for NaN, which is no text.
+        may_seem_missing = PANDAS_MISSING if _holds_text(column.type) else ("",)
+        columns.append(_quote_cells(texts, separator, may_seem_missing))
     if not columns:
         return b""
     # Readers skip empty lines.
@@ -90,12 +96,26 @@ def to_csv(table: pa.Table, separator: str) -> bytes:
     return "\n".join([separator.join(header), *rows, ""]).encode()
 
 
-def _quote_cells(texts: pa.ChunkedArray, separator: str) -> pa.ChunkedArray:
-    """Return cells with quotes if CSV needs them, or if they are empty and not missing."""
+def _quote_cells(
+    texts: pa.ChunkedArray, separator: str, quoted: Sequence[str] = ("",)
+) -> pa.ChunkedArray:
+    """Return cells with quotes if CSV needs them, or if they are one of the ``quoted`` texts."""
     texts = texts.cast(TEXT)
     marked = pc.match_substring_regex(texts, f'["\r\n{separator}]')
-    quoted = join_texts('"', pc.replace_substring(texts, '"', '""'), '"')
-    return pc.if_else(pc.or_(marked, pc.equal(texts, "")), quoted, texts)
+    in_quotes = join_texts('"', pc.replace_substring(texts, '"', '""'), '"')
+    is_quoted = pc.is_in(texts, pa.array(quoted, TEXT))
+    return pc.if_else(pc.or_(marked, is_quoted), in_quotes, texts)
+
+
+def has_lone_empty_text(table: pa.Table) -> bool:
+    """Return whether a table of one column has empty text, the notation of its missing values."""
+    if table.num_columns != 1 or not _holds_text(table.schema.field(0).type):
+        return False
+    return bool(pc.any(pc.equal(table.column(0).cast(TEXT), "")).as_py())
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    return is_text(kind) or pa.types.is_string_view(kind)
 
 
 def from_csv(data: bytes, schema: pa.Schema, separator: str) -> pa.Table:
@@ -133,7 +153,7 @@ def parse_csv(data: bytes, separator: str) -> Any:
 
     Integers with missing values, which pandas converts to floats, are ``Int64`` or ``UInt64``, or
     Python objects beyond 64 bits. Floats are exact, also with versions of pandas that round their
-    last digit.
+    last digit. Texts in quotes that :func:`to_csv` writes, such as ``"NA"``, are not missing.
 
     Examples
     --------
@@ -156,7 +176,7 @@ def parse_csv(data: bytes, separator: str) -> Any:
         if dtype == "float64" and _may_be_integers(frame.iloc[:, position])
     ]
     if not candidates:
-        return frame
+        return restore_quoted_texts(frame, data, separator)
     texts = read(usecols=candidates, dtype="str")
     for position, name in zip(candidates, texts.columns, strict=True):
         present = texts[name].dropna()
@@ -165,7 +185,7 @@ def parse_csv(data: bytes, separator: str) -> Any:
                 None if value != value else int(value) for value in texts[name].astype(object)
             ]
             frame.isetitem(position, build_integer_column(values))
-    return frame
+    return restore_quoted_texts(frame, data, separator)
 
 
 def _may_be_integers(column: pd.Series) -> bool:

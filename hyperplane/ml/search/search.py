@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane.core.errors import Fault, RequestError, SearchFailed
 from hyperplane.core.optional import need
+from hyperplane.core.units import plural
 from hyperplane.ml.search import search_storage
 from hyperplane.ml.search.search_identity import list_differences
 from hyperplane.ml.search.search_plan import SearchPlan, create_pruner, create_sampler
@@ -169,7 +170,7 @@ class Search:
     def _check_failures(self) -> None:
         limit = self.plan.max_failed
         if self._failed > limit if limit is not None else self._seems_hopeless():
-            count = f"{self._failed} trials failed"
+            count = f"{plural(self._failed, 'trial')} failed"
             message = f"{count}{self._describe_name()}; the last with {self._last_error}"
             raise SearchFailed(message, failed=self._failed, last=self._last_error)
 

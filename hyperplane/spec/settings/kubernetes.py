@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
-from hyperplane.core.units import parse_bytes
+from hyperplane.core.units import advise_on_size, parse_bytes
 from hyperplane.spec.settings.base import EngineSettings, LeaseSettings
 
 _CPU = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,3})?|[0-9]{1,9}m")
@@ -45,7 +45,9 @@ def _check_bytes(value: str | int) -> str | int:
     try:
         parse_bytes(str(value))
     except ValueError:
-        raise ValueError("a memory size such as '4Gi' or '4GB'") from None
+        advice = advise_on_size(str(value))
+        allowed = "a memory size such as '4Gi' or '4GB'"
+        raise ValueError(f"{allowed}; {advice}" if advice else allowed) from None
     return value
 
 

@@ -232,7 +232,10 @@ def test_max_failed_ends_the_search():
     search = create_search(_plan(max_failed=1))
     search.record(search.ask()[0], _result(1.0))
     search.record(search.ask()[0], _result(None, "failed"))
-    with pytest.raises(SearchFailed):
+    with pytest.raises(SearchFailed, match=r"^2 trials failed; "):
+        search.record(search.ask()[0], _result(None, "failed"))
+    search = create_search(_plan(max_failed=0))
+    with pytest.raises(SearchFailed, match=r"^1 trial failed; "):
         search.record(search.ask()[0], _result(None, "failed"))
 
 
