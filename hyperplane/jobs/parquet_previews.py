@@ -16,6 +16,7 @@ import resource
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,8 +32,11 @@ _FOOTER_BYTES = 8_000_000
 #: Most row groups that are looked at, of which some may be empty.
 _MOST_GROUPS = 20
 #: Most uncompressed bytes of a column in the row groups of the first rows, and of its values where
-#: each may repeat the previous one.
+#: each may be repeated in memory.
 _COLUMN_BYTES, _REPEATED_BYTES = 32_000_000, 3_000_000
+#: Encodings of texts that pyarrow 26 does not read into a dictionary; DuckDB and parquet-mr write
+#: them in version 2 of the format.
+_DELTA_ENCODINGS = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})
 
 
 def main() -> None:
@@ -74,7 +78,7 @@ def read_first_rows(file: BinaryIO, rows: int, columns: int, length: int) -> dic
     groups = _choose_groups(metadata, rows)
     small = _find_small_columns(metadata, groups)
     # Values of a dictionary are not repeated in memory.
-    texts = [path for path, physical in small.items() if physical == "BYTE_ARRAY"]
+    texts = [path for path, as_dictionary in small.items() if as_dictionary]
     # With buffers, pages are read one after the other instead of whole columns.
     with pq.ParquetFile(
         file, metadata=metadata, read_dictionary=texts, buffer_size=65_536, pre_buffer=False
@@ -82,7 +86,7 @@ def read_first_rows(file: BinaryIO, rows: int, columns: int, length: int) -> dic
         schema = metadata.schema.to_arrow_schema()
         count = min(rows, sum(metadata.row_group(number).num_rows for number in groups))
         shown = [
-            list(_read_column(opened, groups, field.name, count, length))
+            _show_column(opened, groups, field, count, length)
             if field.name in small
             else [f"({field.type})"[:length]] * count
             for field in list(schema)[:columns]
@@ -114,8 +118,11 @@ def _choose_groups(metadata: Any, rows: int) -> list[int]:
     return chosen
 
 
-def _find_small_columns(metadata: Any, groups: Sequence[int]) -> dict[str, str]:
-    """Return columns without nested values of which little is stored, with their physical types."""
+def _find_small_columns(metadata: Any, groups: Sequence[int]) -> dict[str, bool]:
+    """Return columns without nested values of which little is stored.
+
+    The value of a column is whether it is to be read as a dictionary.
+    """
     leaves = [metadata.schema.column(number) for number in range(metadata.num_columns)]
     counts = Counter(leaf.path for leaf in leaves)
     # The reader takes the name of a column also for the parent of one with a dot in its name.
@@ -125,24 +132,38 @@ def _find_small_columns(metadata: Any, groups: Sequence[int]) -> dict[str, str]:
     small, chosen = {}, [metadata.row_group(group) for group in groups]
     for number, leaf in enumerate(leaves):
         is_flat = leaf.max_repetition_level == 0 and leaf.max_definition_level <= 1
-        if is_flat and counts[leaf.path] == 1 and _is_small(chosen, number, leaf):
-            small[leaf.path] = leaf.physical_type
+        if is_flat and counts[leaf.path] == 1:
+            encodings = {each for group in chosen for each in group.column(number).encodings}
+            if _is_small(chosen, number, leaf, encodings):
+                is_text = leaf.physical_type == "BYTE_ARRAY"
+                small[leaf.path] = is_text and not encodings & _DELTA_ENCODINGS
     return small
 
 
-def _is_small(groups: Sequence[Any], number: int, leaf: Any) -> bool:
+def _is_small(groups: Sequence[Any], number: int, leaf: Any, encodings: AbstractSet[str]) -> bool:
     """Whether the values of a column in some row groups are few and small."""
-    size, limit = 0, _COLUMN_BYTES
     if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY" and leaf.length > _REPEATED_BYTES:
         return False
-    for group in groups:
-        chunk = group.column(number)
-        if chunk.num_values != group.num_rows:
-            return False
-        size += chunk.total_uncompressed_size
-        if "DELTA_BYTE_ARRAY" in chunk.encodings:
-            limit = _REPEATED_BYTES
-    return size <= limit
+    chunks = [group.column(number) for group in groups]
+    if any(chunk.num_values != group.num_rows for chunk, group in zip(chunks, groups, strict=True)):
+        return False
+    # A value with DELTA_BYTE_ARRAY may repeat the previous one; a dictionary may have pages with
+    # other encodings after it, and is then not read as one.
+    delta = encodings & _DELTA_ENCODINGS
+    has_dictionary = any("DICT" in each for each in encodings)
+    repeats = "DELTA_BYTE_ARRAY" in delta or (bool(delta) and has_dictionary)
+    size = sum(chunk.total_uncompressed_size for chunk in chunks)
+    return bool(size <= (_REPEATED_BYTES if repeats else _COLUMN_BYTES))
+
+
+def _show_column(file: Any, groups: Sequence[int], field: Any, rows: int, length: int) -> list[str]:
+    """Return the first cells of a column, or that its values cannot be read."""
+    try:
+        return list(_read_column(file, groups, field.name, rows, length))
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError):  # such as an encoding that pyarrow does not support
+        return [f"({field.type}, not readable)"[:length]] * rows
 
 
 def _read_column(

@@ -341,6 +341,60 @@ def test_columns_of_all_types_are_shown(job, tmp_path):
     assert preview.rows[1][0] == ""
 
 
+DELTA = ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"]
+
+
+@pytest.mark.parametrize("encoding", DELTA)
+def test_columns_with_delta_encodings_are_shown(job, tmp_path, encoding):
+    table = pa.table({"day": [1, 2, 3], "name": ["abc", "abd", None], "plain": ["x", "y", "z"]})
+    path = tmp_path / "a.parquet"
+    encodings = {"day": "DELTA_BINARY_PACKED", "name": encoding, "plain": "PLAIN"}
+    write_parquet(path, table, use_dictionary=False, column_encoding=encodings)
+    preview = read_preview(make_artifact(job, path))
+    assert preview.rows == [["1", "abc", "x"], ["2", "abd", "y"], ["3", "", "z"]]
+
+
+def test_files_of_duckdb_in_version_2_are_shown(job, tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    path = tmp_path / "a.parquet"
+    options = "FORMAT parquet, PARQUET_VERSION V2, DICTIONARY_SIZE_LIMIT 1"
+    duckdb.sql(
+        f"copy (select 'name ' || n as name, n from range(1000) t(n)) to '{path}' ({options})"
+    )
+    assert set(DELTA) & set(pq.read_metadata(path).row_group(0).column(0).encodings)
+    preview = read_preview(make_artifact(job, path))
+    assert preview.rows == [[f"name {n}", str(n)] for n in range(ROWS)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("encoding", "size", "texts"),
+    [
+        ("DELTA_BYTE_ARRAY", 2_900_000, ["y"] * 20),
+        ("DELTA_LENGTH_BYTE_ARRAY", 1_500_000, [chr(97 + number) for number in range(20)]),
+    ],
+)
+def test_large_cells_with_delta_encodings_are_within_the_memory(
+    job, tmp_path, encoding, size, texts
+):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"x": [text * size for text in texts]})
+    write_parquet(path, table, use_dictionary=False, column_encoding=encoding)
+    preview = read_preview(make_artifact(job, path))
+    assert preview.rows == [[text * CELL_LENGTH + "…"] for text in texts[:ROWS]]
+
+
+def test_a_column_that_cannot_be_read_leaves_the_others(job, tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"day": [1, 2], "name": ["abc", "abd"]})
+    write_parquet(path, table, use_dictionary=False, compression="none")
+    data = path.read_bytes()
+    assert data.count(b"abc") == data.count(b"\3\0\0\0abc") + 2  # two more in the statistics
+    path.write_bytes(data.replace(b"\3\0\0\0abc", b"\3\0\0\7abc"))
+    preview = read_preview(make_artifact(job, path))
+    assert preview.rows == [[day, "(string, not readable)"] for day in "12"]
+
+
 def test_a_footer_that_is_too_large_is_not_read(write):
     content = b"PAR1" + b"\0" * 100 + (9_000_000).to_bytes(4, "little") + b"PAR1"
     assert "ValueError" in read_preview(write("a.parquet", content)).reason

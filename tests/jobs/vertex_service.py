@@ -322,7 +322,7 @@ class VertexService(ContainerService):
         if not filter_text.startswith(start) or len(filter_text) > 20_000:
             raise Refused(400, "Unparseable filter")
         wanted = re.findall(
-            r'resource\.labels\.job_id="(\d+)"(?: AND timestamp>="([^"]+)")?', filter_text
+            r'resource\.labels\.job_id="(\d+)"(?: AND receiveTimestamp>="([^"]+)")?', filter_text
         )
         entries = [
             _entry(job.number, index, at, replica, line)
@@ -459,6 +459,7 @@ def _entry(number: str, index: int, at: str, replica: str, line: str) -> Object:
     return {
         "insertId": f"{number}-{index}",
         "timestamp": at,
+        "receiveTimestamp": at,
         "logName": f"projects/{PROJECT}/logs/{replica}",
         "resource": {"type": "ml_job", "labels": labels},
         **text,

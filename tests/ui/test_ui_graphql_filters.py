@@ -182,3 +182,23 @@ def test_conditions(where: str, expected: int) -> None:
 def test_a_filter_that_is_left_out_means_all_jobs() -> None:
     query = "query ($w: PipelineJobWhereInput) { countJobs(whereOveride: $w) }"
     assert execute(query).data == execute(query, {"w": None}).data == {"countJobs": 3}
+
+
+@pytest.mark.parametrize("field", ["startTime", "completionTime"])
+def test_the_time_of_a_response_finds_its_job(monkeypatch: pytest.MonkeyPatch, field: str) -> None:
+    made = new_job(Pipeline.from_steps("p", [Step(name="a", kind="command", argv=("true",))]))
+    jobs = [replace(made, id=str(number), submitted=at, ended=at)
+            for number, at in enumerate((1764400000.25049, 1764400000.2519996, 0.0))]  # fmt: skip
+    monkeypatch.setattr(job_filters, "open_store", lambda: SimpleNamespace(find=lambda **_: jobs))
+
+    def find(**condition: str) -> list[str]:
+        query = f"query ($w: PipelineJobWhereInput) {{ pipelineJobs(where: $w) {{ id {field} }} }}"
+        found = execute(query, {"w": {field: condition}}).data["pipelineJobs"]
+        return [each["id"] for each in found]
+
+    listed = execute(f"{{ pipelineJobs {{ {field} }} }}").data["pipelineJobs"]
+    first, second = listed[0][field], listed[1][field]
+    assert (first, second) == ("2025-11-29T07:06:40.250Z", "2025-11-29T07:06:40.252Z")
+    assert find(equals=first) == find(lte=first) == ["0"]
+    assert find(equals=second) == find(gte=second) == find(gt=first) == ["1"]
+    assert find(lt=first) == find(gt=second) == []

@@ -18,7 +18,7 @@ _REPLICAS = "workerpool"
 
 
 class LogPosition(NamedTuple):
-    """Number of a job, and the time from which its entries are read; all if it is empty."""
+    """Number of a job, and since when entries were received that are read; all if it is empty."""
 
     job: str
     since: str = ""
@@ -33,8 +33,9 @@ class LogEntry(NamedTuple):
         Number of the job.
     id : str
         Id of the entry, which is unique in a log for a time.
-    time : float
-        Its time in seconds since 1970.
+    received : float
+        When Cloud Logging received it, in seconds since 1970; 0 if unknown. The program may have
+        given the entry any other time.
     replica : str
         Name of the machine, such as ``"workerpool0-0"``.
     line : str
@@ -43,7 +44,7 @@ class LogEntry(NamedTuple):
 
     job: str
     id: str
-    time: float
+    received: float
     replica: str
     line: str
 
@@ -56,8 +57,9 @@ class LogEntryPage(NamedTuple):
 
 
 def read_page(session: GcpSession, positions: Sequence[LogPosition], token: str) -> LogEntryPage:
-    """Return the next entries of the logs of at most ``MAX_JOBS`` jobs, oldest first.
+    """Return the next entries of the logs of at most ``MAX_JOBS`` jobs, by their own times.
 
+    Cloud Logging offers no other order, so that a later page may have entries received earlier.
     Sends one request; ``token`` is that of the page, empty for the first one. Raises GcpError.
     """
     request: dict[str, Any] = {
@@ -84,7 +86,7 @@ def build_filter(positions: Sequence[LogPosition]) -> str:
     --------
     >>> build_filter([LogPosition("7", "2026-05-18T00:00:00Z")])  # doctest: +NORMALIZE_WHITESPACE
     'resource.type="ml_job" AND resource.labels.task_name:"workerpool"
-     AND ((resource.labels.job_id="7" AND timestamp>="2026-05-18T00:00:00Z"))'
+     AND ((resource.labels.job_id="7" AND receiveTimestamp>="2026-05-18T00:00:00Z"))'
     """
     jobs = " OR ".join(f"({each})" for each in map(_build_clause, positions))
     return f'resource.type="ml_job" AND resource.labels.task_name:"{_REPLICAS}" AND ({jobs})'
@@ -92,7 +94,7 @@ def build_filter(positions: Sequence[LogPosition]) -> str:
 
 def _build_clause(position: LogPosition) -> str:
     clause = f'resource.labels.job_id="{position.job}"'
-    return f'{clause} AND timestamp>="{position.since}"' if position.since else clause
+    return f'{clause} AND receiveTimestamp>="{position.since}"' if position.since else clause
 
 
 def _read_entry(entry: dict[str, Any]) -> LogEntry:
@@ -101,7 +103,7 @@ def _read_entry(entry: dict[str, Any]) -> LogEntry:
     at = entry.get("timestamp", "")
     unique = str(entry.get("insertId") or f"{at} {line}")
     job, replica = (str(labels.get(name, "")) for name in ("job_id", "task_name"))
-    return LogEntry(job, unique, parse_time(at), replica, line)
+    return LogEntry(job, unique, parse_time(entry.get("receiveTimestamp")), replica, line)
 
 
 def _read_texts(entry: dict[str, Any]) -> Iterator[str]:

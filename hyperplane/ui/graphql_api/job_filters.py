@@ -15,7 +15,7 @@ from hyperplane.core.errors import Fault, check
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.ui.graphql_api.filter_checks import filter_faults, given_fields
-from hyperplane.ui.graphql_api.job_types import IMMEDIATE
+from hyperplane.ui.graphql_api.job_types import IMMEDIATE, to_time
 
 #: Most jobs of one list, and most conditions of one filter.
 MOST_JOBS = 1_000
@@ -73,7 +73,7 @@ _TEXT_COMPARISONS: dict[str, Callable[[str, Any], bool]] = {
 
 @strawberry.input
 class DateTimeFilter:
-    """Conditions of a time; all of them must hold."""
+    """Conditions of a time as responses have it, in milliseconds; all of them must hold."""
 
     equals: datetime | None = UNSET
     lt: datetime | None = UNSET
@@ -83,13 +83,14 @@ class DateTimeFilter:
 
     def matches(self, seconds: float) -> bool:
         """Return whether a time meets the conditions; one that has not come meets none."""
-        return seconds > 0 and all(
-            _TIME_COMPARISONS[name](seconds, _seconds(given))
+        time = to_time(seconds) if seconds > 0 else None
+        return time is not None and all(
+            _ORDER_COMPARISONS[name](time, given if given.tzinfo else given.replace(tzinfo=UTC))
             for name, given in given_fields(self).items()
         )
 
 
-_TIME_COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+_ORDER_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "equals": operator.eq, "lt": operator.lt, "lte": operator.le, "gt": operator.gt,
     "gte": operator.ge,
 }  # fmt: skip
@@ -114,8 +115,8 @@ class IntFilter:
         )
 
 
-_NUMBER_COMPARISONS: dict[str, Callable[[float, Any], bool]] = {
-    **_TIME_COMPARISONS, "not_": operator.ne, "in_": lambda value, given: value in given,
+_NUMBER_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    **_ORDER_COMPARISONS, "not_": operator.ne, "in_": lambda value, given: value in given,
 }  # fmt: skip
 
 
@@ -236,7 +237,3 @@ def list_jobs(
 
 def _text_of(job: Job, name: str) -> str:
     return str(getattr(job, name)) or (IMMEDIATE if name == "schedule" else "")
-
-
-def _seconds(value: datetime) -> float:
-    return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()

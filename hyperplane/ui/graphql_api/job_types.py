@@ -201,8 +201,8 @@ def to_pipeline_job(job: Job, submitted: Mapping[str, Any] | None = None) -> Pip
         job_type=job.job_type,
         status=job.status,
         status_reason=job.reason or None,
-        start_time=_to_time(job.submitted),
-        completion_time=_to_time(job.ended),
+        start_time=to_time(job.submitted),
+        completion_time=to_time(job.ended),
         duration=_to_duration(job),
         output=job.output,
         dask_dashboard_url=job.dashboard or None,
@@ -217,12 +217,17 @@ def to_pipeline_job(job: Job, submitted: Mapping[str, Any] | None = None) -> Pip
     )
 
 
-def _to_time(seconds: float) -> JobTime | None:
-    """Return a time; None if it has not come, or is of no calendar, as in a damaged store."""
+def to_time(seconds: float) -> JobTime | None:
+    """Return a time in whole milliseconds, as responses have it.
+
+    None if it has not come, or is of no calendar, as in a damaged store.
+    """
     try:
-        return JobTime(datetime.fromtimestamp(seconds, UTC)) if seconds else None
+        time = datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
         return None
+    whole = time.microsecond // 1000 * 1000
+    return JobTime(time.replace(microsecond=whole)) if seconds else None
 
 
 def _to_duration(job: Job) -> float | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -26,8 +25,8 @@ READ_SECONDS, REQUEST_RATE = 3.0, 0.9
 SETTLE_SECONDS = 15.0
 #: Seconds for which the rest of a log is requested in spite of errors.
 ERROR_SECONDS = 300.0
-#: Seconds before the last entry from which entries are read again, because later ones may appear
-#: before it.
+#: Seconds before the receipt of the last entry from which entries are read again, because those
+#: received at about the same time may appear later.
 _OVERLAP_SECONDS = 30.0
 
 
@@ -37,7 +36,7 @@ class _FollowedLog:
 
     write: Callable[[Sequence[LogEntry]], None]
     since: str = ""
-    #: Id -> time of the entries since then.
+    #: Id -> time of receipt of the entries since then.
     seen: dict[str, float] = field(default_factory=dict)
     #: Time, of ``time.monotonic()``, at which the last complete reading began.
     read_at: float = 0.0
@@ -51,12 +50,16 @@ class _FollowedLog:
         new = [entry for entry in entries if entry.id not in self.seen]
         if new:
             self.write(new)
-            self.seen |= {entry.id: entry.time for entry in new}
-            start = max(self.seen.values()) - _OVERLAP_SECONDS
+            self.seen |= {entry.id: entry.received for entry in new}
+        return bool(new)
+
+    def advance(self) -> None:
+        """Begin the next reading shortly before the last entry, after a complete reading."""
+        start = max(self.seen.values(), default=0.0) - _OVERLAP_SECONDS
+        if start > 0:
             self.since = datetime.fromtimestamp(start, UTC).isoformat().replace("+00:00", "Z")
             # One second more, because times are rounded.
             self.seen = {id_: at for id_, at in self.seen.items() if at >= start - 1}
-        return bool(new)
 
 
 class LogReader:
@@ -115,7 +118,7 @@ class LogReader:
         positions = [LogPosition(job, log.since) for job, log in logs.items()]
         if not positions:
             return
-        began, token = time.monotonic(), ""
+        began, token, unwritten = time.monotonic(), "", set()
         while True:
             await asyncio.sleep(max(0.0, self._rate.reserve() - time.monotonic()))
             try:
@@ -126,14 +129,18 @@ class LogReader:
                     log.error = error
                 return
             for job, log in logs.items():
-                with suppress(OSError):  # such as a full disk; the lines are read again
+                try:
                     if log.add([entry for entry in page.entries if entry.job == job]):
                         log.new_at = began
+                except OSError:  # such as a full disk; the lines are read again
+                    unwritten.add(job)
             token = page.token
             if not token:
                 break
-        for log in logs.values():
+        for job, log in logs.items():
             log.read_at, log.error = began, None
+            if job not in unwritten:
+                log.advance()
 
 
 def _may_pass(error: GcpError) -> bool:
