@@ -28,6 +28,7 @@ from hyperplane.jobs.execution.job_folder import can_adopt, claim_job, is_marked
 from hyperplane.jobs.execution.job_scheduler import JobScheduler
 from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
 from hyperplane.jobs.job_cleanup import clean_jobs
+from hyperplane.jobs.notification_sender import NotificationSender
 from hyperplane.jobs.store.backoff import Backoff, is_disk_full, is_retryable
 from hyperplane.jobs.store.job_records import FAILED, OPEN, Job
 from hyperplane.jobs.store.job_store import JobStore
@@ -108,7 +109,7 @@ class Supervisor:
         self._schedulers: dict[str, JobScheduler] = {}
         self._running: dict[asyncio.Task[None], str] = {}
         self._wakeup, self._is_first_check, self._busy_until = asyncio.Event(), True, 0.0
-        self._capacity = ResourceAllocator.detect()
+        self._capacity, self._sender = ResourceAllocator.detect(), NotificationSender()
         self._backoff, self._cancel_reason = Backoff(_log.warning), ""
         self._version = _InstalledVersion()
         #: Whether another version of hyperplane has been installed.
@@ -152,7 +153,7 @@ class Supervisor:
                 await self._handle_failure(error)
             if self.write_error is not None:
                 return
-            if self._running or self._backoff.is_failing:
+            if self._running or self._backoff.is_failing or self._sender.is_busy:
                 self._busy_until = time.monotonic()
             elif time.monotonic() - self._busy_until >= linger and not self._is_cleaning:
                 return
@@ -236,7 +237,9 @@ class Supervisor:
                 if claim is None:  # another process runs it in the foreground
                     continue
                 submission_snapshot.adopt_job(job)
-                scheduler = JobScheduler(self.store, job, self._capacity, self._submission_for(job))
+                scheduler = JobScheduler(
+                    self.store, job, self._capacity, self._submission_for(job), self._sender
+                )
             except OSError as error:
                 if is_disk_full(error):
                     raise
@@ -294,7 +297,9 @@ class Supervisor:
                 _log.warning("job %s: %s", job_id, str(error).splitlines()[:1])
             else:
                 self._backoff.record_success()
-                self.submissions.pop(job_id, None)
+                # It is another one if the job was resumed meanwhile.
+                if self.submissions.get(job_id) is self._schedulers[job_id].submission:
+                    del self.submissions[job_id]
                 with contextlib.suppress(OSError):
                     records.read_all()  # removes records of clusters of killed steps
             del self._schedulers[job_id]
@@ -312,8 +317,11 @@ def _clean_jobs() -> None:
 
 
 async def _run_claimed(claim: Any, scheduler: JobScheduler) -> None:
-    with claim:
-        await scheduler.run()
+    try:
+        with claim:
+            await scheduler.run()
+    finally:
+        scheduler.send_end_notice()
 
 
 async def _run_supervisor(
