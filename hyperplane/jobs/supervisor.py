@@ -29,6 +29,7 @@ from hyperplane.jobs.execution.job_scheduler import JobScheduler
 from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
 from hyperplane.jobs.job_cleanup import clean_jobs
 from hyperplane.jobs.notification_sender import NotificationSender
+from hyperplane.jobs.notifications import Notification
 from hyperplane.jobs.store.backoff import Backoff, is_disk_full, is_retryable
 from hyperplane.jobs.store.job_records import FAILED, OPEN, Job
 from hyperplane.jobs.store.job_store import JobStore
@@ -212,13 +213,21 @@ class Supervisor:
 
     def _poll(self) -> None:
         if self.only is None:
-            self.store.expire_pending(this_machine())
+            self._end_expired_jobs()
             if time.monotonic() >= self._cleanup_at and not self._is_cleaning:
                 self._cleanup_at = time.monotonic() + _CLEANUP_SECONDS
                 self._cleanup = asyncio.ensure_future(asyncio.to_thread(_clean_jobs))
         self._start_jobs()
         self._cancel_requested_jobs()
         self._store_dashboards()
+
+    def _end_expired_jobs(self) -> None:
+        """End jobs that exceeded their time limit before they began, and send this."""
+        for job in self.store.expire_pending(this_machine()):
+            if targets := submission_snapshot.load_snapshot(job).settings.notify:
+                environment = self._submission_for(job).environment
+                self._sender.send(Notification(job), environment, targets)
+            self.submissions.pop(job.id, None)
 
     def _start_jobs(self) -> None:
         if self._backoff.is_waiting:

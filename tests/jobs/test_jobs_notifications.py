@@ -27,7 +27,7 @@ from hyperplane.jobs.notifications import (
     format_text,
     notify,
 )
-from hyperplane.jobs.store.job_records import DONE, FAILED, PENDING
+from hyperplane.jobs.store.job_records import DONE, FAILED, PENDING, TIMED_OUT
 from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.jobs.submission.submission_environment import (
     SubmissionEnvironment,
@@ -263,11 +263,11 @@ def test_a_job_has_the_environment_of_its_resume(monkeypatch):
     supervisor = Supervisor(open_store(), capture_environment())
     path = {"PATH": capture_environment().environment["PATH"]}
     supervisor.receive({job.id: SubmissionEnvironment({**path, "WORD": "first"})})
-    close = JobScheduler._close_runner
+    close, resumes = JobScheduler._close_runner, ["second"]
 
     async def resume_before(scheduler):
-        if open_store().get(job.id).status == FAILED:
-            supervisor.receive({job.id: SubmissionEnvironment({**path, "WORD": "second"})})
+        if resumes:
+            supervisor.receive({job.id: SubmissionEnvironment({**path, "WORD": resumes.pop()})})
             resume_in_store(job)
         await close(scheduler)
 
@@ -275,6 +275,23 @@ def test_a_job_has_the_environment_of_its_resume(monkeypatch):
     monkeypatch.setattr(notifications, "notify", lambda *_: None)
     asyncio.run(supervisor.run())
     assert open_store().get(job.id).status == DONE
+
+
+@pytest.mark.usefixtures("home")
+def test_a_job_that_has_not_begun_within_its_time_limit_is_notified(monkeypatch):
+    job = store_job(bash("first", "true"), submitted=time.time() - 60, timeout=20)
+    sent = []
+    monkeypatch.setattr(notifications, "notify", lambda *arguments: sent.append(arguments))
+    supervisor = Supervisor(open_store(), capture_environment())
+    supervisor.receive({job.id: SubmissionEnvironment({"ALERT_URL": "secret"})})
+    asyncio.run(supervisor.run())
+    ((notification, environment, targets),) = sent
+    assert (notification.event, notification.job.status) == ("failed", TIMED_OUT)
+    assert notification.job == open_store().get(job.id)
+    assert "not started in time" in format_text(notification)
+    assert (environment, targets) == ({"ALERT_URL": "secret"}, ("json:ALERT_URL",))
+    asyncio.run(supervisor.run())
+    assert len(sent) == 1
 
 
 @pytest.mark.process
