@@ -10,18 +10,20 @@ from collections.abc import Mapping
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate, make_msgid
+from typing import Any
 
 import tenacity
 
 from hyperplane import config
 from hyperplane.core.errors import Fault, HyperplaneError, check
+from hyperplane.jobs.connection_deadline import ConnectionDeadline
 from hyperplane.jobs.json_posts import LOCAL_HOSTS
 from hyperplane.spec.settings import EmailSettings
 
 #: Variables of the submission with the name and the password of the server.
 USER, PASSWORD = "SMTP_USER", "SMTP_PASSWORD"
-#: Seconds that the server may take for each answer.
-TIMEOUT = 20.0
+#: Seconds that the server may take for each part of an answer, and for all attempts together.
+TIMEOUT, TOTAL_TIMEOUT = 20.0, 120.0
 #: Most attempts to connect and to log in.
 MAX_ATTEMPTS = 3
 
@@ -30,10 +32,33 @@ class EmailError(HyperplaneError, RuntimeError):
     """A message was not delivered to the server."""
 
 
+class _Server(smtplib.SMTP):
+    """A server whose connection ends at a deadline."""
+
+    def __init__(self, deadline: ConnectionDeadline, *arguments: Any, **options: Any) -> None:
+        self._deadline = deadline
+        super().__init__(*arguments, **options)
+
+    # smtplib has no other place before the first answer, and before TLS begins.
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        connection: socket.socket = super()._get_socket(host, port, timeout)  # type: ignore[misc]
+        self._deadline.watch(connection)
+        return connection
+
+
+class _TlsServer(smtplib.SMTP_SSL, _Server):
+    """One with TLS from the beginning."""
+
+    def __init__(self, deadline: ConnectionDeadline, *arguments: Any, **options: Any) -> None:
+        self._deadline = deadline  # the next constructor does not call that of _Server
+        super().__init__(*arguments, **options)
+
+
 def send(address: str, subject: str, text: str, environment: Mapping[str, str]) -> None:
     """Send a message.
 
-    Only the connection is tried again: a message whose transfer broke may have arrived.
+    Only the connection is tried again: a message whose transfer broke may have arrived. All
+    attempts together take at most :data:`TOTAL_TIMEOUT` seconds.
 
     Parameters
     ----------
@@ -56,21 +81,25 @@ def send(address: str, subject: str, text: str, environment: Mapping[str, str]) 
     if all(login) and settings.security == "none" and settings.host not in LOCAL_HOSTS:
         advice = f"set it to starttls or tls, or remove {USER} and {PASSWORD}"
         check([Fault("hyperplane.email.security", "none", "encryption for a login", advice)])
+    deadline = ConnectionDeadline(TOTAL_TIMEOUT)
     connecting = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_may_pass),
+        retry=tenacity.retry_if_exception(lambda error: not deadline.is_over and _may_pass(error)),
         wait=tenacity.wait_exponential(multiplier=1, max=10) + tenacity.wait_random(0, 1),
-        stop=tenacity.stop_after_attempt(MAX_ATTEMPTS),
+        stop=tenacity.stop_after_attempt(MAX_ATTEMPTS) | tenacity.stop_before_delay(TOTAL_TIMEOUT),
         reraise=True,
     )
     sender = settings.sender or f"{getpass.getuser()}@{socket.getfqdn()}"
     try:
         message = _build(sender, address, subject, text)
-        with connecting(_connect, settings, login) as server:
+        with deadline, connecting(_connect, settings, login, deadline) as server:
             # Not send_message, which changes lines that begin with "From ".
             server.sendmail(sender, [address], message.as_bytes())
     except (OSError, smtplib.SMTPException, ValueError) as error:
         # The text of an answer may repeat what was sent.
-        raise EmailError(f"{settings.host}:{settings.port}: {_describe(error)}") from None
+        why = _describe(error)
+        if deadline.is_over:
+            why = f"no complete answer in {TOTAL_TIMEOUT:g} s; the message may have arrived"
+        raise EmailError(f"{settings.host}:{settings.port}: {why}") from None
 
 
 def _build(sender: str, address: str, subject: str, text: str) -> EmailMessage:
@@ -82,12 +111,15 @@ def _build(sender: str, address: str, subject: str, text: str) -> EmailMessage:
     return message
 
 
-def _connect(settings: EmailSettings, login: tuple[str, str]) -> smtplib.SMTP:
+def _connect(
+    settings: EmailSettings, login: tuple[str, str], deadline: ConnectionDeadline
+) -> smtplib.SMTP:
     context = ssl.create_default_context()
+    address = settings.host, settings.port
     server = (
-        smtplib.SMTP_SSL(settings.host, settings.port, timeout=TIMEOUT, context=context)
+        _TlsServer(deadline, *address, timeout=TIMEOUT, context=context)
         if settings.security == "tls"
-        else smtplib.SMTP(settings.host, settings.port, timeout=TIMEOUT)
+        else _Server(deadline, *address, timeout=TIMEOUT)
     )
     try:
         if settings.security == "starttls":
