@@ -8,7 +8,7 @@ import socket
 import ssl
 from collections.abc import Mapping
 from email.message import EmailMessage
-from email.policy import SMTP
+from email.policy import SMTP, SMTPUTF8
 from email.utils import formatdate, make_msgid
 from typing import Any
 
@@ -30,6 +30,18 @@ MAX_ATTEMPTS = 3
 
 class EmailError(HyperplaneError, RuntimeError):
     """A message was not delivered to the server."""
+
+
+class _TransferError(Exception):
+    """An error since the transfer has begun: the message may have arrived."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(type(cause).__name__)
+        self.cause = cause
+
+
+class _AddressError(ValueError):
+    """The server does not accept the characters of an address; the message is for users."""
 
 
 class _Server(smtplib.SMTP):
@@ -57,8 +69,9 @@ class _TlsServer(smtplib.SMTP_SSL, _Server):
 def send(address: str, subject: str, text: str, environment: Mapping[str, str]) -> None:
     """Send a message.
 
-    Only the connection is tried again: a message whose transfer broke may have arrived. All
-    attempts together take at most :data:`TOTAL_TIMEOUT` seconds.
+    What comes before the message is tried again: the connection, and a recipient that the server
+    refuses for now (4xx). A message whose transfer broke may have arrived. All attempts together
+    take at most :data:`TOTAL_TIMEOUT` seconds.
 
     Parameters
     ----------
@@ -82,7 +95,7 @@ def send(address: str, subject: str, text: str, environment: Mapping[str, str]) 
         advice = f"set it to starttls or tls, or remove {USER} and {PASSWORD}"
         check([Fault("hyperplane.email.security", "none", "encryption for a login", advice)])
     deadline = ConnectionDeadline(TOTAL_TIMEOUT)
-    connecting = tenacity.Retrying(
+    retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception(lambda error: not deadline.is_over and _may_pass(error)),
         wait=tenacity.wait_exponential(multiplier=1, max=10) + tenacity.wait_random(0, 1),
         stop=tenacity.stop_after_attempt(MAX_ATTEMPTS) | tenacity.stop_before_delay(TOTAL_TIMEOUT),
@@ -91,12 +104,11 @@ def send(address: str, subject: str, text: str, environment: Mapping[str, str]) 
     sender = settings.sender or f"{getpass.getuser()}@{socket.getfqdn()}"
     try:
         message = _build(sender, address, subject, text)
-        with deadline, connecting(_connect, settings, login, deadline) as server:
-            # Not send_message, which changes lines that begin with "From ".
-            server.sendmail(sender, [address], message.as_bytes())
-    except (OSError, smtplib.SMTPException, ValueError) as error:
+        with deadline:
+            retrying(_deliver, message, sender, address, settings, login, deadline)
+    except (OSError, smtplib.SMTPException, ValueError, _TransferError) as error:
         # The text of an answer may repeat what was sent.
-        why = _describe(error)
+        why = _describe(error.cause if isinstance(error, _TransferError) else error)
         if deadline.is_over:
             why = f"no complete answer in {TOTAL_TIMEOUT:g} s; the message may have arrived"
         raise EmailError(f"{settings.host}:{settings.port}: {why}") from None
@@ -109,6 +121,37 @@ def _build(sender: str, address: str, subject: str, text: str) -> EmailMessage:
     message["Auto-Submitted"] = "auto-generated"  # no answers of holiday programs (RFC 3834)
     message.set_content(text, cte="quoted-printable")  # servers may accept only ASCII
     return message
+
+
+def _deliver(
+    message: EmailMessage,
+    sender: str,
+    address: str,
+    settings: EmailSettings,
+    login: tuple[str, str],
+    deadline: ConnectionDeadline,
+) -> None:
+    is_ascii = (sender + address).isascii()
+    connection = _connect(settings, login, deadline)
+    try:
+        with connection as server:
+            if not (is_ascii or server.has_extn("smtputf8")):
+                raise _AddressError(
+                    f"the server does not offer SMTPUTF8, which "
+                    f"{sender if address.isascii() else address} needs; use an address in ASCII, "
+                    "with a domain of the form xn--..."
+                )
+            # Not send_message, which changes lines that begin with "From ".
+            server.sendmail(
+                sender,
+                [address],
+                message.as_bytes(policy=SMTP if is_ascii else SMTPUTF8),
+                [] if is_ascii else ["SMTPUTF8", "BODY=8BITMIME"],
+            )
+    except (smtplib.SMTPRecipientsRefused, smtplib.SMTPSenderRefused, _AddressError):
+        raise  # the transfer has not begun
+    except (OSError, smtplib.SMTPException, ValueError) as error:
+        raise _TransferError(error) from None
 
 
 def _connect(
@@ -124,6 +167,7 @@ def _connect(
     try:
         if settings.security == "starttls":
             server.starttls(context=context)
+        server.ehlo_or_helo_if_needed()
         if all(login):
             server.login(*login)
     except BaseException:
@@ -133,7 +177,9 @@ def _connect(
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Return whether another connection may succeed."""
+    """Return whether another attempt may succeed, and repeats no message."""
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        return all(400 <= code < 500 for code, _ in error.recipients.values())
     if isinstance(error, smtplib.SMTPResponseException):
         return 400 <= error.smtp_code < 500
     if isinstance(error, ssl.SSLError):
@@ -142,6 +188,8 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def _describe(error: Exception) -> str:
+    if isinstance(error, _AddressError):
+        return str(error)
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         codes = sorted({code for code, _ in error.recipients.values()})
         return f"the recipient was refused with {', '.join(map(str, codes))}"

@@ -201,7 +201,21 @@ def test_documents_are_not_sent_to_other_addresses_than_https(url, server, caplo
 
 @pytest.mark.parametrize("key", ["notify", "notify_success", "notify_late"])
 @pytest.mark.parametrize(
-    "target", ["mail:me", "slack:", "", "email:me", "email:a@b,c@d", "json:", "json:A B", "slack"]
+    "target",
+    [
+        "mail:me",
+        "slack:",
+        "",
+        "email:me",
+        "email:a@b,c@d",
+        "json:",
+        "json:A B",
+        "slack",
+        "email:a\x01b@c",
+        "email:a@b\x7f",
+        "email:a@b\x85",
+        "email:a\udcff@b",
+    ],
 )
 def test_an_unknown_target_is_refused_at_the_submission(key, target):
     with (
