@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from contextlib import suppress
 from types import TracebackType
 
 
@@ -47,7 +48,9 @@ class ConnectionDeadline:
                     continue
 
     def __enter__(self) -> ConnectionDeadline:
-        self._timer.start()
+        # Python 3.12 starts no thread while the interpreter ends; each answer still has a limit.
+        with suppress(RuntimeError):
+            self._timer.start()
         return self
 
     def __exit__(

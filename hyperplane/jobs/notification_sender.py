@@ -13,10 +13,7 @@ _MAX_AT_ONCE = 8
 
 
 class NotificationSender:
-    """Send notifications in a few threads.
-
-    The process ends when all are sent, each of which has a time limit.
-    """
+    """Send notifications in a few threads."""
 
     def __init__(self) -> None:
         # Not the executor of the event loop, whose end waits for its threads: a supervisor that is
@@ -41,3 +38,7 @@ class NotificationSender:
             notifications.notify, notification, dict(environment), tuple(targets)
         )
         self._unsent.add(sending)
+
+    def close(self) -> None:
+        """Wait until all notifications are sent, each of which has a time limit."""
+        self._pool.shutdown()

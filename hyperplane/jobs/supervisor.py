@@ -94,6 +94,8 @@ class Supervisor:
         Lock of that job, as :func:`~hyperplane.jobs.execution.job_folder.claim_job` returns it.
     submissions : mapping of str to SubmissionEnvironment, optional
         Environments that an earlier Supervisor of this process received, by the id of the job.
+    sender : NotificationSender, optional
+        Sends the notifications of jobs; the caller closes it.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class Supervisor:
         only: str | None = None,
         claim: Any = None,
         submissions: Mapping[str, SubmissionEnvironment] | None = None,
+        sender: NotificationSender | None = None,
     ) -> None:
         self.store, self.only, self._default, self._claim = store, only, submission, claim
         #: Environments of submitted jobs, by the id of the job.
@@ -110,7 +113,7 @@ class Supervisor:
         self._schedulers: dict[str, JobScheduler] = {}
         self._running: dict[asyncio.Task[None], str] = {}
         self._wakeup, self._is_first_check, self._busy_until = asyncio.Event(), True, 0.0
-        self._capacity, self._sender = ResourceAllocator.detect(), NotificationSender()
+        self._capacity, self._sender = ResourceAllocator.detect(), sender or NotificationSender()
         self._backoff, self._cancel_reason = Backoff(_log.warning), ""
         self._version = _InstalledVersion()
         #: Whether another version of hyperplane has been installed.
@@ -334,7 +337,7 @@ async def _run_claimed(claim: Any, scheduler: JobScheduler) -> None:
 
 
 async def _run_supervisor(
-    submissions: Mapping[str, SubmissionEnvironment],
+    submissions: Mapping[str, SubmissionEnvironment], sender: NotificationSender
 ) -> Supervisor | None:
     """Run the supervisor of this user and store to its end; None if another one is running."""
     with supervisor_client.hold_supervisor_lock() as is_only:
@@ -346,7 +349,7 @@ async def _run_supervisor(
         while True:
             try:
                 supervisor = supervisor or Supervisor(
-                    open_store(), capture_environment(), submissions=submissions
+                    open_store(), capture_environment(), submissions=submissions, sender=sender
                 )
                 await _serve_requests(supervisor)
             except (JobStoreError, OSError) as error:
@@ -368,15 +371,19 @@ async def _serve_requests(supervisor: Supervisor) -> None:
 def _run_until_replaced() -> None:
     """Run the supervisor, until it ends or one of another installed version takes its place."""
     submissions: Mapping[str, SubmissionEnvironment] = {}
-    while (ended := asyncio.run(_run_supervisor(submissions))) is not None and ended.is_outdated:
-        _log.warning("another version of hyperplane is installed; its supervisor starts")
-        try:
-            ended.start_successor()
-        except HyperplaneError as error:  # for example, the installation lacks a dependency
-            _log.warning("%s; the supervisor of the former version continues", error)
-            submissions = ended.submissions
-        else:
-            return
+    # At the end it waits, while a successor runs the jobs.
+    with contextlib.closing(NotificationSender()) as sender:
+        while ended := asyncio.run(_run_supervisor(submissions, sender)):
+            if not ended.is_outdated:
+                return
+            _log.warning("another version of hyperplane is installed; its supervisor starts")
+            try:
+                ended.start_successor()
+            except HyperplaneError as error:  # for example, the installation lacks a dependency
+                _log.warning("%s; the supervisor of the former version continues", error)
+                submissions = ended.submissions
+            else:
+                return
 
 
 if __name__ == "__main__":
