@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import time
@@ -14,11 +15,12 @@ from pathlib import Path
 from hyperplane.core.errors import Fault, JobError, check
 from hyperplane.jobs.execution.job_folder import is_in_use
 from hyperplane.jobs.store.job_records import PROCESSED, Job
-from hyperplane.jobs.store.jobs_home import jobs_folder, open_store, this_machine
+from hyperplane.jobs.store.jobs_home import jobs_folder, open_store, store_url, this_machine
 from hyperplane.platforms.local.file_locks import try_lock
 
-#: Beginning of the names of folders that a cleanup removes; the id of the job follows. A process
-#: that was killed may leave them, before or after the job was removed from the store.
+#: Beginning of the names of folders that a cleanup removes; the key of the store, a dot and the id
+#: of the job follow. A process that was killed may leave them, before or after the job was removed
+#: from the store.
 _REMOVED = ".removed-"
 #: File of the lock of a cleanup, in the folder for jobs.
 _LOCK = ".cleanup.lock"
@@ -146,7 +148,7 @@ def _measure(job: Job, folder: Path) -> RemovedJob:
 def _remove(job: Job, folder: Path) -> RemovedJob | None:
     """Remove a job; None if it was resumed or removed since it was selected."""
     measured = _measure(job, folder)
-    moved, is_moved = folder / f"{_REMOVED}{job.id}", False
+    moved, is_moved = folder / f"{_REMOVED}{_store_key()}.{job.id}", False
     if moved.exists():  # it could not be removed
         moved = moved.with_name(f"{moved.name}~{time.time_ns()}")
 
@@ -192,17 +194,31 @@ def _folder_size(folder: Path) -> int:
 def _finish_earlier_cleanup(folder: Path) -> None:
     """Remove the folders that a killed cleanup has left, and move back those of jobs in the store.
 
-    It may have been killed between the move of a folder and the removal of the job.
+    It may have been killed between the move of a folder and the removal of the job. Only with the
+    same store, because the job may still be in another one.
     """
-    leftovers = {
-        path: path.name[len(_REMOVED) :].partition("~")[0] for path in folder.glob(f"{_REMOVED}*")
-    }
-    known = open_store().get_many(list(leftovers.values())) if leftovers else {}
-    for path, job_id in leftovers.items():
-        if job_id not in known:
+    leftovers = {path: _parse_moved(path) for path in folder.glob(f"{_REMOVED}*")}
+    ids = [job_id for _, job_id in leftovers.values()]
+    known = open_store().get_many(ids) if ids else {}
+    for path, (key, job_id) in leftovers.items():
+        if job_id in known:
+            if not os.path.lexists(folder / job_id):
+                path.rename(folder / job_id)
+        elif key == _store_key():
             _remove_folder(path)
-        elif not os.path.lexists(folder / job_id):
-            path.rename(folder / job_id)
+
+
+def _parse_moved(path: Path) -> tuple[str, str]:
+    """Return the key of the store and the id of the job in the name of a moved folder."""
+    key, dot, job_id = path.name[len(_REMOVED) :].partition("~")[0].partition(".")
+    return (key, job_id) if dot else ("", key)
+
+
+def _store_key() -> str:
+    """Return a text that identifies the store, also after its password has changed."""
+    from hyperplane.jobs.store.database import hide_password  # needs the extra of the job store
+
+    return hashlib.sha256(hide_password(store_url()).encode()).hexdigest()[:8]
 
 
 def _remove_folder(folder: Path) -> bool:

@@ -14,9 +14,12 @@ from urllib.parse import urlsplit
 import tenacity
 
 from hyperplane.core.errors import Fault
+from hyperplane.core.units import plural
+from hyperplane.jobs.connection_deadline import ConnectionDeadline
 
-#: Seconds: the timeout of a request, and the maximum delay before a retry.
-TIMEOUT = 10.0
+#: Seconds that the server may take for each part of its response, and all attempts together.
+TIMEOUT, TOTAL_TIMEOUT = 10.0, 120.0
+#: Maximum delay before a retry, in seconds.
 MAX_WAIT = 30.0
 #: Maximum number of attempts to send a message.
 MAX_ATTEMPTS = 4
@@ -48,6 +51,46 @@ class NoRedirectHandler(urllib.request.HTTPRedirectHandler):
         return
 
 
+class _Connection(http.client.HTTPConnection):
+    """A connection that ends at a deadline, which is set before it connects."""
+
+    deadline: ConnectionDeadline
+
+    def connect(self) -> None:
+        super().connect()
+        self.deadline.watch(self.sock)
+
+
+class _TlsConnection(http.client.HTTPSConnection, _Connection):
+    """One with TLS, whose handshake begins after the method of the other class."""
+
+
+class _DeadlineHandler(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
+    """Open connections that end at a deadline."""
+
+    def __init__(self, deadline: ConnectionDeadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Send a request without encryption."""
+        return self._send(_Connection, req)
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Send a request with encryption."""
+        return self._send(_TlsConnection, req)
+
+    def _send(
+        self, kind: type[_Connection], request: urllib.request.Request
+    ) -> http.client.HTTPResponse:
+        def make(host: str, /, **options: Any) -> _Connection:
+            connection = kind(host, **options)
+            connection.deadline = self._deadline
+            return connection
+
+        return self.do_open(make, request)
+
+
 def find_url_faults(where: str, url: str, *, shown: bool) -> list[Fault]:
     """Return faults of a URL; secrets require encryption or a local server."""
     shown_url = repr(url) if shown else describe_secret(url)
@@ -71,6 +114,8 @@ def describe_secret(secret: str) -> str:
 def post(url: str, document: Mapping[str, Any], headers: Mapping[str, str]) -> bytes:
     """Post a document with retries, and return the response.
 
+    All attempts together take at most :data:`TOTAL_TIMEOUT` seconds.
+
     Raises
     ------
     PostError
@@ -85,15 +130,15 @@ def post(url: str, document: Mapping[str, Any], headers: Mapping[str, str]) -> b
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(_RetryableError),
         wait=_retry_seconds,
-        stop=tenacity.stop_after_attempt(MAX_ATTEMPTS),
+        stop=tenacity.stop_after_attempt(MAX_ATTEMPTS) | tenacity.stop_before_delay(TOTAL_TIMEOUT),
         reraise=True,
     )
     try:
-        return retrying(_post_once, request)
+        with ConnectionDeadline(TOTAL_TIMEOUT) as deadline:
+            return retrying(_post_once, request, deadline)
     except _RetryableError as error:
-        raise PostError(
-            f"{host} did not accept the message in {MAX_ATTEMPTS} attempts: {error}"
-        ) from None
+        tries = plural(retrying.statistics["attempt_number"], "attempt")
+        raise PostError(f"{host} did not accept the message in {tries}: {error}") from None
     except _PermanentError as error:
         raise PostError(f"{host} did not accept the message: {error}") from None
 
@@ -106,9 +151,24 @@ def _retry_seconds(state: tenacity.RetryCallState) -> float:
     return (doubled + tenacity.wait_random(0, 1))(state)
 
 
-def _post_once(request: urllib.request.Request) -> bytes:
+def _post_once(request: urllib.request.Request, deadline: ConnectionDeadline) -> bytes:
+    try:
+        response = _request(request, deadline)
+    except _RetryableError:
+        if not deadline.is_over:
+            raise
+    else:
+        if not deadline.is_over:
+            return response
+    # Not retried, as after a timeout.
+    raise _PermanentError(
+        f"no complete response in {TOTAL_TIMEOUT:g} s; the message may have arrived"
+    ) from None
+
+
+def _request(request: urllib.request.Request, deadline: ConnectionDeadline) -> bytes:
     # Errors of urllib contain the URL, which may be a secret: none is chained.
-    opener = urllib.request.build_opener(NoRedirectHandler)
+    opener = urllib.request.build_opener(NoRedirectHandler, _DeadlineHandler(deadline))
     try:
         with opener.open(request, timeout=TIMEOUT) as response:
             return bytes(response.read(1 << 20))

@@ -108,7 +108,7 @@ def notify(
 ) -> None:
     """Send a notification to all targets.
 
-    Waits for servers, for minutes in the worst case. Errors are logged and not raised: the job must
+    Waits for servers, for at most two minutes each. Errors are logged and not raised: the job must
     not be affected.
 
     Parameters

@@ -28,6 +28,8 @@ from hyperplane.jobs.execution.job_folder import can_adopt, claim_job, is_marked
 from hyperplane.jobs.execution.job_scheduler import JobScheduler
 from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
 from hyperplane.jobs.job_cleanup import clean_jobs
+from hyperplane.jobs.notification_sender import NotificationSender
+from hyperplane.jobs.notifications import Notification
 from hyperplane.jobs.store.backoff import Backoff, is_disk_full, is_retryable
 from hyperplane.jobs.store.job_records import FAILED, OPEN, Job
 from hyperplane.jobs.store.job_store import JobStore
@@ -92,6 +94,8 @@ class Supervisor:
         Lock of that job, as :func:`~hyperplane.jobs.execution.job_folder.claim_job` returns it.
     submissions : mapping of str to SubmissionEnvironment, optional
         Environments that an earlier Supervisor of this process received, by the id of the job.
+    sender : NotificationSender, optional
+        Sends the notifications of jobs; the caller closes it.
     """
 
     def __init__(
@@ -101,6 +105,7 @@ class Supervisor:
         only: str | None = None,
         claim: Any = None,
         submissions: Mapping[str, SubmissionEnvironment] | None = None,
+        sender: NotificationSender | None = None,
     ) -> None:
         self.store, self.only, self._default, self._claim = store, only, submission, claim
         #: Environments of submitted jobs, by the id of the job.
@@ -108,7 +113,7 @@ class Supervisor:
         self._schedulers: dict[str, JobScheduler] = {}
         self._running: dict[asyncio.Task[None], str] = {}
         self._wakeup, self._is_first_check, self._busy_until = asyncio.Event(), True, 0.0
-        self._capacity = ResourceAllocator.detect()
+        self._capacity, self._sender = ResourceAllocator.detect(), sender or NotificationSender()
         self._backoff, self._cancel_reason = Backoff(_log.warning), ""
         self._version = _InstalledVersion()
         #: Whether another version of hyperplane has been installed.
@@ -152,7 +157,7 @@ class Supervisor:
                 await self._handle_failure(error)
             if self.write_error is not None:
                 return
-            if self._running or self._backoff.is_failing:
+            if self._running or self._backoff.is_failing or self._sender.is_busy:
                 self._busy_until = time.monotonic()
             elif time.monotonic() - self._busy_until >= linger and not self._is_cleaning:
                 return
@@ -211,13 +216,22 @@ class Supervisor:
 
     def _poll(self) -> None:
         if self.only is None:
-            self.store.expire_pending(this_machine())
+            self._end_expired_jobs()
             if time.monotonic() >= self._cleanup_at and not self._is_cleaning:
                 self._cleanup_at = time.monotonic() + _CLEANUP_SECONDS
                 self._cleanup = asyncio.ensure_future(asyncio.to_thread(_clean_jobs))
         self._start_jobs()
         self._cancel_requested_jobs()
         self._store_dashboards()
+
+    def _end_expired_jobs(self) -> None:
+        """End jobs that exceeded their time limit before they began, and send this."""
+        for job in self.store.expire_pending(this_machine()):
+            snapshot = submission_snapshot.load_snapshot(job)
+            if targets := snapshot.settings.notify:
+                notice = Notification(job, message=snapshot.notify.message)
+                self._sender.send(notice, self._submission_for(job).environment, targets)
+            self.submissions.pop(job.id, None)
 
     def _start_jobs(self) -> None:
         if self._backoff.is_waiting:
@@ -236,7 +250,9 @@ class Supervisor:
                 if claim is None:  # another process runs it in the foreground
                     continue
                 submission_snapshot.adopt_job(job)
-                scheduler = JobScheduler(self.store, job, self._capacity, self._submission_for(job))
+                scheduler = JobScheduler(
+                    self.store, job, self._capacity, self._submission_for(job), self._sender
+                )
             except OSError as error:
                 if is_disk_full(error):
                     raise
@@ -294,7 +310,9 @@ class Supervisor:
                 _log.warning("job %s: %s", job_id, str(error).splitlines()[:1])
             else:
                 self._backoff.record_success()
-                self.submissions.pop(job_id, None)
+                # It is another one if the job was resumed meanwhile.
+                if self.submissions.get(job_id) is self._schedulers[job_id].submission:
+                    del self.submissions[job_id]
                 with contextlib.suppress(OSError):
                     records.read_all()  # removes records of clusters of killed steps
             del self._schedulers[job_id]
@@ -312,12 +330,15 @@ def _clean_jobs() -> None:
 
 
 async def _run_claimed(claim: Any, scheduler: JobScheduler) -> None:
-    with claim:
-        await scheduler.run()
+    try:
+        with claim:
+            await scheduler.run()
+    finally:
+        scheduler.send_end_notice()
 
 
 async def _run_supervisor(
-    submissions: Mapping[str, SubmissionEnvironment],
+    submissions: Mapping[str, SubmissionEnvironment], sender: NotificationSender
 ) -> Supervisor | None:
     """Run the supervisor of this user and store to its end; None if another one is running."""
     with supervisor_client.hold_supervisor_lock() as is_only:
@@ -329,7 +350,7 @@ async def _run_supervisor(
         while True:
             try:
                 supervisor = supervisor or Supervisor(
-                    open_store(), capture_environment(), submissions=submissions
+                    open_store(), capture_environment(), submissions=submissions, sender=sender
                 )
                 await _serve_requests(supervisor)
             except (JobStoreError, OSError) as error:
@@ -351,15 +372,19 @@ async def _serve_requests(supervisor: Supervisor) -> None:
 def _run_until_replaced() -> None:
     """Run the supervisor, until it ends or one of another installed version takes its place."""
     submissions: Mapping[str, SubmissionEnvironment] = {}
-    while (ended := asyncio.run(_run_supervisor(submissions))) is not None and ended.is_outdated:
-        _log.warning("another version of hyperplane is installed; its supervisor starts")
-        try:
-            ended.start_successor()
-        except HyperplaneError as error:  # for example, the installation lacks a dependency
-            _log.warning("%s; the supervisor of the former version continues", error)
-            submissions = ended.submissions
-        else:
-            return
+    # At the end it waits, while a successor runs the jobs.
+    with contextlib.closing(NotificationSender()) as sender:
+        while ended := asyncio.run(_run_supervisor(submissions, sender)):
+            if not ended.is_outdated:
+                return
+            _log.warning("another version of hyperplane is installed; its supervisor starts")
+            try:
+                ended.start_successor()
+            except HyperplaneError as error:  # for example, the installation lacks a dependency
+                _log.warning("%s; the supervisor of the former version continues", error)
+                submissions = ended.submissions
+            else:
+                return
 
 
 if __name__ == "__main__":

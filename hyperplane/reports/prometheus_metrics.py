@@ -18,7 +18,8 @@ from hyperplane.jobs.store.jobs_home import this_machine
 if TYPE_CHECKING:
     from hyperplane.jobs.store.job_store import JobStore
 
-#: Most pipelines that have figures, those of the newest jobs: each is a time series.
+#: Most pipelines that have figures, each of which is a time series: those with jobs that have not
+#: ended, then those of the newest jobs.
 _MAX_PIPELINES = 500
 
 
@@ -32,7 +33,7 @@ def format_metrics(store: JobStore) -> str:
 
     Raises
     ------
-    MissingDependency
+    MissingPackage
         Without prometheus_client, which is in the extra ``ui``.
     """
     client = need("prometheus_client", "ui")
@@ -51,7 +52,8 @@ def _make_gauge(client: Any, registry: Any, name: str, text: str, *labels: str) 
 
 
 def _count_jobs(client: Any, registry: Any, store: JobStore) -> None:
-    jobs = _select(store.find(machine=this_machine()))
+    all_jobs = store.find(machine=this_machine())
+    jobs = _select(all_jobs)
     count = _make_gauge(
         client, registry, "jobs", "Jobs in the store, by status.", "pipeline", "status"
     )
@@ -71,7 +73,7 @@ def _count_jobs(client: Any, registry: Any, store: JobStore) -> None:
         ended.labels(job.pipeline_name, job.status).set(job.ended)
         if job.status == DONE and job.started:
             duration.labels(job.pipeline_name).set(job.ended - job.started)
-    waiting = [job.submitted for job in jobs if job.status in OPEN and not job.started]
+    waiting = [job.submitted for job in all_jobs if job.status in OPEN and not job.started]
     wait = _make_gauge(
         client, registry, "job_longest_wait_seconds",
         "Seconds since the submission of the job that has waited longest for its start.",
@@ -89,7 +91,8 @@ def _count_jobs(client: Any, registry: Any, store: JobStore) -> None:
 
 def _select(jobs: list[Job]) -> list[Job]:
     """Return the jobs of at most :data:`_MAX_PIPELINES` pipelines; the newest come first."""
-    names = dict.fromkeys(job.pipeline_name for job in jobs)
+    open_first = sorted(jobs, key=lambda job: job.status not in OPEN)  # keeps the order within each
+    names = dict.fromkeys(job.pipeline_name for job in open_first)
     kept = set(list(names)[:_MAX_PIPELINES])
     return [job for job in jobs if job.pipeline_name in kept]
 

@@ -19,6 +19,7 @@ from hyperplane.jobs import Pipeline, Step, job_control, resume
 from hyperplane.jobs.job_cleanup import clean_jobs
 from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, IN_PROGRESS, PENDING, Attempt
+from hyperplane.jobs.store.job_store import JobStore
 from hyperplane.jobs.store.jobs_home import jobs_folder, open_store
 from hyperplane.jobs.submission.submission_environment import capture_environment
 from hyperplane.jobs.supervisor import Supervisor
@@ -155,6 +156,47 @@ def test_the_folder_of_a_job_in_the_store_is_moved_back_after_a_killed_cleanup(h
     assert stored() == {job.id}
     assert Path(job.folder, "steps", "attempt-1.log").exists()
     assert not gone.exists()
+
+
+class Killed(BaseException):
+    """As if the process had ended."""
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_what_a_killed_cleanup_left_is_removed_with_its_own_store_only(
+    home, tmp_path, monkeypatch, is_stored
+):
+    """It was killed after the move of the folder, before or after the removal of the job."""
+    job = add()
+    remove, rename = JobStore.remove_ended, Path.rename
+
+    def refuse(*_):
+        raise OSError("killed")  # nothing is moved back
+
+    def rename_once(path, target):
+        rename(path, target)
+        patch.setattr(Path, "rename", refuse)
+        if is_stored:
+            raise Killed
+
+    def remove_and_end(store, job_id, before_commit):
+        remove(store, job_id, before_commit)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", rename_once)
+        patch.setattr(JobStore, "remove_ended", remove_and_end)
+        with pytest.raises(Killed):
+            clean_jobs(keep=0)
+    (left,) = (home / "jobs").glob(".removed-*")
+    with dask.config.set({"hyperplane.jobs.store": f"sqlite:///{tmp_path}/other.db"}):
+        assert clean_jobs(keep=0) == []
+        open_store().close()
+    assert (left / "steps" / "attempt-1.log").exists()
+    assert stored() == ({job.id} if is_stored else set())
+    clean_jobs(keep=1)
+    assert not left.exists()
+    assert Path(job.folder, "steps", "attempt-1.log").exists() == is_stored
 
 
 def test_one_process_removes_jobs_at_a_time(home):

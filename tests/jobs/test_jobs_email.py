@@ -29,9 +29,10 @@ class Inbox:
     """Handler of the server: keeps messages, and gives the answers that a test has set."""
 
     def __init__(self):
-        self.messages, self.logins, self.answers = [], [], {}
+        self.messages, self.logins, self.answers, self.recipients = [], [], {}, []
 
     async def handle_RCPT(self, server, session, envelope, address, options):  # noqa: N802
+        self.recipients.append(address)
         answer = self.answers.pop("RCPT", "250 OK")
         if answer.startswith("250"):
             envelope.rcpt_tos.append(address)
@@ -124,6 +125,50 @@ def test_a_message_arrives_as_it_was_written(security, login, start):
     assert [each[:2] for each in inbox.logins] == ([("ada", "s3cret")] if login else [])
     if login and security == "starttls":
         assert inbox.logins[0][2], "the login was sent before the encryption began"
+
+
+@pytest.mark.parametrize("address", ["jörg@flights.example", "ada@flüge.example"])
+@pytest.mark.parametrize("security", ["starttls", "none"])
+def test_addresses_beyond_ascii_are_sent_to_servers_that_accept_them(address, security, start):
+    inbox = start(security)
+    with dask.config.set({"hyperplane.email.sender": "jobs@flüge.example"}):
+        email_messages.send(address, "Job naïve 🚀 failed", "Grüße\n", {})
+    (message,) = inbox.messages
+    assert (message["From"], message["To"]) == ("jobs@flüge.example", address)
+    assert message["Subject"] == "Job naïve 🚀 failed"
+    assert message.get_content().strip() == "Grüße"
+    assert inbox.recipients == [address]
+
+
+@pytest.mark.parametrize(
+    ("sender", "address"),
+    [("jobs@flights.example", "jörg@flights.example"), ("jörg@flights.example", "ada@x.example")],
+)
+def test_addresses_beyond_ascii_are_errors_with_advice_for_other_servers(sender, address, start):
+    inbox = start("none", enable_SMTPUTF8=False)
+    with (
+        dask.config.set({"hyperplane.email.sender": sender}),
+        pytest.raises(EmailError, match=r"SMTPUTF8, which jörg@.* needs; use an address in ASCII"),
+    ):
+        email_messages.send(address, "s", "t", {})
+    assert not inbox.messages
+
+
+def test_a_recipient_that_is_refused_for_now_is_tried_again(start):
+    inbox = start("none")
+    inbox.answers = {"RCPT": "451 4.7.1 greylisted"}
+    email_messages.send("bob@flights.example", "s", "t", {})
+    assert len(inbox.messages) == 1
+    assert inbox.recipients == ["bob@flights.example"] * 2
+
+
+@pytest.mark.parametrize("answer", ["451 4.3.0 busy", "554 no"])
+def test_a_message_that_was_transferred_is_not_sent_again(answer, start):
+    inbox = start("none")
+    inbox.answers = {"DATA": answer}
+    with pytest.raises(EmailError, match=f"the server answered {answer[:3]}"):
+        email_messages.send("bob@flights.example", "s", "t", {})
+    assert len(inbox.messages) == 1
 
 
 def test_the_default_sender_is_the_user_on_this_machine(start, monkeypatch):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +17,9 @@ from slack_server import TOKEN, Response, serve
 
 from hyperplane import config
 from hyperplane.errors import ConfigError
-from hyperplane.jobs import Job, Pipeline, Step, slack
+from hyperplane.jobs import Job, Pipeline, Step, notifications, slack
+from hyperplane.jobs.execution.job_scheduler import JobScheduler
+from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.notifications import (
     MAX_TAIL,
     Notification,
@@ -23,7 +27,14 @@ from hyperplane.jobs.notifications import (
     format_text,
     notify,
 )
-from hyperplane.jobs.store.job_records import DONE, FAILED
+from hyperplane.jobs.store.job_records import DONE, FAILED, PENDING, TIMED_OUT
+from hyperplane.jobs.store.jobs_home import open_store
+from hyperplane.jobs.submission.submission_environment import (
+    SubmissionEnvironment,
+    capture_environment,
+)
+from hyperplane.jobs.submission.submission_snapshot import save_snapshot
+from hyperplane.jobs.supervisor import Supervisor
 
 HOOK = "/services/s3cret-hook"
 
@@ -199,7 +210,21 @@ def test_documents_are_not_sent_to_other_addresses_than_https(url, server, caplo
 
 @pytest.mark.parametrize("key", ["notify", "notify_success", "notify_late"])
 @pytest.mark.parametrize(
-    "target", ["mail:me", "slack:", "", "email:me", "email:a@b,c@d", "json:", "json:A B", "slack"]
+    "target",
+    [
+        "mail:me",
+        "slack:",
+        "",
+        "email:me",
+        "email:a@b,c@d",
+        "json:",
+        "json:A B",
+        "slack",
+        "email:a\x01b@c",
+        "email:a@b\x7f",
+        "email:a@b\x85",
+        "email:a\udcff@b",
+    ],
 )
 def test_an_unknown_target_is_refused_at_the_submission(key, target):
     with (
@@ -207,6 +232,89 @@ def test_an_unknown_target_is_refused_at_the_submission(key, target):
         pytest.raises(ConfigError, match=rf"hyperplane\.jobs\.{key}.*json:VARIABLE"),
     ):
         config.jobs()
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A folder of jobs without a supervisor."""
+    with dask.config.set({"hyperplane.jobs.home": str(tmp_path / "home")}):
+        yield
+        open_store().close()
+
+
+def store_job(*steps, **more):
+    """Add a job that no supervisor knows of, and return it."""
+    job = replace(new_job(Pipeline.from_steps("p", steps), max_retries=0), **more)
+    Path(job.folder).mkdir(parents=True)
+    with dask.config.set({"hyperplane.jobs.notify": ["json:ALERT_URL"]}):
+        save_snapshot(job, {}, {})
+    open_store().add(job)
+    return job
+
+
+def resume_in_store(job):
+    """Change the record of a job as ``resume`` does."""
+    reset = {"status": PENDING, "reason": "", "submitted": time.time(), "started": 0.0}
+    assert open_store().update(job.id, if_status=[FAILED], **reset, ended=0.0, tries=0)
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("home")
+def test_a_resumed_job_begins_while_its_notification_is_sent(tmp_path, monkeypatch):
+    job = store_job(bash("first", f"test -e {tmp_path}/go", retries=0))
+    supervisor = Supervisor(open_store(), capture_environment())
+    sent, resumed = [], SubmissionEnvironment({"ALERT_URL": "of the resume"})
+
+    def send_until_done(notification, environment, targets):
+        Path(tmp_path, "go").touch()
+        supervisor.submissions[job.id] = resumed
+        resume_in_store(job)
+        wait_until(lambda: open_store().get(job.id).status == DONE, 60)
+        sent.append((notification.event, notification.job.status, [*targets]))
+
+    monkeypatch.setattr(notifications, "notify", send_until_done)
+    asyncio.run(supervisor.run())
+    assert sent == [("failed", FAILED, ["json:ALERT_URL"])]
+    assert open_store().get(job.id).status == DONE
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("home")
+def test_a_job_has_the_environment_of_its_resume(monkeypatch):
+    """It is received while the former run ends."""
+    job = store_job(bash("first", "test $WORD = second", retries=0))
+    supervisor = Supervisor(open_store(), capture_environment())
+    path = {"PATH": capture_environment().environment["PATH"]}
+    supervisor.receive({job.id: SubmissionEnvironment({**path, "WORD": "first"})})
+    close, resumes = JobScheduler._close_runner, ["second"]
+
+    async def resume_before(scheduler):
+        if resumes:
+            supervisor.receive({job.id: SubmissionEnvironment({**path, "WORD": resumes.pop()})})
+            resume_in_store(job)
+        await close(scheduler)
+
+    monkeypatch.setattr(JobScheduler, "_close_runner", resume_before)
+    monkeypatch.setattr(notifications, "notify", lambda *_: None)
+    asyncio.run(supervisor.run())
+    assert open_store().get(job.id).status == DONE
+
+
+@pytest.mark.usefixtures("home")
+def test_a_job_that_has_not_begun_within_its_time_limit_is_notified(monkeypatch):
+    job = store_job(bash("first", "true"), submitted=time.time() - 60, timeout=20)
+    sent = []
+    monkeypatch.setattr(notifications, "notify", lambda *arguments: sent.append(arguments))
+    supervisor = Supervisor(open_store(), capture_environment())
+    supervisor.receive({job.id: SubmissionEnvironment({"ALERT_URL": "secret"})})
+    asyncio.run(supervisor.run())
+    ((notification, environment, targets),) = sent
+    assert (notification.event, notification.job.status) == ("failed", TIMED_OUT)
+    assert notification.job == open_store().get(job.id)
+    assert "not started in time" in format_text(notification)
+    assert (environment, targets) == ({"ALERT_URL": "secret"}, ("json:ALERT_URL",))
+    asyncio.run(supervisor.run())
+    assert len(sent) == 1
 
 
 @pytest.mark.process

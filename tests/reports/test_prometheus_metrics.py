@@ -91,6 +91,23 @@ def test_pipelines_beyond_the_limit_have_no_figures(monkeypatch):
     assert {key[1] for key in read() if key[0] == "jobs"} == {"p2", "p3"}
 
 
+def test_jobs_that_have_not_ended_are_not_beyond_the_limit(monkeypatch):
+    monkeypatch.setattr(prometheus_metrics, "_MAX_PIPELINES", 2)
+    now = time.time()
+    running = add("running", IN_PROGRESS, now - 4000, now - 3900)
+    open_store().save_attempt(Attempt(running.id, "one", -1, 1, IN_PROGRESS))
+    for number in range(4):
+        add(f"p{number}", DONE, now - 100 + number, now - 90, now - 80)
+    samples = read()
+    assert {key[1] for key in samples if key[0] == "jobs"} == {"running", "p3"}
+    assert samples["steps_running", "running", "one"] == 1
+    for number in range(3):
+        add(f"w{number}", PENDING, now - 3000 + number)
+    samples = read()
+    assert {key[1] for key in samples if key[0] == "jobs"} == {"w2", "w1"}
+    assert 3000 <= samples["job_longest_wait_seconds",] < 3060
+
+
 def test_running_clusters_have_their_size(tmp_path):
     record = ClusterRecord(
         name="flights", engine="local", scheduler="tcp://127.0.0.1:1", dashboard="",

@@ -162,7 +162,12 @@ class _Collector:
 
     def add_reports(self) -> None:
         """Add what the processes of the attempt have reported."""
-        for report in read_reports(self._command.file(REPORTS_SUFFIX)):
+        # By address: equal names are made unique, and an attempt that saves in another order must
+        # give each file the same name.
+        reports = sorted(
+            read_reports(self._command.file(REPORTS_SUFFIX)), key=lambda report: report["url"]
+        )
+        for report in reports:
             with suppress(OSError, ValueError):  # it has no path or URL
                 self._add_report(report)
 

@@ -13,13 +13,13 @@ from contextlib import suppress
 from typing import Any
 
 from hyperplane.core.errors import JobStoreError
-from hyperplane.jobs import notifications
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.failure_kinds import INPUT
 from hyperplane.jobs.execution.job_folder import remove_cancel_marker
 from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
 from hyperplane.jobs.execution.retries import MAX_LOST_ATTEMPTS, count_retries, jitter, retry_delay
 from hyperplane.jobs.execution.step_executor import StepExecutor
+from hyperplane.jobs.notification_sender import NotificationSender
 from hyperplane.jobs.notifications import Event, Notification
 from hyperplane.jobs.runners.base import ClosableRunner
 from hyperplane.jobs.store.backoff import is_disk_full
@@ -62,6 +62,8 @@ class JobScheduler:
         Resources shared with the steps of other jobs.
     submission : SubmissionEnvironment
         Environment that the job was submitted with.
+    sender : NotificationSender
+        Sends the notifications of the job.
     """
 
     def __init__(
@@ -70,11 +72,14 @@ class JobScheduler:
         job: Job,
         capacity: ResourceAllocator,
         submission: SubmissionEnvironment,
+        sender: NotificationSender,
     ) -> None:
         self.store, self.job = store, job
         self._snapshot = submission_snapshot.load_snapshot(job)
         self._settings = self._snapshot.settings
-        self._capacity, self._submission = capacity, submission
+        self.submission, self._capacity, self._sender = submission, capacity, sender
+        #: Notification of the end of the job and its targets, until it is sent.
+        self._end_notice: tuple[Notification, Iterable[str]] | None = None
         self._executor: StepExecutor | None = None
         self._work: asyncio.Task[tuple[str, str]] | None = None
         self._cancelled, self._cancel_reason, self._try_count = False, "", 0
@@ -127,16 +132,22 @@ class JobScheduler:
         remove_cancel_marker(self.job)
         if status in (FAILED, TIMED_OUT) and self._settings.notify:
             log = "" if self._executor is None else self._executor.read_failed_log()
-            await self._notify(self._settings.notify, "failed", log_tail=log)
+            self._end_notice = self._describe("failed", log_tail=log), self._settings.notify
         elif status == DONE and self._settings.notify_success:
-            await self._notify(self._settings.notify_success, "succeeded")
+            self._end_notice = self._describe("succeeded"), self._settings.notify_success
 
-    async def _notify(self, targets: Iterable[str], event: Event, **more: Any) -> None:
+    def _describe(self, event: Event, **more: Any) -> Notification:
         message = self._snapshot.notify.message
-        notification = Notification(self.store.get(self.job.id), event, message=message, **more)
-        await asyncio.to_thread(
-            notifications.notify, notification, self._submission.environment, targets
-        )
+        return Notification(self.store.get(self.job.id), event, message=message, **more)
+
+    def send_end_notice(self) -> None:
+        """Send the notification of the end of the job, if there is one, without waiting for it.
+
+        After the lock of the job was given back: its receiver may resume the job at once.
+        """
+        notice, self._end_notice = self._end_notice, None
+        if notice is not None:
+            self._sender.send(notice[0], self.submission.environment, notice[1])
 
     async def _notify_if_late(self) -> None:
         """Wait until the job is late, and send this once for each submission and resume."""
@@ -150,7 +161,8 @@ class JobScheduler:
             marker.write_text(submitted)
             attempts = self.store.attempts(self.job.id)
             running = [_format_unit(each) for each in attempts if each.status == IN_PROGRESS]
-            await self._notify(self._settings.notify_late, "late", running=tuple(running))
+            notification = self._describe("late", running=tuple(running))
+            self._sender.send(notification, self.submission.environment, self._settings.notify_late)
         except (JobStoreError, OSError) as error:
             _log.warning("no notification that job %s is late: %s", self.job.id, error)
 
@@ -162,7 +174,7 @@ class JobScheduler:
         ):
             return CANCELLED, ""  # it has ended since it was claimed; nothing is stored
         executor = StepExecutor(
-            self.store, self.job, self._capacity, self._submission, self._snapshot
+            self.store, self.job, self._capacity, self.submission, self._snapshot
         )
         await executor.load_attempts()
         self._executor = executor

@@ -24,7 +24,7 @@ class ArtifactStore:
         def _connect(self, *, write: bool = False) -> AbstractContextManager[sql.Connection]: ...
 
     def save_artifacts(self, artifacts: Sequence[Artifact]) -> None:
-        """Insert the artifacts of one attempt; they replace those of the same names.
+        """Insert the artifacts of one attempt; they replace those of the same name or address.
 
         All have the same job, step and chunk.
         """
@@ -37,11 +37,15 @@ class ArtifactStore:
             columns.step == first.step,
             columns.chunk == first.chunk,
         )
+        parts = [rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS)]
         with self._connect(write=True) as connection:
-            for start in range(0, len(rows), _ROWS):
-                part = rows[start : start + _ROWS]
-                names = [row["name"] for row in part]
-                connection.execute(sql.delete(ARTIFACTS).where(*same_unit, columns.name.in_(names)))
+            # All before the first is inserted: masked addresses may be equal.
+            for part in parts:
+                names = columns.name.in_([row["name"] for row in part])
+                # An output that is a value has no address.
+                urls = columns.url.in_([row["url"] for row in part if row["url"]])
+                connection.execute(sql.delete(ARTIFACTS).where(*same_unit, sql.or_(names, urls)))
+            for part in parts:
                 connection.execute(sql.insert(ARTIFACTS), part)
 
     def artifacts(self, job_id: str, step: str | None = None) -> list[Artifact]:

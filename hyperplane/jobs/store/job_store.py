@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import sqlalchemy as sql
@@ -199,16 +199,19 @@ class JobStore(ArtifactStore):
         with self._connect() as connection:
             return list(connection.execute(query.order_by(JOBS.c.submitted)).scalars())
 
-    def expire_pending(self, machine: str) -> None:
-        """End pending jobs that exceeded their time from submission."""
+    def expire_pending(self, machine: str) -> list[Job]:
+        """End pending jobs that exceeded their time from submission, and return them."""
         late = sql.and_(JOBS.c.timeout >= 0, JOBS.c.submitted + JOBS.c.timeout < time.time())
         where = (JOBS.c.status == PENDING, JOBS.c.machine == machine, late)
-        with self._connect() as connection:
-            expired = connection.execute(sql.select(JOBS.c.id, JOBS.c.timeout).where(*where)).all()
-        for job_id, timeout in expired:
-            reason = f"not started in time: {timeout_reason(timeout)}"
-            ended = {"status": TIMED_OUT, "reason": reason, "ended": time.time()}
-            self.update(job_id, if_status=[PENDING], **ended)
+        expired = []
+        for job in self._jobs(_select_jobs().where(*where)):
+            reason = f"not started in time: {timeout_reason(job.timeout)}"
+            ended: dict[str, Any] = {
+                "status": TIMED_OUT, "reason": reason, "ended": time.time()
+            }  # fmt: skip
+            if self.update(job.id, if_status=[PENDING], **ended):
+                expired.append(replace(job, **ended))
+        return expired
 
     def is_rerun(self, job: Job) -> bool:
         """Whether the last other job of the same steps had the same parameters."""

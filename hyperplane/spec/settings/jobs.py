@@ -27,8 +27,10 @@ def _check_log_size(value: str | int) -> str | int:
 LogSize = Annotated[str | int, AfterValidator(_check_log_size)]
 #: Target of a notification: a Slack webhook, and beginnings of the others.
 SLACK_WEBHOOK, SLACK_PREFIX, EMAIL_PREFIX, JSON_PREFIX = "webhook", "slack:", "email:", "json:"
+#: Part of an e-mail address: no separators, no control characters, and no parts of characters.
+_EMAIL_PART = r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff@,;<>]+"
 _TARGET = re.compile(
-    rf"{SLACK_WEBHOOK}|{SLACK_PREFIX}\S+|{EMAIL_PREFIX}[^\s@,;<>]+@[^\s@,;<>]+"
+    rf"{SLACK_WEBHOOK}|{SLACK_PREFIX}\S+|{EMAIL_PREFIX}{_EMAIL_PART}@{_EMAIL_PART}"
     rf"|{JSON_PREFIX}[A-Za-z_][A-Za-z0-9_]*"
 )
 

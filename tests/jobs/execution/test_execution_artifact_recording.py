@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -125,6 +126,20 @@ def test_equal_names_in_several_folders_differ(attempted, tmp_path):
         hyperplane.save(b"x" * (number + 1), other / folder / "x.bin")
     found = attempted.collect()
     assert [(name, each.size) for name, each in found.items()] == [("x.bin", 1), ("b/x.bin", 2)]
+
+
+def test_names_do_not_depend_on_the_order_of_saves(attempted, tmp_path):
+    folder = tmp_path.parent / f"{tmp_path.name}-elsewhere"
+    names = []
+    for order in ("ab", "ba"):
+        for each in order:
+            hyperplane.save(each, folder / each / "x.txt", mode="overwrite")
+        names.append({name: artifact.url for name, artifact in attempted.collect().items()})
+        open_store().save_artifacts([*attempted.collect().values()])
+        shutil.rmtree(attempted.reports)
+    assert names[0] == names[1]
+    urls = [each.url for each in open_store().artifacts(attempted.job.id)]
+    assert sorted(urls) == [str(folder / each / "x.txt") for each in "ab"]
 
 
 def test_files_of_the_output_folder_are_recorded_without_links_and_hidden_ones(attempted, tmp_path):

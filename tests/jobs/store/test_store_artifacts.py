@@ -39,6 +39,19 @@ def test_a_later_attempt_replaces_artifacts_of_the_same_name(store, job):
     assert found == {("a.csv", -1): 2, ("b.csv", -1): 1, ("a.csv", 2): 1}
 
 
+def test_a_later_attempt_replaces_artifacts_of_the_same_address(store, job):
+    store.add(job)
+    value = record(job, "output", url="", kind="output")
+    names = [f"{number:04}.csv" for number in range(1200)]
+    masked = [record(job, name, url="s3://b/*******") for name in names]
+    store.save_artifacts([record(job, "x.csv", url="/a/x.csv"), value, *masked])
+    store.save_artifacts([record(job, "a/x.csv", url="/a/x.csv", attempt=2)])
+    found = {each.name: each.attempt for each in store.artifacts(job.id)}
+    assert found == {"a/x.csv": 2, "output": 1, **dict.fromkeys(names, 1)}
+    store.save_artifacts([replace(value, name="value", attempt=2)])
+    assert {"output", "value"} < {each.name for each in store.artifacts(job.id)}
+
+
 def test_two_of_one_name_are_one(store, job):
     store.add(job)
     store.save_artifacts([record(job, size=1), record(job, size=2)])
