@@ -47,20 +47,36 @@ class RestartedWorkers(SchedulerPlugin):
             if nanny in self._ended.values():
                 self._replace_addresses(scheduler.tasks)
 
-    def remove_worker(self, scheduler: Scheduler, worker: str, **kwargs: Any) -> None:
-        """Remember a process whose nanny may start another one."""
+    def remove_worker(
+        self, scheduler: Scheduler, worker: str, *, stimulus_id: str, **kwargs: Any
+    ) -> None:
+        """Remember a process whose nanny may start, or has started, another one."""
         if nanny := self._nannies.pop(worker, None):
             self._ended[worker] = nanny
             if len(self._ended) > _KEPT:
                 del self._ended[next(iter(self._ended))]
+            if nanny in self._nannies.values():
+                self._replace_addresses(scheduler.tasks)
+                self._assign_tasks(scheduler, self._get_present()[nanny], stimulus_id)
+
+    def _assign_tasks(self, scheduler: Scheduler, worker: str, stimulus_id: str) -> None:
+        """Assign tasks that wait for a worker, which Dask does only when one is added."""
+        state = scheduler.workers[worker]
+        if state in scheduler.running:
+            found = scheduler.bulk_schedule_unrunnable_after_adding_worker(state)
+            scheduler.transitions(found, stimulus_id)
 
     def update_graph(self, scheduler: Scheduler, *, tasks: list[Any], **kwargs: Any) -> None:
         """Move new tasks for which the user gave the address of an earlier process."""
         if self._ended:
             self._replace_addresses(tasks)
 
+    def _get_present(self) -> dict[str, str]:
+        """Return the last process of each nanny."""
+        return {nanny: worker for worker, nanny in self._nannies.items()}
+
     def _replace_addresses(self, keys: Iterable[Any]) -> None:
-        present = {nanny: worker for worker, nanny in self._nannies.items()}
+        present = self._get_present()
         following = {
             worker: present[nanny] for worker, nanny in self._ended.items() if nanny in present
         }

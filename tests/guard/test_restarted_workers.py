@@ -12,7 +12,7 @@ from typing import Any
 
 import dask
 import pytest
-from distributed import Client
+from distributed import Client, Scheduler, Worker, get_worker
 from small_clusters import SOON, started
 
 from hyperplane.guard.restarted_workers import RestartedWorkers
@@ -57,9 +57,44 @@ def test_tasks_of_a_killed_worker_run_in_its_next_process() -> None:
         assert later not in {first, third, other_pid}
 
 
+@pytest.mark.slow
+def test_tasks_move_to_a_process_that_the_scheduler_knows_before_the_end_of_the_first() -> None:
+    """The connection of the first one may outlive it, in a process that it has forked."""
+
+    async def run_tasks() -> tuple[str, str]:
+        async with Scheduler(port=0, dashboard_address=":0") as scheduler:
+            plugin = RestartedWorkers()
+            scheduler.add_plugin(plugin)
+            await plugin.start(scheduler)
+
+            async def add_worker() -> Worker:
+                worker = await Worker(scheduler.address)
+                scheduler.workers[worker.address].nanny = "tcp://127.0.0.1:65000"
+                plugin.add_worker(scheduler, worker.address)
+                return worker
+
+            async with Client(scheduler.address, asynchronous=True) as client:
+                first = await add_worker()
+                running = client.submit(time.sleep, 1, workers=[first.address])
+                waiting = client.submit(
+                    lambda slept: get_worker().address, running, workers=[first.address]
+                )
+                while not first.state.executing_count:
+                    await asyncio.sleep(0.01)
+                second = await add_worker()
+                await scheduler.remove_worker(first.address, stimulus_id="test", close=False)
+                found = await asyncio.wait_for(waiting, SOON)
+                await second.close()
+                await first.close()
+                return found, second.address
+
+    found, second = asyncio.run(run_tasks())
+    assert found == second
+
+
 def make_plugin() -> tuple[RestartedWorkers, Any]:
     """Return a plugin, and the scheduler in which ``tasks`` are by key."""
-    scheduler: Any = SimpleNamespace(workers={}, tasks={})
+    scheduler: Any = SimpleNamespace(workers={}, tasks={}, running=())
 
     def set_restrictions(chosen: Mapping[str, set[str]]) -> None:
         for key, workers in chosen.items():
@@ -108,6 +143,24 @@ def test_only_tasks_that_the_user_has_restricted_move() -> None:
     assert other.worker_restrictions == {"b:1"}
     assert anywhere.worker_restrictions is None
     assert shuffled.worker_restrictions == {"a:1"}
+    assert submit(plugin, scheduler, {"a:1"}).worker_restrictions == {"a:2"}
+
+
+def test_tasks_move_to_a_process_that_was_added_before_the_first_is_removed() -> None:
+    plugin, scheduler = make_plugin()
+    add(plugin, scheduler, "a:1", "nanny a")
+    add(plugin, scheduler, "b:1", "nanny b")
+    chosen, both, other = (
+        submit(plugin, scheduler, {"a:1"}),
+        submit(plugin, scheduler, {"a:1", "b:1"}),
+        submit(plugin, scheduler, {"b:1"}),
+    )
+    add(plugin, scheduler, "a:2", "nanny a")
+    assert chosen.worker_restrictions == {"a:1"}
+    remove(plugin, scheduler, "a:1")
+    assert chosen.worker_restrictions == {"a:2"}
+    assert both.worker_restrictions == {"a:2", "b:1"}
+    assert other.worker_restrictions == {"b:1"}
     assert submit(plugin, scheduler, {"a:1"}).worker_restrictions == {"a:2"}
 
 

@@ -16,7 +16,6 @@ from hyperplane.core.errors import Fault
 from hyperplane.formats.pandas_frames.categories import has_known_categories, is_stored_as_codes
 
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
-_NO_LIMIT = 2**64
 
 
 def find_asof_type_faults(
