@@ -166,9 +166,9 @@ def start(plan: ClusterPlan, sync: bool = False) -> StartedCluster:
         ship = check_before_start(engine, plan, sync)
         framework = registry.load_framework(plan.engine)
         framework.check_process()
-        return interrupts.complete_start(
-            partial(engine.start, plan), lambda started: framework.prepare(started, False), ship
-        )
+    return interrupts.complete_start(
+        partial(engine.start, plan), lambda started: framework.prepare(started, False), ship
+    )
 
 
 @check_call(outcome="nothing was started")

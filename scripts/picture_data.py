@@ -62,7 +62,7 @@ def make_jobs(folder: Path) -> tuple[Job, list[Attempt], list[Job]]:
         _command("join", "clean", "weather"),
         _command("fit", "join"),
         _command("score", "join"),
-        Step(name="report", kind="notebook", path="report.ipynb", output_path="report.ipynb",
+        Step(name="report", kind="notebook", path="report.ipynb", output_path="out/report.ipynb",
              depends_on=("fit", "score")),
     ]  # fmt: skip
     job = new_job(Pipeline.from_steps("flights", steps, root=str(folder)), name="nightly")

@@ -143,19 +143,19 @@ def complete_start(
     Ctrl-C is deferred to the end except where an engine allows the interruption, because a caller
     that was interrupted would have no cluster object to close.
     """
-    with carry_handler_errors():
-        started: StartedCluster[ClientType, ClusterType] | None = None
-        try:
+    started: StartedCluster[ClientType, ClusterType] | None = None
+    try:
+        # Within the try, because Ctrl-C may arrive at the end of the block, too.
+        with carry_handler_errors(), defer_interrupts():
+            started = begin()
+            for step in steps:
+                step(started)
+        return started
+    except BaseException:
+        if started is not None:
             with defer_interrupts():
-                started = begin()
-                for step in steps:
-                    step(started)
-            return started
-        except BaseException:
-            if started is not None:
-                with defer_interrupts():
-                    _close(started)
-            raise
+                _close(started)
+        raise
 
 
 def _close(started: StartedCluster[Any, Any]) -> None:
