@@ -91,6 +91,7 @@ _SLOW = ("html-cluster", "html-forecast")
 _MARKS = (pytest.mark.slow, pytest.mark.cluster)
 
 
+@pytest.mark.process  # previews of tables
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=_MARKS if name in _SLOW else ()) for name in PICTURES],
