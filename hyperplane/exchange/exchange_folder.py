@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from hyperplane.collections.frames.read import read
 from hyperplane.core.active_cluster import get_active_client
 from hyperplane.core.argument_checks import describe_value
 from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.process_folders import remove_folder
 from hyperplane.formats.schemas import is_unnamed_index
 from hyperplane.objectstore.listing import find_files, resolve_location
 from hyperplane.objectstore.locations import File
@@ -140,7 +140,7 @@ def make_partition_fault(name: str, kinds: Iterable[Any]) -> Fault:
 def create_temporary_folder() -> str:
     """Return a new folder that only this user can read, removed when this process exits."""
     folder = tempfile.mkdtemp(prefix="hyperplane-exchange-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(remove_folder, folder, os.getpid())
     return folder
 
 

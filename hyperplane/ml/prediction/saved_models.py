@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import tempfile
 import weakref
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hyperplane.core.optional import need
+from hyperplane.core.process_folders import remove_folder
 from hyperplane.ml.prediction.network_predictors import NetworkInput, NetworkPredictor
 
 _SIGNATURE = "serving_default"
@@ -74,5 +76,5 @@ def decode_saved_model(data: bytes) -> SavedModelPredictor:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     # The model may read its assets later.
-    weakref.finalize(predictor, shutil.rmtree, folder, ignore_errors=True)
+    weakref.finalize(predictor, remove_folder, folder, os.getpid())
     return predictor
