@@ -7,7 +7,8 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import vertex_service
@@ -29,7 +30,7 @@ from hyperplane.platforms.gcp.machine_types import (
 )
 from hyperplane.platforms.gcp.object_staging import GcsStaging
 from hyperplane.platforms.gcp.session import GcpSession
-from hyperplane.platforms.gcp.task_log import MAX_JOBS, LogPosition, build_filter
+from hyperplane.platforms.gcp.task_log import MAX_JOBS, LogPosition, build_filter, read_page
 from hyperplane.platforms.gcp.vertex import VertexApi
 from hyperplane.platforms.object_staging import parse_staging
 
@@ -217,6 +218,17 @@ def test_how_a_container_ended(message: str, code: int | None, memory: bool, los
     assert message in status.describe()
     cancelled = parse_job({"state": "JOB_STATE_CANCELLED", "error": {"message": message}})
     assert (cancelled.exit_code, cancelled.is_lost) == (None, False)
+
+
+@pytest.mark.parametrize("text", ["garbage", 5, ["a"]])
+def test_a_time_that_cannot_be_read_is_an_error_of_the_request(text: object) -> None:
+    for field in ("startTime", "endTime"):
+        with pytest.raises(GcpConnectionError, match=r"customJobs\.get\): .* is not a time"):
+            parse_job({"state": "JOB_STATE_RUNNING", field: text})
+    entry = {"receiveTimestamp": text, "textPayload": "a"}
+    session = cast("Any", SimpleNamespace(project=str, call=lambda *_, **__: {"entries": [entry]}))
+    with pytest.raises(GcpConnectionError, match=r"entries\.list\): .* is not a time"):
+        read_page(session, [LogPosition("7")], "")
 
 
 def test_machines_have_the_memory_that_is_left_for_containers() -> None:

@@ -213,7 +213,12 @@ class ServiceProcess(ABC, Generic[JobIdT, StatusT]):
         if job is None:
             return await self._has_vanished(job_id)
         self._missing_since = 0.0
-        return await self._check_status(job_id, self._parse(job))
+        try:
+            status = self._parse(job)
+        except PlatformError as error:  # a damaged answer, such as of a proxy
+            self._report_error(error)
+            return False
+        return await self._check_status(job_id, status)
 
     async def _find_created(self, job_id: JobIdT) -> bool:
         """Search a job whose creation had no answer; return whether there is none."""

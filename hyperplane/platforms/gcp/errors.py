@@ -108,6 +108,11 @@ def answer_error(status: int, body: bytes, action: str) -> GcpError:
     return GcpRequestError(text, status, reason)
 
 
+def unreadable_answer(action: str, reason: object) -> GcpConnectionError:
+    """Return the error of an answer that is not what the service documents, as of a proxy."""
+    return GcpConnectionError(f"the answer of Google cannot be read ({action}): {reason}")
+
+
 def credentials_error(action: str, reason: str) -> GcpCredentialsError:
     """Return the error of credentials that cannot be used."""
     advice = (

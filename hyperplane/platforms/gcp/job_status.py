@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from hyperplane.platforms.gcp.errors import unreadable_answer
+
 SUCCEEDED, FAILED, CANCELLED = "JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED"
 RUNNING = "JOB_STATE_RUNNING"
 #: States of a job that has ended.
@@ -96,6 +98,11 @@ class VertexJobStatus(NamedTuple):
 def parse_job(job: Mapping[str, Any]) -> VertexJobStatus:
     """Return the status of a custom job.
 
+    Raises
+    ------
+    GcpConnectionError
+        If a time in it cannot be read.
+
     Examples
     --------
     >>> message = "The replica workerpool0-0 exited with a non-zero status of 137."
@@ -105,17 +112,32 @@ def parse_job(job: Mapping[str, Any]) -> VertexJobStatus:
     return VertexJobStatus(
         str(job.get("state", "JOB_STATE_UNSPECIFIED")),
         str((job.get("error") or {}).get("message", "")),
-        *(parse_time(job.get(name)) for name in ("startTime", "endTime")),
+        *(
+            parse_time(job.get(name), "aiplatform customJobs.get")
+            for name in ("startTime", "endTime")
+        ),
     )
 
 
-def parse_time(text: str | None) -> float:
+def parse_time(text: Any, action: str) -> float:
     """Return a time such as ``"2026-05-18T00:00:00.123456789Z"`` in seconds since 1970.
+
+    ``action`` is the name of the request in errors.
+
+    Raises
+    ------
+    GcpConnectionError
+        If it is not such a time.
 
     Examples
     --------
-    >>> parse_time("1970-01-01T00:01:00.5Z"), parse_time(None)
-    (60.5, 0.0)
+    >>> parse_time("1970-01-01T00:01:00.5Z", "storage objects.get")
+    60.5
+    >>> parse_time(None, "storage objects.get")
+    0.0
     """
-    # Python reads at most nine digits of a second, and drops those beyond microseconds.
-    return datetime.fromisoformat(text).timestamp() if text else 0.0
+    try:
+        # Python reads at most nine digits of a second, and drops those beyond microseconds.
+        return datetime.fromisoformat(text).timestamp() if text else 0.0
+    except (TypeError, ValueError, OverflowError) as error:
+        raise unreadable_answer(action, f"{ascii(text)[:80]} is not a time") from error

@@ -41,7 +41,7 @@ class GcsStaging(ObjectStaging):
             if error.status not in _MAY_BE_MISSING:
                 raise
             return 0.0
-        return parse_time(answer.get("updated"))
+        return parse_time(answer.get("updated"), "storage objects.get")
 
     def read(self, key: str) -> bytes:
         """Return the content of an object."""

@@ -15,6 +15,7 @@ from hyperplane.platforms.gcp.errors import (
     GcpRequestError,
     answer_error,
     credentials_error,
+    unreadable_answer,
 )
 
 #: Extra that installs the client.
@@ -114,8 +115,7 @@ class GcpSession:
             self._forget(transport)
             raise
         except ValueError as error:  # such as the page of a proxy
-            text = f"the answer of Google cannot be read ({action}): {error}"
-            raise GcpConnectionError(text) from error
+            raise unreadable_answer(action, error) from error
 
     def _open(self, action: str) -> _Transport:
         from google.auth.exceptions import GoogleAuthError

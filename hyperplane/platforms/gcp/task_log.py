@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from hyperplane.platforms.gcp.errors import GcpConnectionError
+from hyperplane.platforms.gcp.errors import unreadable_answer
 from hyperplane.platforms.gcp.job_status import parse_time
 from hyperplane.platforms.gcp.session import GcpSession
 
@@ -15,6 +15,8 @@ MAX_JOBS = 150
 _PAGE = 1000
 #: Beginning of the names of the replicas of a job. Vertex AI itself writes as "service".
 _REPLICAS = "workerpool"
+#: The request, in errors.
+_ACTION = "logging entries.list"
 
 
 class LogPosition(NamedTuple):
@@ -73,9 +75,8 @@ def read_page(session: GcpSession, positions: Sequence[LogPosition], token: str)
     answer = session.call("logging", "entries.list", body=request)
     try:
         entries = list(map(_read_entry, answer.get("entries", [])))
-    except (AttributeError, ValueError) as error:
-        text = f"the answer of Google cannot be read (logging entries.list): {error}"
-        raise GcpConnectionError(text) from error
+    except AttributeError as error:
+        raise unreadable_answer(_ACTION, error) from error
     return LogEntryPage(entries, answer.get("nextPageToken", ""))
 
 
@@ -103,7 +104,7 @@ def _read_entry(entry: dict[str, Any]) -> LogEntry:
     at = entry.get("timestamp", "")
     unique = str(entry.get("insertId") or f"{at} {line}")
     job, replica = (str(labels.get(name, "")) for name in ("job_id", "task_name"))
-    return LogEntry(job, unique, parse_time(entry.get("receiveTimestamp")), replica, line)
+    return LogEntry(job, unique, parse_time(entry.get("receiveTimestamp"), _ACTION), replica, line)
 
 
 def _read_texts(entry: dict[str, Any]) -> Iterator[str]:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
-from service_race_contract import FakeService, ServiceRaceContract
+from service_race_contract import (
+    FIRST,
+    RUNNING,
+    SUCCEEDED,
+    FakeService,
+    Runner,
+    ServiceRaceContract,
+    log_of,
+)
 
 from hyperplane.core.errors.platforms import PlatformError
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.vertex.runner import VertexRunner
 from hyperplane.jobs.runners.vertex.vertex_client import VertexClient
 from hyperplane.jobs.runners.vertex.vertex_job_id import VertexJobId
@@ -73,3 +83,20 @@ class TestVertexRaces(ServiceRaceContract):
     job_id_type = VertexJobId
     unsent = VertexJobId("one", "hyperplane-")
     fake = FakeVertex
+
+    def test_a_time_that_cannot_be_read_is_a_request_that_is_repeated(
+        self, command: AttemptCommand
+    ) -> None:
+        fake = FakeVertex()
+        fake.jobs[FIRST] = {**fake.describe(FIRST, RUNNING), "startTime": "soon"}
+
+        async def run(runner: Runner) -> None:
+            self.store_id(command)
+            waiting = asyncio.ensure_future(runner.reattach(command).wait())
+            await asyncio.sleep(0.1)
+            text = "the answer of Google cannot be read (aiplatform customJobs.get): 'soon' is not"
+            assert log_of(command).count(text) == 1
+            fake.set_state(SUCCEEDED)
+            assert await waiting == 0
+
+        self.work(fake, run)
