@@ -156,3 +156,12 @@ def test_only_the_last_entries_are_read_again(session: Session) -> None:
     read(session, steps, lambda new: lines.extend(entry.line for entry in new))
     assert filters[-1].endswith(f'receiveTimestamp>="{format_time(START + 30)}"))')
     assert lines == ["first", "second"]
+
+
+def test_an_unexpected_error_is_raised(session: Session) -> None:
+    def write(entries: Sequence[LogEntry]) -> None:
+        raise RuntimeError("not expected")
+
+    session.add("line")
+    with pytest.raises(RuntimeError, match="not expected"):
+        read(session, [], write)

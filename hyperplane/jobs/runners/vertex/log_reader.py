@@ -90,6 +90,8 @@ class LogReader:
         log, ended = self._logs[job], time.monotonic()
         try:
             while log.read_at - max(log.new_at, ended) < SETTLE_SECONDS:
+                if self._task is not None and self._task.done() and not self._task.cancelled():
+                    self._task.result()  # its error: no further line would ever be read
                 failed_for = time.monotonic() - log.failing_since
                 if log.error is not None and not (
                     is_patient() and failed_for < ERROR_SECONDS and _may_pass(log.error)
