@@ -52,7 +52,9 @@ def test_a_report_has_previews_without_scripts(home: Path, tmp_path: Path) -> No
 def test_a_report_of_many_large_artifacts_is_small(home: Path) -> None:
     job = add_job(home, output="x" * 1_000_000)
     pictures = [save(job, f"{number}.png", PNG[:8] + os.urandom(450_000)) for number in range(20)]
-    many = [make_artifact(job, Path(pictures[0].url), name=f"{n:04}.bin") for n in range(1000)]
+    large = Path(pictures[0].url).with_name("large.bin")
+    large.touch()
+    many = [make_artifact(job, large, name=f"{number:04}.bin") for number in range(1000)]
     open_store().save_artifacts(many)
     report = render_job_report(job.id)
     assert len(report) < 3_000_000
