@@ -45,7 +45,8 @@ def find_state_style(status: str) -> str:
 
 def describe_state(state: StepProgress) -> str:
     """Return the state, time and attempt of a step in one line."""
-    parts = [state.status]
+    # "12 of 12 done" says it, in the little space of a box.
+    parts = [] if state.status == DONE and state.chunks and state.detail else [state.status]
     if state.counts:
         parts += [state.detail] if state.detail else []
         parts.append(format_duration(state.seconds))
