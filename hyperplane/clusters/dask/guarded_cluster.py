@@ -1,8 +1,7 @@
 """Mixin for Dask's clusters that adds idle and busy-worker guards to their scheduler.
 
-Subclasses of Dask's classes also apply the settings of one cluster: Dask reads
-``lost-worker-timeout`` from the process-wide configuration when a worker leaves, and other settings
-while it builds the scheduler.
+Subclasses of Dask's classes also apply the settings of one cluster: Dask reads some from the
+process-wide configuration, as ``lost-worker-timeout`` when a worker leaves.
 """
 
 from __future__ import annotations
@@ -221,8 +220,7 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         log_filters.raise_log_level()
         install_message_batches()  # of the scheduler in this process, and of clients
         self._cleanup = weakref.finalize(self, _release_in_process, os.getpid(), release)
-        # At exit Dask's own handler closes the cluster, which calls the cleanup.
-        self._cleanup.atexit = False
+        self._cleanup.atexit = False  # Dask's handler closes the cluster, which calls the cleanup
         self.starting = True
         try:
             super().__init__(**kwargs)  # calls _start()
@@ -232,14 +230,12 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
                 failed_start.end(self)
             finally:  # after several Ctrl-C, too
                 self._cleanup()
-            first = self._first_error
-            if isinstance(error, StartLimitReached) and first is None:
-                raise StepTimeout(error.waited, error.place) from None
-            # After the first error Dask closes the cluster and stops its event loop, which raises a
-            # TimeoutError if a thread of it does not end.
-            is_later = isinstance(error, StartLimitReached) or type(error) is TimeoutError
-            if first is not None and is_later and error is not first:
+            # A TimeoutError: after the first error Dask stops its event loop, whose thread goes on.
+            first, is_late = self._first_error, type(error) in (StartLimitReached, TimeoutError)
+            if first is not None and first is not error and is_late:
                 raise first from first.__cause__
+            if isinstance(error, StartLimitReached):
+                raise StepTimeout(error.waited, error.place) from None
             raise
         self.starting = False
         self._created = weakref.WeakSet(self._created)
