@@ -59,7 +59,7 @@ def test_tune_run_finds_the_best_trial(ray: Any) -> None:
     def train(config: dict[str, Any], checkpoint_dir: None = None) -> None:
         assert checkpoint_dir is None
         for step in range(3):
-            # Published programs passed a keyword. The random beta must not decide which is the best.
+            # Published programs passed a keyword. The random beta decides nothing.
             loss = 1 / (0.1 + config["alpha"] * step / 100) + config["beta"] * 0.01
             tune.report({"mean_loss": loss})
 
