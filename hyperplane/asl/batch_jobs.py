@@ -81,17 +81,27 @@ class BatchJobs:
 
     def __post_init__(self) -> None:
         faults = []
-        if not _is_path(self.folder) or not Path(self.folder).is_dir():
+        if not _is_path(self.folder) or not _is_folder(self.folder):
             faults.append(
                 Fault("folder", ascii(self.folder)[:80], "the path of an existing folder")
             )
-        if self.logs is not None and (not _is_path(self.logs) or Path(self.logs).is_file()):
+        if self.logs is not None and not (
+            _is_path(self.logs) and _is_folder(self.logs, or_new=True)
+        ):
             faults.append(Fault("logs", ascii(self.logs)[:80], "the path of a folder"))
         check(faults)
 
 
 def _is_path(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip()) and "\0" not in value
+
+
+def _is_folder(path: str, or_new: bool = False) -> bool:
+    """Return whether a path is a folder, or with ``or_new`` one that could be made."""
+    try:
+        return Path(path).is_dir() or (or_new and not Path(path).exists())
+    except OSError:  # such as a name that is too long
+        return False
 
 
 def run_batch_job(

@@ -322,7 +322,10 @@ def _make_absolute(url: str) -> str:
 
 def _resolve_links(urls: Sequence[str]) -> list[str]:
     """Return paths without links and ``..``, and other URLs, in one order for all orders."""
-    return sorted(os.path.realpath(url) if url.startswith("/") else url for url in urls)
+    is_path = [url.startswith("/") and "\0" not in url for url in urls]
+    return sorted(
+        os.path.realpath(url) if local else url for url, local in zip(urls, is_path, strict=True)
+    )
 
 
 def _read_description(target: Target) -> dict[str, Any]:
