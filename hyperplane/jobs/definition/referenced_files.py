@@ -120,10 +120,10 @@ def find_files(
             if path_field.field == "path" and steps[path_field.step or 0].get("kind") == "notebook":
                 _scan_notebook(selected, path_field._replace(text=relative), faults, warnings)
     for index, (step, paths) in enumerate(zip(steps, step_paths, strict=True)):
-        fault = _overwriting_fault(index, step, paths)
+        fault = _overwriting_fault(selected, index, step, paths)
         if fault is not None:
             faults.append(fault)
-    warnings += _shared_output_warnings(steps, step_paths)
+    warnings += _shared_output_warnings(selected, steps, step_paths)
     warnings += _credential_warnings(steps)
     return PipelineFiles(selected, step_paths, shared_paths, faults, tuple(warnings))
 
@@ -212,13 +212,15 @@ def _path_fault(root: Path, path_field: _PathField, relative: str | None) -> Fau
 
 
 def _overwriting_fault(
-    index: int, step: Mapping[str, Any], paths: Mapping[str, str]
+    root: Path, index: int, step: Mapping[str, Any], paths: Mapping[str, str]
 ) -> Fault | None:
     """Return the fault of a notebook that would be replaced by its executed copy."""
     output = paths.get("output_path")
     # Each chunk writes a file with its number in the name.
     is_divided = step.get("chunks") or step.get("foreach")
-    if output is None or is_divided or _normal(output) != _normal(paths.get("path", "")):
+    if output is None or is_divided or "path" not in paths:
+        return None
+    if os.path.realpath(root / output) != os.path.realpath(root / paths["path"]):
         return None
     return Fault(
         f"{index}.output_path",
@@ -229,23 +231,21 @@ def _overwriting_fault(
 
 
 def _shared_output_warnings(
-    steps: Sequence[Mapping[str, Any]], step_paths: Sequence[Mapping[str, str]]
+    root: Path, steps: Sequence[Mapping[str, Any]], step_paths: Sequence[Mapping[str, str]]
 ) -> list[str]:
     """Warn of steps that write the same executed notebook."""
     writers: dict[str, list[str]] = {}
+    real_root = os.path.realpath(root)
     for step, paths in zip(steps, step_paths, strict=True):
         if "output_path" in paths:
-            writers.setdefault(_normal(paths["output_path"]), []).append(str(step.get("name")))
+            output = os.path.relpath(os.path.realpath(root / paths["output_path"]), real_root)
+            writers.setdefault(output, []).append(str(step.get("name")))
     return [
         f"the steps {', '.join(map(repr, names))} write the same executed notebook, {output}; the "
         "one that ends last replaces the others"
         for output, names in writers.items()
         if len(names) > 1
     ]
-
-
-def _normal(path: str) -> str:
-    return os.path.normpath(path)
 
 
 def _suggest_file(file: Path) -> str:

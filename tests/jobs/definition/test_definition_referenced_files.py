@@ -128,9 +128,11 @@ def notebook_step(name: str, output: str, **options: object) -> Step:
 def test_the_output_of_a_notebook_must_not_replace_it(repository):
     (repository / "n.ipynb").write_text('{"cells": []}')
     (repository / "file").touch()
+    (repository / "link.ipynb").symlink_to("n.ipynb")
     faults = {
         "n.ipynb": "another file than the notebook, which the executed copy would replace",
         "./jobs/../n.ipynb": "another file than the notebook",
+        "link.ipynb": "another file than the notebook",
         "file/o.ipynb": "a path in a folder; file is a file",
         "file/a/o.ipynb": "a path in a folder; file is a file",
     }
