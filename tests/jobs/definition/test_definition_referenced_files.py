@@ -11,6 +11,7 @@ from hyperplane.errors import RequestError
 from hyperplane.jobs.definition import credential_detection
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.pipeline_file import read_pipeline
+from hyperplane.jobs.definition.referenced_files import find_files
 from hyperplane.jobs.definition.step import Step
 
 #: Assembled here, so that no scanner reports this file as a leak.
@@ -78,6 +79,13 @@ def test_a_given_root_is_the_only_candidate(repository):
     assert read_pipeline(file, root=repository).root == str(repository)
     assert "an existing file in" in refused(file, root=repository / "jobs")
     assert "root = " in refused(file, root=repository / "gone")
+
+
+@pytest.mark.parametrize("root", ["gone", "\ud800", "x" * 5000])
+def test_a_root_that_is_no_folder_is_the_only_fault_of_paths(repository, root):
+    notebook = {"name": "a", "kind": "notebook", "path": "n.ipynb", "output_path": "o.ipynb"}
+    found = find_files([notebook], {"requirements": "r.txt"}, root, repository)
+    assert [fault.where for fault in found.faults] == ["root"]
 
 
 def test_an_absolute_path_inside_the_root_is_made_relative(repository):
