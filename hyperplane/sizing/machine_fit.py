@@ -14,7 +14,10 @@ from hyperplane.spec.worker import WorkerSpec
 #: Least memory of a worker process: an idle one uses 130 to 160 MB (measured).
 MIN_RAM = 200_000_000
 #: What to do about clusters that already use this machine.
-CLOSE_ADVICE = "cluster.close() closes one, replace=True the one that the same notebook cell or line has started"
+CLOSE_ADVICE = (
+    "cluster.close() closes one, replace=True the one that the same notebook cell or line has "
+    "started"
+)
 
 
 class MachineFit(NamedTuple):

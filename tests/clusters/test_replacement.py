@@ -100,7 +100,7 @@ class TestReservedMemory:
         asked = WorkerSpec(1, 1, GB, 1)
         capacity = MachineCapacity(2, 10**7, clusters=("a",), reserved_ram=21 * GB)
         with pytest.raises(
-            hyperplane.DoesNotFit, match="less 21 GB of the open cluster a; cluster.close"
+            hyperplane.DoesNotFit, match="less 21 GB of the open cluster a; cluster"
         ):
             fit_machine(asked, 1, capacity)
 
