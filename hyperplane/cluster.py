@@ -127,6 +127,7 @@ def plan_cluster(
 
 
 @check_call(outcome="nothing was started")
+@interrupts.carry_handler_errors
 def start(plan: ClusterPlan, sync: bool = False) -> StartedCluster:
     """Start the cluster of a plan, without printing anything.
 
@@ -162,10 +163,9 @@ def start(plan: ClusterPlan, sync: bool = False) -> StartedCluster:
     if not isinstance(value, ClusterPlan):
         check([Fault("plan", repr(value)[:80], "a ClusterPlan, as plan_cluster returns it")])
     engine = registry.load(plan.engine)
-    with interrupts.carry_handler_errors():
-        ship = check_before_start(engine, plan, sync)
-        framework = registry.load_framework(plan.engine)
-        framework.check_process()
+    ship = check_before_start(engine, plan, sync)
+    framework = registry.load_framework(plan.engine)
+    framework.check_process()
     return interrupts.complete_start(
         partial(engine.start, plan), lambda started: framework.prepare(started, False), ship
     )
@@ -361,6 +361,7 @@ def _start_shown(plan: ClusterPlan, ships: bool) -> StartedCluster:
 
 
 @check_call
+@interrupts.carry_handler_errors
 def get_cluster(name: str, engine: str | None = None) -> StartedCluster:
     """Connect to a running cluster that any process of this user started.
 
@@ -394,7 +395,6 @@ def get_cluster(name: str, engine: str | None = None) -> StartedCluster:
     framework = registry.load_framework(engine)
     framework.check_process()
     settings = config.engine_settings(engine, loaded_engine.settings)
-    with interrupts.carry_handler_errors():
-        started = loaded_engine.connect(name, settings)
-        framework.prepare(started, True)
+    started = loaded_engine.connect(name, settings)
+    framework.prepare(started, True)
     return started

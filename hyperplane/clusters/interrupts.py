@@ -7,7 +7,9 @@ long waits run within :func:`allow_interrupts`.
 
 A handler of another signal may raise any exception, such as the ``TimeoutError`` of a program that
 limits the time of a call by ``signal.alarm``. Steps of a start catch such exceptions as their own
-failures. Within :func:`carry_handler_errors` they are carried in a ``BaseException``.
+failures. Within :func:`carry_handler_errors` they are carried in a ``BaseException``. Python cannot
+read what ``signal.siginterrupt`` has set; after a start all signals with handlers interrupt system
+calls, as when their handlers were set.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from types import FrameType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from hyperplane.clusters.engine import ClientType, ClusterType, StartedCluster
 
@@ -25,10 +28,15 @@ from hyperplane.clusters.engine import ClientType, ClusterType, StartedCluster
 MAX_DEFERRED = 3
 
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_Handler = Callable[[int, FrameType | None], object]
+
+
 class _DeferredInterrupts:
     """A SIGINT handler that counts interrupts and delivers them later to the previous handler."""
 
-    def __init__(self, handler: Callable[[int, FrameType | None], object]) -> None:
+    def __init__(self, handler: _Handler) -> None:
         self.handler = handler
         self.pending = 0
         #: Whether interrupts are delivered at once. A flag, because an interrupt could arrive
@@ -66,9 +74,14 @@ def defer_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, active.record)
         yield
     finally:
-        _active = None
-        signal.signal(signal.SIGINT, handler)
+        _end_deferral(active)
         active.deliver()
+
+
+def _end_deferral(active: _DeferredInterrupts) -> None:
+    global _active
+    signal.signal(signal.SIGINT, active.handler)
+    _active = None  # last: a signal may interrupt this, and the end of a start repeats it
 
 
 @contextmanager
@@ -95,45 +108,88 @@ class _HandlerError(BaseException):
         self.error = error
 
 
-#: Whether this process is within :func:`carry_handler_errors`.
-_carries = False
+class _CarryingHandler:
+    """Handler of a signal that carries what another one raises, until its block has ended.
 
+    A library that sets its own handler within the block may call this one later.
+    """
 
-@contextmanager
-def carry_handler_errors() -> Iterator[None]:
-    """Let an exception of a signal handler leave the block unchanged, caught by nothing in it."""
-    global _carries
-    if threading.current_thread() is not threading.main_thread() or _carries:
-        yield
-        return
-    replaced: dict[int, tuple[Any, Any]] = {}
-    try:
-        _carries = True
-        for number in signal.valid_signals():
-            handler = signal.getsignal(number)
-            if callable(handler) and handler is not signal.default_int_handler:
-                replaced[number] = handler, _carry_errors(handler)
-                signal.signal(number, replaced[number][1])
-        yield
-    except _HandlerError as carrier:
-        raise carrier.error from carrier.error.__cause__
-    finally:
-        _carries = False
-        for changed, (handler, carrying) in replaced.items():
-            if signal.getsignal(changed) is carrying:  # not if the program has set another one
-                signal.signal(changed, handler)
+    def __init__(self, handler: _Handler, block: _HandlerBlock) -> None:
+        self.handler, self.block = handler, block
 
-
-def _carry_errors(handler: Callable[[int, FrameType | None], object]) -> Any:
-    def carry(number: int, frame: FrameType | None) -> None:
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if not self.block.is_open:
+            self.handler(number, frame)
+            return
         try:
-            handler(number, frame)
+            self.handler(number, frame)
         except Exception as error:  # noqa: BLE001 - it is raised again at the end of the block
             raise _HandlerError(error) from None
 
-    return carry
+
+class _HandlerBlock:
+    """The handlers of a block of :func:`carry_handler_errors`."""
+
+    def __init__(self) -> None:
+        self.is_open, self._outer = True, _active
+        self.replaced: dict[int, _CarryingHandler] = {}
+
+    def replace_handlers(self) -> None:
+        for number in signal.valid_signals():
+            handler: Any = signal.getsignal(number)
+            # One stays if a signal has interrupted the end of its block.
+            if isinstance(handler, _CarryingHandler):
+                handler = handler.handler
+            if callable(handler) and handler is not signal.default_int_handler:
+                self.replaced[number] = _CarryingHandler(handler, self)
+                signal.signal(number, self.replaced[number])
+
+    def end(self) -> None:
+        """Set the previous handlers again; may be repeated after a signal has interrupted it."""
+        global _block
+        self.is_open, _block = False, None
+        if _active is not None and _active is not self._outer:
+            _end_deferral(_active)
+        for number, carrying in self.replaced.items():
+            if signal.getsignal(number) is carrying:  # not if the program has set another one
+                signal.signal(number, carrying.handler)
 
 
+#: The block of :func:`carry_handler_errors` that runs.
+_block: _HandlerBlock | None = None
+
+
+def carry_handler_errors(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Let an exception of a signal handler leave a function unchanged, caught by nothing in it.
+
+    This is no context manager, as a signal could arrive between its end and that of the block.
+    """
+
+    @wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        global _block
+        if threading.current_thread() is not threading.main_thread() or _block is not None:
+            return function(*args, **kwargs)
+        block = _HandlerBlock()
+        try:
+            try:
+                _block = block
+                block.replace_handlers()
+                return function(*args, **kwargs)
+            finally:
+                block.end()
+        except _HandlerError as carrier:
+            block.end()  # a signal may have interrupted it
+            context = carrier.error.__context__
+            try:
+                raise carrier.error
+            finally:
+                carrier.error.__context__ = context  # the statement has set the carrier
+
+    return call
+
+
+@carry_handler_errors
 def complete_start(
     begin: Callable[[], StartedCluster[ClientType, ClusterType]],
     *steps: Callable[[StartedCluster[ClientType, ClusterType]], object],
@@ -146,7 +202,7 @@ def complete_start(
     started: StartedCluster[ClientType, ClusterType] | None = None
     try:
         # Within the try, because Ctrl-C may arrive at the end of the block, too.
-        with carry_handler_errors(), defer_interrupts():
+        with defer_interrupts():
             started = begin()
             for step in steps:
                 step(started)

@@ -26,6 +26,7 @@ from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.store.artifact_records import OUTPUT, Artifact
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.jobs.store.jobs_home import open_store
+from hyperplane.objectstore.special_files import is_special_file
 
 if TYPE_CHECKING:
     from hyperplane.objectstore.locations import Store
@@ -262,6 +263,8 @@ def open_draft(target: Path, overwrite: bool) -> Iterator[BinaryIO]:
     try:
         with draft.open("xb") as opened:
             yield cast("BinaryIO", opened)
+        if is_special_file(target):
+            raise FileExistsError(errno.EEXIST, "it is a device, pipe or socket")
         if not overwrite and os.path.lexists(target):
             raise FileExistsError(errno.EEXIST, "it has come to exist meanwhile")
         draft.replace(target)

@@ -22,6 +22,7 @@ from hyperplane.objectstore.missing_packages import advise_installation
 from hyperplane.objectstore.reachability import StoreUnreachable, monitor_open
 from hyperplane.objectstore.redaction import describe_error, redact_url
 from hyperplane.objectstore.retrying import NO_CONNECTION
+from hyperplane.objectstore.special_files import is_special_file
 
 #: Maximum bytes of a name on local disk: disks allow 255, and names of temporary files are longer.
 LONGEST_NAME = 200
@@ -160,6 +161,9 @@ def location_faults(target: Target) -> list[Fault]:
     elif _contains_cwd(target.path) or os.path.ismount(target.path):
         allowed = "a new file or folder, not the current folder, a parent of it, or a disk"
         faults.append(Fault("url", repr(target.url), allowed, "add a name to it"))
+    elif is_special_file(target.path):
+        allowed = "a file or folder, not a device, pipe or socket, which saving would replace"
+        faults.append(Fault("url", repr(target.url), allowed, "choose another name"))
     return faults
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import importlib
 import mimetypes
@@ -24,6 +25,7 @@ from hyperplane.core.errors import StorageError
 from hyperplane.objectstore.locations import Store
 from hyperplane.objectstore.redaction import redact_url
 from hyperplane.objectstore.retrying import call_with_retries
+from hyperplane.objectstore.special_files import is_special_file
 
 T = TypeVar("T")
 
@@ -333,6 +335,8 @@ def _link_or_copy(path: str, to: str) -> None:
 
 def _write_replacing(path: str, data: Any) -> None:
     """Write a file by renaming a temporary file to its path."""
+    if is_special_file(path):
+        raise FileExistsError(errno.EEXIST, "it is a device, pipe or socket", path)
     draft = _write_draft(path, data)
     try:
         draft.replace(path)

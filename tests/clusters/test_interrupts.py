@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import tempfile
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scale import scaled
 from services import temporary_directory
 
 import hyperplane
@@ -124,13 +126,16 @@ def alarm() -> Iterator[Any]:
 
 
 def test_nothing_in_a_start_catches_what_a_signal_handler_raises(alarm: Any) -> None:
+    @interrupts.carry_handler_errors  # nested, as start in initialize_cluster
+    def step() -> None:
+        signal.raise_signal(signal.SIGALRM)
+
+    @interrupts.carry_handler_errors
     def block() -> None:
-        with interrupts.carry_handler_errors():
-            try:
-                with interrupts.carry_handler_errors():  # nested, as start in initialize_cluster
-                    signal.raise_signal(signal.SIGALRM)
-            except Exception as error:  # as steps of a start do
-                raise ValueError("the start has failed") from error
+        try:
+            step()
+        except Exception as error:  # as steps of a start do
+            raise ValueError("the start has failed") from error
 
     with pytest.raises(_Alarm) as caught:
         block()
@@ -158,9 +163,61 @@ def test_an_exception_of_the_handler_of_ctrl_c_is_passed_on() -> None:
 
 
 def test_a_handler_that_the_program_sets_meanwhile_stays(alarm: Any) -> None:
-    with interrupts.carry_handler_errors():
-        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    interrupts.carry_handler_errors(lambda: signal.signal(signal.SIGALRM, signal.SIG_IGN))()
     assert signal.getsignal(signal.SIGALRM) is signal.SIG_IGN
+
+
+def test_a_handler_that_calls_the_carrying_one_raises_plainly_afterwards(alarm: Any) -> None:
+    def begin() -> Any:
+        previous = signal.getsignal(signal.SIGALRM)
+        signal.signal(signal.SIGALRM, lambda *arguments: previous(*arguments))
+
+    interrupts.complete_start(begin)
+    with pytest.raises(_Alarm) as caught:
+        signal.raise_signal(signal.SIGALRM)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_the_context_of_a_handlers_error_stays() -> None:
+    def handler(number: int, frame: Any) -> None:
+        try:
+            raise ZeroDivisionError
+        except ZeroDivisionError:
+            raise _Alarm  # noqa: B904 - the context is implicit
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        with pytest.raises(_Alarm) as caught:
+            interrupts.carry_handler_errors(signal.raise_signal)(signal.SIGALRM)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert isinstance(caught.value.__context__, ZeroDivisionError)
+    assert not caught.value.__suppress_context__
+
+
+def test_signals_at_any_moment_of_a_start_leave_no_state() -> None:
+    def handler(number: int, frame: Any) -> None:
+        raise _Alarm
+
+    before = signal.signal(signal.SIGALRM, handler)
+    draw, kinds = random.Random(5), set()
+    try:
+        for _ in range(scaled(1_000, 30_000)):
+            try:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-6, 2e-4))
+                    interrupts.complete_start(lambda: None)  # type: ignore[arg-type, return-value]
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except BaseException as error:  # noqa: BLE001 - the test looks at all of them
+                kinds.add(type(error))
+        with pytest.raises(_Alarm):
+            interrupts.carry_handler_errors(signal.raise_signal)(signal.SIGALRM)
+        assert kinds <= {_Alarm}
+        assert signal.getsignal(signal.SIGALRM) is handler
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.usefixtures("alarm")

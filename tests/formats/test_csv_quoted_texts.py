@@ -101,3 +101,25 @@ def test_any_texts_and_missing_values_are_loaded_as_saved(tmp_path, rows):
     assert len(loaded) == len(frame)
     for name in frame.columns:
         assert as_objects(loaded[name]) == as_objects(frame[name])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+@pytest.mark.parametrize("texts", [["x", " ", "\t", "y"], ["  "], [" ", "NA"], ["a", None, " "]])
+def test_blanks_of_a_single_column_are_rows(tmp_path, texts, suffix):
+    """Readers skip a line of blanks; it is in quotes, as is a name of blanks."""
+    url = str(tmp_path / f"a.{suffix}")
+    hyperplane.save(pd.DataFrame({" ": texts}), url)
+    assert as_objects(hyperplane.load(url)[" "]) == texts
+    assert as_objects(pd.read_csv(url, sep="," if suffix == "csv" else "\t")[" "]) == [
+        None if text in (None, "NA") else text for text in texts
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [("5.5 7", [None, 5.5, 7.0]), ("True False", [None, True, False]), ("x y", ["", "x", "y"])],
+)
+def test_empty_quotes_of_another_program_are_missing_numbers(tmp_path, values, expected):
+    first, second = values.split()
+    (tmp_path / "a.csv").write_text(f'id,price\n1,""\n2,{first}\n3,{second}\n')
+    assert as_objects(hyperplane.load(str(tmp_path / "a.csv"))["price"]) == expected

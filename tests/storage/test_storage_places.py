@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 
 import dask
@@ -36,6 +37,34 @@ def test_a_chain_of_urls_is_refused(tmp_path, monkeypatch, url):
         with pytest.raises(RequestError, match="without ::"):
             call()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("mode", ["error", "overwrite"])
+@pytest.mark.parametrize("kind", ["device", "pipe", "socket", "link"])
+def test_devices_pipes_and_sockets_are_not_replaced(tmp_path, kind, mode):
+    """A save to /dev/null by root replaced the device by a file."""
+    path = tmp_path / "out.parquet"
+    if kind == "socket":
+        opened = socket.socket(socket.AF_UNIX)
+        opened.bind(str(path))
+        opened.close()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to("/dev/null")
+    else:
+        try:
+            os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+        except OSError:
+            pytest.skip("only root creates devices")
+    before = path.stat()
+    for obj in (frame(), frame().compute()):
+        with pytest.raises(RequestError, match="not a device, pipe or socket"):
+            hyperplane.save(obj, path, mode=mode)
+    assert path.stat() == before
+    with pytest.raises((OSError, RequestError), match="device, pipe or socket"):
+        hyperplane.plan_shards([__file__], 1, plan=path)
+    assert path.stat() == before
 
 
 @pytest.mark.parametrize("url", ["memory://", "memory:///", "file:///", "/"])

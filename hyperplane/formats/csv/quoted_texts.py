@@ -15,12 +15,16 @@ from hyperplane.formats.text_columns import TEXT, read_in_blocks
 if TYPE_CHECKING:
     import pandas as pd
 
+#: Notations of missing values that no program puts in quotes unless they are text.
+_NAMED_MISSING = pa.array([text for text in PANDAS_MISSING if text], TEXT)
+
 
 def restore_quoted_texts(frame: pd.DataFrame, data: bytes, separator: str) -> pd.DataFrame:
     r"""Set texts in quotes that pandas read as missing values; their columns become text.
 
-    Programs that quote every text, or every value, also quote missing values: a file with quotes
-    around a value that does not need them is left as pandas read it.
+    Empty quotes in a column of numbers are a missing value, as other programs write it. Programs
+    that quote every text, or every value, also quote missing values: a file with quotes around a
+    value that does not need them is left as pandas read it.
 
     Examples
     --------
@@ -28,6 +32,9 @@ def restore_quoted_texts(frame: pd.DataFrame, data: bytes, separator: str) -> pd
     >>> data = b'a,b\n"NA",1\nNA,2\n'
     >>> restore_quoted_texts(pd.read_csv(io.BytesIO(data)), data, ",")["a"].tolist()
     ['NA', nan]
+    >>> data = b'a,b\n"",1\n5.5,2\n'
+    >>> restore_quoted_texts(pd.read_csv(io.BytesIO(data)), data, ",")["a"].tolist()
+    [nan, 5.5]
     """
     import pandas as pd
 
@@ -41,6 +48,10 @@ def restore_quoted_texts(frame: pd.DataFrame, data: bytes, separator: str) -> pd
     if texts.num_rows != len(frame):
         return frame
     for position, column in enumerate(texts.columns):
+        present = frame.iloc[:, position].dropna()
+        is_text = present.empty or pd.api.types.infer_dtype(present) == "string"
+        if not is_text and not pc.any(pc.is_in(column, _NAMED_MISSING)).as_py():
+            continue
         if texts.num_columns == 1:  # the only notation of a missing value, as lines are not empty
             column = pc.if_else(pc.equal(column, ""), None, column)
         if column.null_count < int(frame.iloc[:, position].isna().sum()):
@@ -55,9 +66,11 @@ def _compile_patterns(separator: str) -> tuple[re.Pattern[bytes], re.Pattern[byt
     # A lookbehind after the quote is many times faster than matching the preceding byte first.
     opening, closing = rb'"(?<![^%b]")' % edge, rb'"(?![^%b])' % edge
     missing = rb"(?:%b)" % b"|".join(re.escape(text.encode()) for text in PANDAS_MISSING)
+    # Blanks alone need quotes in a file of one column, whose line pandas would skip.
+    needed = rb"(?:%b|[ \t]+)" % missing
     return (
         re.compile(opening + missing + closing),
-        re.compile(rb'%b(?!%b")[^"%b]*%b' % (opening, missing, edge, closing)),
+        re.compile(rb'%b(?!%b")[^"%b]*%b' % (opening, needed, edge, closing)),
     )
 
 

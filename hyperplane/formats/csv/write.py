@@ -101,7 +101,8 @@ def _quote_cells(
 ) -> pa.ChunkedArray:
     """Return cells with quotes if CSV needs them, or if they are one of the ``quoted`` texts."""
     texts = texts.cast(TEXT)
-    marked = pc.match_substring_regex(texts, f'["\r\n{separator}]')
+    # Readers skip a line of blanks.
+    marked = pc.match_substring_regex(texts, f'["\r\n{separator}]|^[ \t]+$')
     in_quotes = join_texts('"', pc.replace_substring(texts, '"', '""'), '"')
     is_quoted = pc.is_in(texts, pa.array(quoted, TEXT))
     return pc.if_else(pc.or_(marked, is_quoted), in_quotes, texts)
