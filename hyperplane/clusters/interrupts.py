@@ -127,6 +127,11 @@ class _CarryingHandler:
             raise _HandlerError(error) from None
 
 
+def _without_carrier(handler: Any) -> Any:
+    """Return a handler of the program; a signal may have interrupted the end of an earlier block."""
+    return handler.handler if isinstance(handler, _CarryingHandler) else handler
+
+
 class _HandlerBlock:
     """The handlers of a block of :func:`carry_handler_errors`."""
 
@@ -136,10 +141,7 @@ class _HandlerBlock:
 
     def replace_handlers(self) -> None:
         for number in signal.valid_signals():
-            handler: Any = signal.getsignal(number)
-            # One stays if a signal has interrupted the end of its block.
-            if isinstance(handler, _CarryingHandler):
-                handler = handler.handler
+            handler = _without_carrier(signal.getsignal(number))
             if callable(handler) and handler is not signal.default_int_handler:
                 self.replaced[number] = _CarryingHandler(handler, self)
                 signal.signal(number, self.replaced[number])
