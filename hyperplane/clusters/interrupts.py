@@ -128,7 +128,7 @@ class _CarryingHandler:
 
 
 def _without_carrier(handler: Any) -> Any:
-    """Return a handler of the program; a signal may have interrupted the end of an earlier block."""
+    """Return a handler of the program, also after an earlier block whose end was interrupted."""
     return handler.handler if isinstance(handler, _CarryingHandler) else handler
 
 
@@ -153,8 +153,9 @@ class _HandlerBlock:
         if _active is not None and _active is not self._outer:
             _end_deferral(_active)
         for number, carrying in self.replaced.items():
+            previous = carrying.handler
             if signal.getsignal(number) is carrying:  # not if the program has set another one
-                signal.signal(number, carrying.handler)
+                signal.signal(number, previous)
 
 
 #: The block of :func:`carry_handler_errors` that runs.
