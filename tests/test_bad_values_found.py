@@ -86,6 +86,12 @@ def zarrs() -> str:
     return "folder"
 
 
+def other_urls_than(function: Callable[..., Any], urls: Any, **options: Any) -> Any:
+    """Call a function of shards again, with other URLs than those that its file lists."""
+    function("t.csv", **options)
+    return function(urls, **options)
+
+
 #: Description -> call and a part of its message. Each call represents several similar ones.
 CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "submit(None)": (lambda: hyperplane.jobs.submit(None), "path = None:"),
@@ -113,6 +119,18 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "save(format=0)": (lambda: hyperplane.save({"a": 1}, "x.json", format=0), "format = 0"),
     "num_workers of bytes": (lambda: hyperplane.plan_cluster(num_workers=b"1"), "num_workers"),
     "timeout=1e30": (lambda: hyperplane.plan_cluster(timeout=1e30), "timeout = 1e"),
+    "utc=array": (
+        lambda: hyperplane.dataframe.to_datetime("t.csv", "a", utc=np.zeros((0, 3)), format="%Y"),
+        "utc = array",
+    ),
+    "shard_files(0.5) with a listing": (
+        lambda: other_urls_than(hyperplane.shard_files, 0.5, n_machines=2, idx=0, frozen="f"),
+        "the same urls",
+    ),
+    "plan_shards of a surrogate with a plan": (
+        lambda: other_urls_than(hyperplane.plan_shards, "\ud800", n_machines=2, plan="p"),
+        "the existing plan",
+    ),
     "full-width digits": (lambda: hyperplane.plan_cluster(num_workers="１"), "num_workers"),
     "no_workers_timeout=True": (
         lambda: hyperplane.plan_cluster(

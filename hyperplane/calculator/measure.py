@@ -147,7 +147,8 @@ def measure_files(urls: str | Sequence[str]) -> SizeEstimate:
     except RequestError as error:
         advice = advise_on_size(urls) if isinstance(urls, str) else ""
         if advice:  # rather a size with an error than a path
-            fault = Fault("data", repr(urls)[:80], "a size such as '100GB'", advice)
+            allowed = "an existing path, or a size such as '100GB'"
+            fault = Fault("data", repr(urls)[:80], allowed, advice)
             raise RequestError([fault]) from None
         sizes = "a size such as '100GB', or "
         faults = [replace(f, where="data", allowed=sizes + f.allowed) for f in error.faults]

@@ -62,11 +62,14 @@ def clean(
         for report in reports
         if not report.found
     ]
-    if as_json:
-        check(missing)
-        write_json([asdict(report) for report in reports])
-        return
     cleaned = [report for report in reports if report.found]
+    if as_json:
+        if not cleaned:
+            check(missing)
+        write_json([asdict(report) for report in reports])  # a missing name has found: false
+        if missing:
+            raise typer.Exit(2)
+        return
     for report in cleaned:
         typer.echo(str(report))
     if dry_run and cleaned:

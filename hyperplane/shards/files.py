@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call
+from hyperplane.core.units import is_iterable
 from hyperplane.formats.partition_sizes import find_shard_bounds
 from hyperplane.objectstore import listing
 from hyperplane.objectstore.redaction import redact_url
@@ -139,8 +140,12 @@ def _read_or_create_snapshot(
 
 
 def _format_urls(urls: Any) -> list[str]:
-    url_list = [urls] if isinstance(urls, (str, os.PathLike)) else list(urls)
-    return [os.fspath(url) for url in url_list]
+    """Return URLs as text; with a snapshot nothing else looks at their types."""
+    is_list = is_iterable(urls) and not isinstance(urls, (str, os.PathLike))
+    names = urls if is_list else [urls]
+    return [
+        os.fsdecode(name) if isinstance(name, (str, os.PathLike)) else repr(name) for name in names
+    ]
 
 
 def _parse_snapshot(data: bytes, urls: Any, snapshot_url: str) -> list[ListedFile]:

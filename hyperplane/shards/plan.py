@@ -322,10 +322,14 @@ def _make_absolute(url: str) -> str:
 
 def _resolve_links(urls: Sequence[str]) -> list[str]:
     """Return paths without links and ``..``, and other URLs, in one order for all orders."""
-    is_path = [url.startswith("/") and "\0" not in url for url in urls]
-    return sorted(
-        os.path.realpath(url) if local else url for url, local in zip(urls, is_path, strict=True)
-    )
+    return sorted(_resolve_link(url) if url.startswith("/") else url for url in urls)
+
+
+def _resolve_link(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except ValueError:  # no valid name: with a null character or a surrogate
+        return path
 
 
 def _read_description(target: Target) -> dict[str, Any]:

@@ -69,6 +69,13 @@ def test_a_name_where_nothing_was_saved_is_an_error(run: Run, tmp_path: Path) ->
     answer = run("storage", "clean", names[0], "--json")
     assert answer.code == 2
     assert answer.json["faults"][0]["where"] == "url"
+    draft = leftover(tmp_path)
+    answer = run("storage", "clean", *names, "--older-than=0s", "--json")
+    assert (answer.code, draft.exists()) == (2, False)
+    assert [(report["found"], report["removed"]) for report in answer.json] == [
+        (False, []),
+        (True, [draft.name]),
+    ]
 
 
 def test_options_are_passed_to_the_file_system(run: Run, locked: list[dict[str, Any]]) -> None:

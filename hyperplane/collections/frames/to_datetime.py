@@ -109,7 +109,7 @@ def to_datetime(
         if not isinstance(time_format, str | None):
             allowed = "text such as '%d.%m.%Y', or None"
             faults.append(Fault("format", repr(time_format)[:80], allowed))
-        elif format is not None and not utc and re.search(r"(?<!%)(?:%%)*%:?[zZ]", format):
+        elif format is not None and utc is False and re.search(r"(?<!%)(?:%%)*%:?[zZ]", format):
             advice = "write utc=True for times in UTC"
             faults.append(Fault("format", repr(format), "a format without %z and %Z", advice))
         if has_column(like, column):

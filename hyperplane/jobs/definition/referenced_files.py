@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition import credential_detection
 from hyperplane.jobs.definition.message_formatting import format_value, suggest_names
+from hyperplane.jobs.definition.notebook_outputs import NotebookOutputs
 
 #: Kinds of files: an existing file, an existing folder, a file to be written.
 _FILE, _FOLDER, _NEW = "a file", "a folder", "a new file"
@@ -122,11 +123,9 @@ def find_files(
             paths[path_field.field] = relative
             if path_field.field == "path" and steps[path_field.step or 0].get("kind") == "notebook":
                 _scan_notebook(selected, path_field._replace(text=relative), faults, warnings)
-    for index, (step, paths) in enumerate(zip(steps, step_paths, strict=True)):
-        fault = _overwriting_fault(selected, index, step, paths)
-        if fault is not None:
-            faults.append(fault)
-    warnings += _shared_output_warnings(selected, steps, step_paths)
+    outputs = NotebookOutputs(selected, steps, step_paths)
+    faults += outputs.find_faults(shared_paths)
+    warnings += outputs.describe_shared()
     warnings += _credential_warnings(steps)
     return PipelineFiles(selected, step_paths, shared_paths, faults, tuple(warnings))
 
@@ -212,43 +211,6 @@ def _path_fault(root: Path, path_field: _PathField, relative: str | None) -> Fau
         if files:
             return Fault(path_field.where, asked, f"a path in a folder; {files[0]} is a file")
     return None
-
-
-def _overwriting_fault(
-    root: Path, index: int, step: Mapping[str, Any], paths: Mapping[str, str]
-) -> Fault | None:
-    """Return the fault of a notebook that would be replaced by its executed copy."""
-    output = paths.get("output_path")
-    # Each chunk writes a file with its number in the name.
-    is_divided = step.get("chunks") or step.get("foreach")
-    if output is None or is_divided or "path" not in paths:
-        return None
-    if os.path.realpath(root / output) != os.path.realpath(root / paths["path"]):
-        return None
-    return Fault(
-        f"{index}.output_path",
-        format_value(output),
-        "another file than the notebook, which the executed copy would replace",
-        "leave it out, and the executed notebook is kept with the job",
-    )
-
-
-def _shared_output_warnings(
-    root: Path, steps: Sequence[Mapping[str, Any]], step_paths: Sequence[Mapping[str, str]]
-) -> list[str]:
-    """Warn of steps that write the same executed notebook."""
-    writers: dict[str, list[str]] = {}
-    real_root = os.path.realpath(root)
-    for step, paths in zip(steps, step_paths, strict=True):
-        if "output_path" in paths:
-            output = os.path.relpath(os.path.realpath(root / paths["output_path"]), real_root)
-            writers.setdefault(output, []).append(str(step.get("name")))
-    return [
-        f"the steps {', '.join(map(repr, names))} write the same executed notebook, {output}; the "
-        "one that ends last replaces the others"
-        for output, names in writers.items()
-        if len(names) > 1
-    ]
 
 
 def _suggest_file(file: Path) -> str:

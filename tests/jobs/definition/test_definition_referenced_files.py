@@ -152,6 +152,39 @@ def test_the_output_of_a_notebook_must_not_replace_it(repository):
     assert chunks.warnings == ()
 
 
+def test_the_output_of_a_notebook_must_not_replace_another_file_of_the_pipeline(repository):
+    for name in ("n.ipynb", "other.ipynb", "n-00001.ipynb"):
+        (repository / name).write_text('{"cells": []}')
+    (repository / "r.txt").write_text("dask")
+    (repository / "hard.ipynb").hardlink_to(repository / "n.ipynb")
+    other = Step(name="other", kind="notebook", path="other.ipynb", depends_on=())
+    number = Step(name="number", kind="notebook", path="n-00001.ipynb", depends_on=())
+    replaced = {
+        "other.ipynb": (1, {}),
+        "r.txt": (1, {}),
+        "hard.ipynb": (1, {}),
+        "n.ipynb": (1, {"chunks": 2}),  # n-00001.ipynb
+    }
+    for output, (count, options) in replaced.items():
+        steps = [notebook_step("a", output, **options), other, number]
+        with pytest.raises(RequestError, match="which the executed copy would replace") as caught:
+            Pipeline.from_steps("p", steps, root=repository, requirements="r.txt")
+        assert len(caught.value.faults) == count
+    one = notebook_step("a", "n.ipynb", chunks=1)  # writes n-00000.ipynb only
+    assert Pipeline.from_steps("p", [one, other, number], root=repository).warnings == ()
+
+
+def test_a_step_that_writes_the_notebook_of_a_chunk_of_another_is_a_warning(repository):
+    (repository / "n.ipynb").write_text('{"cells": []}')
+    chunks, one = notebook_step("a", "o.ipynb", chunks=3), notebook_step("b", "o-00002.ipynb")
+    assert Pipeline.from_steps("p", [chunks, one], root=repository).warnings == (
+        "the steps 'a', 'b' write the same executed notebook, o-00002.ipynb; the one that ends "
+        "last replaces the others",
+    )
+    later = notebook_step("b", "o-00003.ipynb")
+    assert Pipeline.from_steps("p", [chunks, later], root=repository).warnings == ()
+
+
 def test_steps_that_write_the_same_notebook_are_a_warning(repository):
     (repository / "n.ipynb").write_text('{"cells": []}')
     outputs = {"a": "out/o.ipynb", "b": "out/./o.ipynb", "c": "out/c.ipynb"}
