@@ -119,21 +119,32 @@ def number_rows(
 
 def find_sorted_positions(rows: pl.DataFrame, keys: SortKeys) -> pl.Series:
     """Return the positions of the rows in their order; the sort is stable."""
-    # Each key is sorted with the positions alone, the least important first: a sort of all keys
-    # together took two to four times longer, and four times the memory with long text.
-    positions = pl.int_range(rows.height, dtype=pl.UInt32, eager=True)
-    directions = list(zip(keys.by, keys.descending, strict=True))
-    for number, (key, is_descending) in enumerate(reversed(directions)):
-        values = _rank_repeated_text(rows.get_column(key))
-        values = values.gather(positions) if number else values
-        # An eager sort took three times longer than a lazy one.
-        in_order = (
-            pl.DataFrame([values.alias(key), positions.alias(POSITION)])
-            .lazy()
-            .sort(key, descending=is_descending, nulls_last=keys.nulls_last, maintain_order=True)
-        )
-        positions = in_order.select(POSITION).collect().to_series().rechunk()
+    columns = [_rank_repeated_text(rows.get_column(key)) for key in keys.by]
+    if len(columns) > 1 and any(column.dtype == pl.String for column in columns):
+        # Polars encodes all keys of a row as bytes: one sort takes as long as one of distinct text.
+        return _sort_positions(columns, keys.descending, keys.nulls_last)
+    # Numbers and times are sorted one key after the other, the least important first: that takes a
+    # quarter of the time of a sort by all of them.
+    positions = _sort_positions(columns[-1:], keys.descending[-1:], keys.nulls_last)
+    for column, is_descending in zip(columns[-2::-1], keys.descending[-2::-1], strict=True):
+        values = [column.gather(positions)]
+        positions = positions.gather(_sort_positions(values, [is_descending], keys.nulls_last))
     return positions
+
+
+def _sort_positions(
+    columns: Sequence[pl.Series], descending: Sequence[bool], nulls_last: bool
+) -> pl.Series:
+    """Return the positions of the rows in a stable order by some columns."""
+    names = [f"__key_{number}__" for number in range(len(columns))]
+    keys = pl.DataFrame([column.alias(name) for column, name in zip(columns, names, strict=True)])
+    # An eager sort of text took three times longer than a lazy one.
+    in_order = (
+        keys.lazy()
+        .with_row_index(POSITION)
+        .sort(names, descending=descending, nulls_last=nulls_last, maintain_order=True)
+    )
+    return in_order.select(POSITION).collect().to_series().rechunk()
 
 
 def gather_columns(
@@ -158,7 +169,7 @@ def _rank_repeated_text(column: pl.Series) -> pl.Series:
     if column.dtype != pl.String or count < 2 * _SAMPLE_SIZE:
         return column
     chosen = np.random.default_rng(0).integers(0, count, _SAMPLE_SIZE)
-    if column.gather(chosen).n_unique() > _SAMPLE_SIZE * 3 // 4:
+    if column.gather(chosen).n_unique() > _SAMPLE_SIZE * 15 // 16:
         return column
     distinct = column.unique().drop_nulls()
     if len(distinct) > count // 16:
