@@ -47,8 +47,8 @@ def sample_keys(
         rows = rows.sort(keys)
     if count > _SAMPLE_SIZE:
         # Random positions, since adjacent values are often similar. A task that is computed again
-        # returns the same values. Each partition has positions of its own: with the same in all
-        # of them, the samples of periodic values were equal, and the largest range had twice the
+        # returns the same values. Each partition has its own positions: with the same in all of
+        # them, the samples of periodic values were equal, and the largest range had 1.8 times the
         # rows of the smallest.
         random = np.random.default_rng(partition)
         rows = rows[random.integers(0, count, _SAMPLE_SIZE)]
