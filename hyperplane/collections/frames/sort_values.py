@@ -255,16 +255,23 @@ def split_partition(
 
 def _build_partition(tables: list[Any], number: int | None, order: SortOrder) -> pd.DataFrame:
     """Sort the rows of some tables; of lists of tables, those at position ``number``."""
-    # A shallow copy, because a task that runs again needs the columns of a table in memory.
-    rows = concat_pieces(tables, number).clone()
-    positions = range_splits.find_sorted_positions(rows, order.keys)
+    rows, positions = _concat_and_sort(tables, number, order)
     # To save memory, each column is released once it is sorted and converted.
-    columns = (rows.drop_in_place(name).gather(positions) for name in order.like.columns)
+    columns = range_splits.gather_columns(rows, order.like.columns, positions)
     return columns_to_pandas(columns, order.like)
 
 
 def _build_table(tables: list[Any], number: int | None, order: SortOrder) -> TypedTable:
     """Return the rows of :func:`_build_partition` as a Polars table."""
-    rows = concat_pieces(tables, number)
-    positions = range_splits.find_sorted_positions(rows, order.keys)
-    return TypedTable(rows.lazy().select(pl.all().gather(positions)).collect(), order.like)
+    rows, positions = _concat_and_sort(tables, number, order)
+    columns = range_splits.gather_columns(rows, order.like.columns, positions)
+    return TypedTable(pl.DataFrame(list(columns)), order.like)
+
+
+def _concat_and_sort(
+    tables: list[Any], number: int | None, order: SortOrder
+) -> tuple[pl.DataFrame, pl.Series]:
+    """Return the rows of some tables, without their order, and their positions in the result."""
+    # A shallow copy, because a task that runs again needs the columns of a table in memory.
+    rows = concat_pieces(tables, number).clone()
+    return rows, range_splits.find_sorted_positions(rows, order.keys)

@@ -148,6 +148,32 @@ def test_a_partial_table_has_a_row_for_each_group_and_not_for_each_row(files):
     assert aggregate_partition(piece, 0, None, how, None).height == 7
 
 
+def test_large_partial_tables_are_merged_as_small_ones(files, monkeypatch):
+    """They are merged by the streaming engine, unless states depend on the order of rows."""
+    rng = np.random.default_rng(5)
+    numbers = ["sum", "count", "mean", "std", "min", "max", "nunique", "median"]
+    frame = pd.DataFrame(
+        {
+            "key": rng.integers(0, 300, 2000).astype(str),
+            "number": rng.integers(0, 50, 2000),
+            "ordered": np.where(rng.random(2000) < 0.1, np.nan, np.arange(2000.0)),
+            "text": rng.integers(0, 9, 2000).astype(str),
+        }
+    )
+    for functions in (
+        {"number": numbers, "text": ["min", "max", "nunique", "count"]},
+        {"ordered": ["first", "last", "sum"], "text": ["first", "last", "size"]},
+    ):
+        df = files.parquet(frame, [], 70)
+        want = frame.groupby("key").agg(functions)
+        for limit in (0, 10**9):
+            monkeypatch.setattr(kernel, "_MIN_STREAMED_ROWS", limit)
+            for split_out in (1, 3):
+                got = group_agg(df, "key", functions, split_out=split_out)
+                got = got.compute(scheduler="sync").sort_index()
+                pd.testing.assert_frame_equal(got, want, check_dtype=False, check_index_type=False)
+
+
 @settings(QUICK, max_examples=scaled(6, 40))
 @given(
     values=st.lists(st.integers(-(10**6), 10**6), min_size=1, max_size=40),

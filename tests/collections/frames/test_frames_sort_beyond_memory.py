@@ -294,6 +294,56 @@ def test_results_in_files_are_not_spilled(little_memory, tmp_path, small_target)
     assert data.evict() == -1
 
 
+def test_samples_of_periodic_partitions_differ():
+    """Ranges were uneven if rows at the same positions of all partitions had the same keys."""
+    rows = pl.DataFrame({"k": np.arange(20_000) % 5000})
+    samples = [range_splits.sample_keys(rows.lazy(), ["k"], number) for number in range(40)]
+    keys = SortKeys(("k",), (False,), nulls_last=True, whole=True)
+    again = range_splits.sample_keys(rows.lazy(), ["k"], 3)[0]
+    assert again.equals(samples[3][0])
+    assert not again.select("k").equals(samples[4][0].select("k"))
+    split_rows = range_splits.choose_split_rows(samples, keys, 20)
+    numbers = range_splits.number_rows(rows, split_rows, keys, 0, 20)
+    sizes = np.bincount(numbers, minlength=20)
+    assert sizes.max() < 1.15 * rows.height / 20
+    assert sizes.min() > 0.85 * rows.height / 20
+
+
+@pytest.mark.parametrize("nulls_last", [True, False])
+@pytest.mark.parametrize("descending", [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize("distinct", [0, 7, 3000, 10**6])
+def test_repeated_and_distinct_text_are_sorted_alike(distinct, descending, nulls_last):
+    n = 2 * range_splits._SAMPLE_SIZE + 100
+    rng = np.random.default_rng(0)
+    words = [f"{'é' * (number % 3)}{number % 97}-{number}" for number in range(distinct)] or [None]
+    text = pl.Series("k", words, pl.String).gather(rng.integers(0, len(words), n))
+    rows = pl.DataFrame(
+        [text.set(pl.Series(rng.random(n) < 0.1), None), pl.Series("at", rng.integers(0, 50, n))]
+    )
+    rows = pl.concat([rows[:1000], rows[1000:]], rechunk=False)
+    keys = SortKeys(("k", "at"), descending, nulls_last, whole=True)
+    ranks = range_splits._rank_repeated_text(rows["k"])
+    assert ranks.dtype.is_integer() == (distinct < 100)
+    expected = rows.with_row_index("__row__").sort(
+        "k", "at", descending=descending, nulls_last=nulls_last, maintain_order=True
+    )
+    found = range_splits.find_sorted_positions(rows, keys)
+    assert found.equals(expected["__row__"], check_names=False)
+
+
+def test_columns_are_released_once_they_are_gathered():
+    parts = [pl.DataFrame({"n": [n, n + 1], "text": [f"long text {n}"] * 2}) for n in range(3)]
+    rows = pl.concat(parts, rechunk=False)
+    expected = rows[[5, 0]]
+    columns = range_splits.gather_columns(rows, list(rows.columns), pl.Series([5, 0]))
+    first = next(columns)
+    assert rows.columns == ["text"]
+    found = pl.DataFrame([first, *columns])
+    assert found.equals(expected)
+    assert found.n_chunks("all") == [1, 1]
+    assert not rows.columns
+
+
 def test_a_sort_has_at_most_as_many_partitions_as_split_out_allows(monkeypatch):
     monkeypatch.setattr(exchange_memory, "get_memory_per_thread", lambda: 10**9)
     assert exchange_memory.choose_row_partition_count(1000, 7 * 10**12) == 10_000
