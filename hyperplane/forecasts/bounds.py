@@ -13,12 +13,18 @@ and from the work of all units on all threads, and the longest chain of units.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from hyperplane.forecasts.model import GraphModel
-from hyperplane.forecasts.simulate import DISK_BUFFER, SHUFFLE_SHARE, ProcessBaseline
+from hyperplane.forecasts.simulate import (
+    DISK_BUFFER,
+    SHUFFLE_SHARE,
+    ProcessBaseline,
+    UnitCost,
+)
 
 
 class JobBounds:
@@ -43,14 +49,14 @@ class JobBounds:
             others = unit.dependencies
             ends.append(unit.seconds + max((ends[other] for other in others), default=0.0))
             depths.append(1 + max((depths[other] for other in others), default=-1))
-            needs.append(unit.transient + sum(units[other].output for other in others))
+            needs.append(unit.transient + _sum_outputs(units, others))
             for name, size in unit.adds.items():
                 shuffles[name] = shuffles.get(name, 0.0) + size
         self.longest_chain = max(ends, default=0.0)
         #: Most units of which none needs another, of those with as many units before them.
         self.width = int(max(np.bincount(depths), default=1))
         self._largest_need = max(needs)
-        self._results = sum(units[number].output for number in set(model.targets))
+        self._results = _sum_outputs(units, model.targets)
         self._largest_shuffle = max(shuffles.values(), default=0.0)
         self._first: dict[int, np.ndarray] = {}
 
@@ -92,3 +98,13 @@ class JobBounds:
             self._first[threads] = np.maximum.accumulate(sums)
         largest = self._first[threads]
         return float(largest[min(processes, len(largest)) - 1]) if len(largest) else 0.0
+
+
+def _sum_outputs(units: Sequence[UnitCost], numbers: Collection[int]) -> float:
+    """Return the bytes of results that are in memory together; a view of one of them has none."""
+    chosen = set(numbers)
+    return sum(
+        units[number].output
+        for number in chosen
+        if not (units[number].is_view and units[number].dependencies[0] in chosen)
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from hyperplane.forecasts.model import GraphInfo
 from hyperplane.forecasts.records import KeyColumns, SampleRequest, SampleTask
 from hyperplane.forecasts.sample_plan import SampleStep
 from hyperplane.forecasts.source_files import find_source_files, measure_files
-from hyperplane.forecasts.task_units import Key, UnitGraph, divide_graph
+from hyperplane.forecasts.task_units import Key, TablePiece, UnitGraph, divide_graph
 
 #: Functions of Dask that write files or other stores, by their names, besides all whose names
 #: contain "write". They would write to the target while they are sampled;
@@ -36,6 +37,8 @@ _WRITERS = {
 }  # fmt: skip
 #: Parts of the names of tasks of shuffles that are not peer-to-peer ones.
 _ROW_SHUFFLES = ("taskshuffle", "diskshuffle", "simpleshuffle")
+#: Name of the function that divides a partition in a shuffle with tasks.
+_DIVIDING = "_shuffle_group"
 #: Depth to which arguments of a task are searched for paths.
 _DEPTH = 10
 #: Most items of one argument that are searched.
@@ -88,6 +91,7 @@ def materialize(collection: Any, settings: Mapping[str, Any]) -> CollectionGraph
         weights=weights,
         takes=_find_takes(units, graph, barriers),
         barriers=of_units,
+        splits=_find_splits(units, graph),
     )
     specs = {name: graph[key].spec for key, name in barriers.items()}
     inputs = {name: len(graph[key].dependencies) for key, name in barriers.items()}
@@ -131,6 +135,25 @@ def _find_takes(
                     counts[name] = len(list(spec.output_partitions))
             takes[number] = tuple((name, partition, counts[name]) for name in names)
     return takes
+
+
+def _find_splits(units: UnitGraph, graph: Mapping[Key, Any]) -> dict[int, TablePiece]:
+    """Return the units that take a piece of a divided table.
+
+    These are of shuffles with tasks. Dask puts the rows of a partition in the order of the outputs,
+    and each piece is a view of this table.
+    """
+    splits = {}
+    for number, unit in enumerate(units.units):
+        node = graph[unit.members[0]]
+        if len(unit.members) > 1 or getattr(node, "func", None) is not operator.getitem:
+            continue
+        source, index = graph[unit.inputs[0]], node.args[-1]
+        name = getattr(getattr(source, "func", None), "__name__", "")
+        if name == _DIVIDING and isinstance(index, int):
+            *_, stage, base, outputs, _, _ = source.args
+            splits[number] = TablePiece(index, outputs, stage, base)
+    return splits
 
 
 def _barrier_of(name: str, barriers: Mapping[Key, str]) -> Key:
@@ -225,15 +248,24 @@ def make_request(
 ) -> SampleRequest:
     """Return the sample for the process that runs it; files are written to a folder."""
     made = []
+    sources = {
+        graph.units.units[number].inputs[0]: split.outputs
+        for number, split in graph.info.splits.items()
+    }
     for step in steps:
         unit = graph.units.units[step.unit]
         takes = graph.info.takes.get(step.unit, ())
+        divided = next((key for key in unit.outputs if key in sources), None)
         made.append(
             SampleTask(
                 members=tuple((key, redirect(graph.tasks[key], folder)) for key in unit.members),
                 inputs=step.inputs,
                 outputs=unit.outputs,
                 takes=tuple((name, partition / count) for name, partition, count in takes),
+                pieces=step.pieces,
+                most_pieces=step.most_pieces,
+                divided=divided,
+                outputs_of_all=sources.get(divided, 0),
             )
         )
     return SampleRequest(

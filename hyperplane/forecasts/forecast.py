@@ -141,7 +141,9 @@ def forecast_program(
     if found:
         return _refuse(layout, confidence, found, graph)
     info = graph.info
-    steps = plan_sample(graph.units, info.weights, info.takes, info.barriers, budget)
+    steps = plan_sample(
+        graph.units, info.weights, info.takes, info.barriers, budget, splits=info.splits
+    )
     keys = find_key_columns(collection)
     before = _child_seconds()
     result = run_sample(

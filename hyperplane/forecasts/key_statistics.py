@@ -7,7 +7,7 @@ distinct keys limits the rows of a group-by, which a sample of few files does no
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import polars as pl
@@ -73,20 +73,6 @@ def _count_distinct(parts: Sequence[Any], columns: Sequence[str]) -> int:
     # HyperLogLog counts hashes of several columns; of one column Polars takes them itself.
     column = pl.col(columns[0]) if len(columns) == 1 else pl.struct(columns).hash()
     return int(rows.select(column.approx_n_unique()).collect(engine="streaming").item())
-
-
-def count_groups(value: Any, keys: Collection[tuple[str, ...]]) -> int:
-    """Return the rows of a pandas object if each has another key, otherwise 0."""
-    index: Any = getattr(value, "index", None)
-    if not hasattr(index, "names"):
-        return 0
-    if tuple(index.names) in keys:
-        is_unique = index.is_unique
-    elif hasattr(value, "columns"):
-        is_unique = tuple(value.columns) in keys and not value.duplicated().any()
-    else:
-        is_unique = (value.name,) in keys and value.is_unique
-    return len(value) if is_unique else 0
 
 
 def _scan(parts: Sequence[Any], columns: Sequence[str]) -> pl.LazyFrame:

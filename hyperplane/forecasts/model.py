@@ -1,8 +1,7 @@
 """From the records of a sample to the cost of every unit of the full graph.
 
-For each class of units the bytes of results, transient memory and time are functions of the bytes
-of the inputs. Of units that had computed inputs several times, they are functions of the number of
-different pieces of data in them: the result of a sum stays as it is, that of a group-by grows.
+Units come after those that they need, so that the sizes of their inputs are known: the figures of
+their classes are functions of these.
 """
 
 from __future__ import annotations
@@ -11,69 +10,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hyperplane.forecasts.growth import Growth, fit_growth
+from hyperplane.forecasts.class_model import ClassModel, fit_class
 from hyperplane.forecasts.key_columns import GROUPING
 from hyperplane.forecasts.records import SampleResult, TaskRecord
-from hyperplane.forecasts.sample_plan import SampleStep
+from hyperplane.forecasts.sample_plan import SampleStep, find_outputs
 from hyperplane.forecasts.simulate import UnitCost
-from hyperplane.forecasts.task_units import UnitGraph, find_leaves
+from hyperplane.forecasts.task_units import TablePiece, UnitGraph, find_leaves
 
 #: Share by which the number of distinct keys may be counted too low (HyperLogLog of Polars: up to
 #: 9 % in measured columns).
 _COUNT_ERROR = 0.1
-#: Bytes by which the memory of equal tasks differs.
-_NOISE = 5 * 10**6
-_NOTHING = Growth(0.0, 0.0, 0.0)
-
-
-@dataclass(frozen=True)
-class ClassModel:
-    """What units of one class take.
-
-    Parameters
-    ----------
-    of_pieces : bool
-        Whether the figures depend on the number of pieces of data instead of bytes.
-    output, transient, heap, first, seconds, cpu : Growth
-        Bytes of the results, bytes of transient memory, those of it that malloc keeps, bytes of the
-        first result, and times.
-    added : float
-        Bytes that a unit adds to shuffles, for each byte of its inputs.
-    spread : float
-        Largest ratio of the transient memory of two units of the same size.
-    largest : float
-        Largest size that was sampled.
-    has_tables : bool
-        Whether the units handle tables.
-    groups : Growth or None
-        Rows of the results, if these have one row for each key of a group-by.
-    written : Growth or None
-        Bytes of the files that a unit writes.
-    block : Growth
-        Bytes of the largest column of a table.
-    shares : tuple of float
-        Share of each result in the bytes of all results of a unit.
-    """
-
-    of_pieces: bool
-    output: Growth
-    transient: Growth
-    heap: Growth
-    first: Growth
-    seconds: Growth
-    cpu: Growth
-    added: Mapping[str, Growth] = field(default_factory=dict)
-    spread: float = 1.0
-    largest: float = 0.0
-    has_tables: bool = False
-    groups: Growth | None = None
-    written: Growth | None = None
-    block: Growth = _NOTHING
-    shares: tuple[float, ...] = ()
-
-    def find_share(self, position: int, results: int) -> float:
-        """Return the share of one of several results in their bytes."""
-        return self.shares[position] if results == len(self.shares) else 1 / results
 
 
 @dataclass(frozen=True)
@@ -129,6 +75,9 @@ class GraphInfo:
         of all partitions, for each shuffle.
     barriers : mapping of int to tuple of str
         Units that are barriers of shuffles.
+    splits : mapping of int to TablePiece
+        Units whose result is a piece of a table that their only dependency has divided, which is
+        not copied.
     """
 
     targets: tuple[int, ...]
@@ -136,6 +85,7 @@ class GraphInfo:
     weights: Mapping[int, float] = field(default_factory=dict)
     takes: Mapping[int, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)
     barriers: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    splits: Mapping[int, TablePiece] = field(default_factory=dict)
 
 
 def find_retained(result: SampleResult) -> float:
@@ -146,11 +96,6 @@ def find_retained(result: SampleResult) -> float:
     """
     last = result.records[-1]
     return max(0.0, float(last.before - result.empty - last.live))
-
-
-def find_heap(record: TaskRecord) -> float:
-    """Return the memory that malloc has kept after a task, of that which was no result."""
-    return float(max(0, record.after - record.before - sum(record.outputs)))
 
 
 def find_needs(records: Sequence[TaskRecord]) -> list[float]:
@@ -175,88 +120,14 @@ def build_model(
 ) -> GraphModel:
     """Return the cost of every unit of a graph."""
     retained = find_retained(result)
-    leaves = [bits.bit_count() for bits in find_leaves(graph, info.takes)]
+    outputs = info.takes.keys() | find_outputs(graph, info.splits)
+    leaves = [bits.bit_count() for bits in find_leaves(graph, outputs)]
     by_kind: dict[int, list[tuple[SampleStep, TaskRecord, float]]] = {}
     needs = find_needs(result.records)
     for step, record, need in zip(steps, result.records, needs, strict=True):
         by_kind.setdefault(graph.units[step.unit].kind, []).append((step, record, need))
-    classes = tuple(_fit_class(by_kind[kind], info.weights) for kind in range(len(graph.kinds)))
+    classes = tuple(fit_class(by_kind[kind], info.weights) for kind in range(len(graph.kinds)))
     return _Predictor(graph, info, classes, leaves, result, retained).predict()
-
-
-def _fit_class(
-    samples: Sequence[tuple[SampleStep, TaskRecord, float]], weights: Mapping[int, float]
-) -> ClassModel:
-    # A second run with as many pieces as the first, because each input has all of them, does not
-    # show a growth. The inputs have their true sizes in both.
-    of_pieces = len({len(step.leaves) for step, *_ in samples if step.inputs}) > 1 and any(
-        step.narrow for step, *_ in samples
-    )
-    sizes = [
-        float(
-            len(step.leaves)
-            if of_pieces
-            else weights.get(step.unit, 0.0) + record.inputs + record.taken
-        )
-        for step, record, _ in samples
-    ]
-    records = [record for _, record, _ in samples]
-    # With a single piece of data several times, the inputs can be smaller than with all of them.
-    most = max(record.inputs for record in records)
-    scales = [most / each.inputs if of_pieces and each.inputs else 1.0 for each in records]
-    needs = [need * scale for (_, _, need), scale in zip(samples, scales, strict=True)]
-    heaps = [find_heap(each) * scale for each, scale in zip(records, scales, strict=True)]
-    wide = [
-        (size, need)
-        for (step, *_), size, need in zip(samples, sizes, needs, strict=True)
-        if not step.narrow
-    ]
-    at = max(sizes)
-    scaled = [_NOISE + (need * at / size if size else need) for size, need in wide]
-    outputs = [float(sum(record.outputs)) for record in records]
-    names = set().union(*(record.added for record in records))
-    return ClassModel(
-        of_pieces=of_pieces,
-        output=fit_growth(list(zip(sizes, outputs, strict=True))),
-        transient=fit_growth(list(zip(sizes, needs, strict=True)), largest=True),
-        # The largest: without other data above it, malloc returns a large end of its memory.
-        heap=fit_growth(list(zip(sizes, heaps, strict=True)), largest=True),
-        block=fit_growth([(x, each.block) for x, each in zip(sizes, records, strict=True)]),
-        # A thread that has read a partition begins to read the next one, until the scheduler has
-        # sent the tasks that follow. Both partitions are then in memory.
-        first=fit_growth(
-            [
-                (x, 0.0 if step.inputs else each.first)
-                for x, (step, each, _) in zip(sizes, samples, strict=True)
-            ]
-        ),
-        seconds=fit_growth([(x, each.seconds) for x, each in zip(sizes, records, strict=True)]),
-        cpu=fit_growth([(x, each.cpu) for x, each in zip(sizes, records, strict=True)]),
-        added={
-            name: fit_growth(
-                [(x, each.added.get(name, 0)) for x, each in zip(sizes, records, strict=True)]
-            )
-            for name in names
-        },
-        spread=max(scaled) / min(scaled),
-        largest=max(sizes),
-        has_tables=any(record.has_tables for record in records),
-        groups=fit_growth([(x, each.groups) for x, each in zip(sizes, records, strict=True)])
-        if all(record.groups for record in records)
-        else None,
-        written=fit_growth([(x, each.written) for x, each in zip(sizes, records, strict=True)])
-        if any(record.written for record in records)
-        else None,
-        shares=_find_shares([record.outputs for record in records]),
-    )
-
-
-def _find_shares(outputs: Sequence[Sequence[int]]) -> tuple[float, ...]:
-    """Return the share of each result in all, of the units that have the most results."""
-    most = max(map(len, outputs))
-    equal = [sizes for sizes in outputs if len(sizes) == most]
-    totals = [sum(sizes) for sizes in zip(*equal, strict=True)]
-    return tuple(total / sum(totals) for total in totals) if sum(totals) else ()
 
 
 def find_most_groups(result: SampleResult) -> tuple[float, bool]:
@@ -282,6 +153,7 @@ class _Predictor:
         self.leaves, self.result, self.retained = leaves, result, retained
         self.most_groups, self.has_all_groups = find_most_groups(result)
         self.shuffled: dict[str, float] = {}
+        self._outputs_of: dict[int, dict[int, float]] = {}
         self.extrapolated: dict[int, float] = {}
 
     def predict(self) -> GraphModel:
@@ -306,7 +178,10 @@ class _Predictor:
             adds = {name: growth(size) for name, growth in fitted.added.items()}
             for name, added in adds.items():
                 self.shuffled[name] = self.shuffled.get(name, 0.0) + added
-            outputs.append(fitted.output(size) * self._share_of_groups(number, fitted, size))
+            if number in self.info.splits:
+                outputs.append(size * self._share_of_piece(number))
+            else:
+                outputs.append(fitted.output(size) * self._share_of_groups(number, fitted, size))
             cpu += fitted.cpu(size)
             written += fitted.written(size) if fitted.written is not None else 0.0
             costs.append(
@@ -320,6 +195,7 @@ class _Predictor:
                     heap=min(fitted.heap(size), fitted.transient(size)),
                     first=fitted.first(size),
                     block=fitted.block(size),
+                    is_view=number in self.info.splits,
                     adds=adds,
                     ends=self.info.barriers.get(number, ()),
                     takes=tuple(
@@ -350,6 +226,49 @@ class _Predictor:
             total += self.shuffled.get(name, 0.0) * (shares.get(partition, 0.0) + even)
         return total
 
+    def _share_of_piece(self, number: int) -> float:
+        """Return the share of the piece of a unit in the table of which it is a part."""
+        split, source = self.info.splits[number], self.graph.units[number].dependencies[0]
+        outputs = self._find_outputs(source)
+        total = sum(outputs.values())
+        if not total:
+            return 1 / (split.base or split.outputs)
+        of_piece = [
+            share for output, share in outputs.items() if split.find_digit(output) == split.number
+        ]
+        return sum(of_piece) / total
+
+    def _find_outputs(self, number: int) -> dict[int, float]:
+        """Return the output partitions to which the rows of a divided table go, with their shares.
+
+        In a later stage of a shuffle these are only some: those of the pieces of the table.
+        """
+        if number not in self._outputs_of:
+            unit = self.graph.units[number]
+            parts = [other for other in unit.dependencies if other in self.info.splits]
+            if parts:
+                split = self.info.splits[parts[0]]
+                before = self._find_outputs(self.graph.units[parts[0]].dependencies[0])
+                found = {
+                    output: share
+                    for output, share in before.items()
+                    if split.find_digit(output) == split.number
+                }
+            else:
+                found = dict(self.classes[unit.kind].pieces)
+            self._outputs_of[number] = found
+        return self._outputs_of[number]
+
+    def _count_outputs(self, number: int) -> int:
+        """Return the number of output partitions of which a unit has one; 0 if it has none."""
+        counts = [count for _, _, count in self.info.takes.get(number, ())]
+        for other in self.graph.units[number].dependencies:
+            if other in self.info.splits:
+                split = self.info.splits[other]
+                digits = split.base ** (split.stage + 1) if split.base else split.outputs
+                counts.append(min(digits, split.outputs))
+        return max(counts, default=0)
+
     def _limit_pieces(self, fitted: ClassModel, pieces: float) -> float:
         """Return the number of pieces of data beyond which a group-by finds no new keys."""
         groups = fitted.groups
@@ -361,10 +280,10 @@ class _Predictor:
 
     def _share_of_groups(self, number: int, fitted: ClassModel, size: float) -> float:
         """Return the share of the extrapolated rows of an output partition that there can be."""
-        counts = [count for _, _, count in self.info.takes.get(number, ())]
-        if fitted.groups is None or fitted.of_pieces or not counts:
+        count = self._count_outputs(number)
+        if fitted.groups is None or fitted.of_pieces or not count:
             return 1.0
-        most = self.most_groups * (1 + _COUNT_ERROR) / max(1, *counts)
+        most = self.most_groups * (1 + _COUNT_ERROR) / count
         return min(1.0, most / max(1.0, fitted.groups(size)))
 
     def _note_extrapolation(self, kind: int, fitted: ClassModel, size: float) -> None:

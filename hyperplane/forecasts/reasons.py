@@ -123,7 +123,8 @@ def find_frequent_keys(
 ) -> list[str]:
     """Return the keys that make one output partition of a shuffle larger than the others."""
     partitions = max(
-        (count for takes in graph.info.takes.values() for _, _, count in takes), default=0
+        (count for takes in graph.info.takes.values() for _, _, count in takes),
+        default=max((split.outputs for split in graph.info.splits.values()), default=0),
     )
     found = []
     for key in result.keys:

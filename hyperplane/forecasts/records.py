@@ -17,13 +17,19 @@ class SampleTask:
     """Tasks of one step of a sample, with the results of earlier steps that they use.
 
     ``takes`` has the shuffles out of which it takes a partition, with the relative position of that
-    partition, 0 to 1.
+    partition, 0 to 1. ``pieces`` has the inputs that are a piece of a result that is divided, with
+    the number of that piece, of which ``most_pieces`` different ones are used. ``divided`` is the
+    result that is divided into pieces, if it has one, for ``outputs_of_all`` output partitions.
     """
 
     members: tuple[tuple[Key, Any], ...]
     inputs: Mapping[Key, tuple[int, Key]]
     outputs: tuple[Key, ...]
     takes: tuple[tuple[str, float], ...] = ()
+    pieces: Mapping[Key, int] = field(default_factory=dict)
+    most_pieces: int = 1
+    divided: Key | None = None
+    outputs_of_all: int = 0
 
 
 @dataclass(frozen=True)
@@ -164,6 +170,8 @@ class TaskRecord:
         Whether a task of the step returned a table.
     block : int
         Bytes of the largest column of a table that a task of the step returned.
+    pieces : mapping of int to int
+        Bytes that output partitions get of the table that it divided, by their number.
     """
 
     seconds: float
@@ -181,6 +189,7 @@ class TaskRecord:
     written: int = 0
     has_tables: bool = False
     block: int = 0
+    pieces: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

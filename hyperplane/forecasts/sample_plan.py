@@ -4,15 +4,19 @@ A few units of each class are run. If an input was not computed, a computed one 
 replaces it: a reduction of 64 inputs then has 64 inputs of the true size, some of them several
 times. Such a unit is run a second time with only one of the computed inputs of each class, which
 shows whether its result grows with the number of different inputs, as that of a group-by does.
+
+A shuffle with tasks divides each partition into pieces, and puts together an output partition from
+one piece of each. The pieces that replace those of other inputs have other numbers: with the same
+number they would have the same keys again, and a join of them far too many rows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from hyperplane.forecasts.task_units import Key, UnitGraph
+from hyperplane.forecasts.task_units import Key, TablePiece, UnitGraph
 
 #: Fewest units of a class that are run, if it has as many.
 FEWEST = 3
@@ -36,12 +40,18 @@ class SampleStep:
         Steps whose independent pieces of data are in the inputs; itself for a first unit.
     narrow : bool
         Whether only one computed input of each class is used.
+    pieces : mapping
+        Inputs that are a piece of the result that is used, with the number of that piece.
+    most_pieces : int
+        How many different numbers of pieces are used.
     """
 
     unit: int
     inputs: Mapping[Key, tuple[int, Key]]
     leaves: frozenset[int]
     narrow: bool = False
+    pieces: Mapping[Key, int] = field(default_factory=dict)
+    most_pieces: int = 1
 
 
 def count_samples(units: int, budget: float) -> int:
@@ -80,6 +90,7 @@ def plan_sample(
     barriers: Collection[int] = (),
     budget: float = 0.05,
     seed: int = 0,
+    splits: Mapping[int, TablePiece] | None = None,
 ) -> list[SampleStep]:
     """Return the steps of a sample, in the order in which they can be run.
 
@@ -97,8 +108,10 @@ def plan_sample(
         Share of the work that the sample may take.
     seed : int
         Changes which units are run.
+    splits : mapping of int to TablePiece, optional
+        Units whose result is a piece of that of their only dependency.
     """
-    planner = _Planner(graph, frozenset(takes))
+    planner = _Planner(graph, frozenset(takes), splits or {}, budget)
     kinds = list(range(len(graph.kinds)))
     while kinds:
         # Some units of a class may need classes with larger numbers. The first unit of the graph
@@ -118,6 +131,35 @@ def plan_sample(
     return planner.steps
 
 
+def find_outputs(graph: UnitGraph, splits: Mapping[int, TablePiece]) -> frozenset[int]:
+    """Return the units that put together an output partition from pieces of others."""
+    return frozenset(
+        number
+        for number, unit in enumerate(graph.units)
+        if any(other in splits for other in unit.dependencies)
+    )
+
+
+def _count_pieces(
+    graph: UnitGraph, splits: Mapping[int, TablePiece], budget: float
+) -> dict[int, int]:
+    """Return how many different numbers of pieces output partitions of the sample have.
+
+    For shuffles with the same number of output partitions, as those of a join: as few as the table
+    has that needs the fewest. If both tables use the same numbers, their rows match.
+    """
+    most: dict[int, int] = {}
+    kinds = {
+        (split.outputs, graph.units[graph.units[number].dependencies[0]].kind)
+        for number, split in splits.items()
+    }
+    for outputs, kind in sorted(kinds):
+        count = len(graph.members_of(kind))
+        pieces = math.ceil(count / count_samples(count, budget))
+        most[outputs] = min(pieces, most.get(outputs, pieces))
+    return most
+
+
 def _choose_sources(
     members: Sequence[int], weights: Mapping[int, float], budget: float, seed: int
 ) -> list[int]:
@@ -131,8 +173,17 @@ def _choose_sources(
 
 
 class _Planner:
-    def __init__(self, graph: UnitGraph, takes: frozenset[int]) -> None:
-        self.graph, self.takes = graph, takes
+    def __init__(
+        self,
+        graph: UnitGraph,
+        takes: frozenset[int],
+        splits: Mapping[int, TablePiece],
+        budget: float,
+    ) -> None:
+        self.graph, self.splits = graph, splits
+        #: Units with an output partition of a shuffle, which are independent pieces of data.
+        self.takes = takes | find_outputs(graph, splits)
+        self._most_pieces = _count_pieces(graph, splits, budget)
         self.steps: list[SampleStep] = []
         self._of_unit: dict[int, int] = {}
         self._of_kind: dict[int, list[int]] = {}
@@ -150,7 +201,7 @@ class _Planner:
     def add_first(self, units: Sequence[int]) -> None:
         """Add units without inputs."""
         for number in units:
-            self._add(number, {}, frozenset({len(self.steps)}))
+            self._add(SampleStep(number, {}, frozenset({len(self.steps)})))
 
     def add_barriers(self, members: Sequence[int]) -> None:
         """Add all units of a class, as each shuffle has its own barrier."""
@@ -162,7 +213,10 @@ class _Planner:
         complete = [
             number
             for number in members
-            if all(other in self._of_unit for other in self.graph.units[number].dependencies)
+            if all(
+                other in self._of_unit or other in self.splits
+                for other in self.graph.units[number].dependencies
+            )
         ]
         if complete:
             is_output = complete[0] in self.takes
@@ -184,17 +238,25 @@ class _Planner:
         inputs: dict[Key, tuple[int, Key]] = {}
         chosen: dict[int, int] = {}
         counters: dict[int, int] = {}
+        pieces: dict[Key, int] = {}
+        most_pieces = 1
         for other in unit.dependencies:
-            chosen[other] = self._choose_input(other, counters, narrow)
+            source = self.graph.units[other].dependencies[0] if other in self.splits else other
+            chosen[other] = self._choose_input(source, counters, narrow)
         for key in unit.inputs:
-            step = chosen[self.graph.unit_of[key]]
-            inputs[key] = (step, self._matching_key(key, step))
+            other = self.graph.unit_of[key]
+            step, used = chosen[other], key
+            if other in self.splits:
+                pieces[key] = self.splits[other].number
+                most_pieces = self._most_pieces[self.splits[other].outputs]
+                used = self.graph.units[other].inputs[0]
+            inputs[key] = (step, self._matching_key(used, step))
         leaves: frozenset[int] = frozenset().union(
             *(self.steps[step].leaves for step in chosen.values())
         )
         if number in self.takes:
             leaves = frozenset({len(self.steps)})
-        return self._add(number, inputs, leaves, narrow)
+        return self._add(SampleStep(number, inputs, leaves, narrow, pieces, most_pieces))
 
     def _choose_input(self, other: int, counters: dict[int, int], narrow: bool) -> int:
         kind = self.graph.units[other].kind
@@ -212,19 +274,12 @@ class _Planner:
         others = self.graph.units[self.steps[step].unit].outputs
         return others[min(outputs.index(key), len(others) - 1)]
 
-    def _add(
-        self,
-        number: int,
-        inputs: dict[Key, tuple[int, Key]],
-        leaves: frozenset[int],
-        narrow: bool = False,
-    ) -> SampleStep:
-        step = SampleStep(number, inputs, leaves, narrow)
-        kind = self.graph.units[number].kind
-        if narrow:
+    def _add(self, step: SampleStep) -> SampleStep:
+        kind = self.graph.units[step.unit].kind
+        if step.narrow:
             self._narrow[kind] = len(self.steps)
         else:
-            self._of_unit[number] = len(self.steps)
+            self._of_unit[step.unit] = len(self.steps)
             self._of_kind.setdefault(kind, []).append(len(self.steps))
         self.steps.append(step)
         return step

@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -42,6 +42,7 @@ from hyperplane.forecasts.records import (
     SampleTask,
     TaskRecord,
 )
+from hyperplane.forecasts.sampled_pieces import choose_pieces, measure_outputs
 from hyperplane.forecasts.task_units import Key
 
 #: Seconds between checks whether the process that waits for the result has ended.
@@ -98,8 +99,7 @@ class SampleRunner:
         return records, repeated
 
     def _measure(self, task: SampleTask) -> tuple[TaskRecord, dict[Key, Any]]:
-        inputs = {key: self._results[place] for key, place in task.inputs.items()}
-        size = sum(self._sizes[place] for place in task.inputs.values())
+        inputs, size = self._find_inputs(task)
         if self.shuffles is not None:
             self.shuffles.start_task(task.takes)
         release_memory()
@@ -126,14 +126,30 @@ class SampleRunner:
             has_tables=has_tables,
             block=block,
             written=_remove_files(self.request.target),
+            pieces={}
+            if task.divided is None
+            else measure_outputs(values[task.divided], task.outputs_of_all, self._sizeof),
         )
         return record, values
+
+    def _find_inputs(self, task: SampleTask) -> tuple[dict[Key, Any], int]:
+        """Return the inputs of a task, and their bytes."""
+        whole = {key: place for key, place in task.inputs.items() if key not in task.pieces}
+        inputs = {key: self._results[place] for key, place in whole.items()}
+        size = sum(self._sizes[place] for place in whole.values())
+        if task.pieces:
+            places = {key: task.inputs[key] for key in task.pieces}
+            tables = {place: self._results[place] for place in places.values()}
+            pieces, taken = choose_pieces(
+                task.pieces, places, tables, task.most_pieces, self._sizeof
+            )
+            inputs |= pieces
+            size += taken
+        return inputs, size
 
     def _count_groups(self, results: Iterable[Any]) -> int:
         if not self._group_keys:
             return 0
-        from hyperplane.forecasts.key_statistics import count_groups
-
         return sum(count_groups(result, self._group_keys) for result in results)
 
     def measure_keys(self, records: Sequence[TaskRecord]) -> tuple[KeyStatistics, ...]:
@@ -189,6 +205,21 @@ def find_block(value: Any) -> int:
         return int(np.max(usage()))
     columns = getattr(value, "columns", ())  # of tables of pyarrow
     return max((int(getattr(column, "nbytes", 0)) for column in columns), default=0)
+
+
+def count_groups(value: Any, keys: Collection[tuple[str, ...]]) -> int:
+    """Return the rows of a pandas object if each has another key, otherwise 0."""
+    index: Any = getattr(value, "index", None)
+    if not hasattr(index, "names"):
+        return 0
+    if tuple(index.names) in keys:
+        # Not is_unique, whose table of hashes would remain in memory.
+        is_unique = not index.duplicated().any()
+    elif hasattr(value, "columns"):
+        is_unique = tuple(value.columns) in keys and not value.duplicated().any()
+    else:
+        is_unique = (value.name,) in keys and not value.duplicated().any()
+    return len(value) if is_unique else 0
 
 
 def _remove_files(folder: str) -> int:

@@ -6,7 +6,7 @@ idle process takes a task of the process that has most waiting. A result is rele
 last unit that needs it. The memory of a process at a time is the sum of
 
 - an empty worker, and what its allocators keep between tasks,
-- the results that it has, with copies,
+- the results that it has, with copies; parts that are views of a result keep all of it,
 - the transient memory of the units that it runs, in full from the start to the end of each, or what
   malloc has kept after earlier units, if that is more: the next ones use it first, except units
   with larger blocks, which do not fit into freed ones,
@@ -69,6 +69,9 @@ class UnitCost:
         Bytes of its first result, if it has no inputs and consists of several tasks.
     block : float
         Bytes of its largest block of memory, if it handles tables.
+    is_view : bool
+        Whether its result is a part of that of its only dependency, which is not copied: in the
+        process that has both it takes no memory, but keeps all of the other one.
     """
 
     kind: int
@@ -83,6 +86,7 @@ class UnitCost:
     heap: float = 0.0
     first: float = 0.0
     block: float = 0.0
+    is_view: bool = False
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,8 @@ class Simulation:
         #: Running units and numbers of processes, also outdated ones.
         self._free = [(0, process) for process in range(processes)]
         self._holders: list[set[int]] = [set() for _ in units]
+        #: Processes in which the result of a unit is a view.
+        self._views: list[set[int]] = [set() for _ in units]
         #: Bytes of each process without shuffled rows and running units, and those of its units by
         #: their class.
         self._own = [memory.empty] * processes
@@ -256,10 +262,8 @@ class Simulation:
         self._keep_heap(process, number)
         if self._users[number]:
             self._hold(process, number)
-        for other in unit.dependencies:
-            self._users[other] -= 1
-            if not self._users[other]:
-                self._release(other, process)
+        if not unit.is_view or not self._users[number]:
+            self._forget_inputs(number, process)
         for other in self._dependents[number]:
             self._missing[other] -= 1
             if not self._missing[other]:
@@ -303,15 +307,27 @@ class Simulation:
         if process not in self._holders[number]:
             self._holders[number].add(process)
             unit = self.units[number]
-            self._add(process, unit.output, ("result", unit.kind))
+            if unit.is_view and process in self._holders[unit.dependencies[0]]:
+                self._views[number].add(process)
+            else:
+                self._add(process, unit.output, ("result", unit.kind))
+
+    def _forget_inputs(self, number: int, recorded: int) -> None:
+        """Release the inputs of a unit that no other one needs."""
+        for other in self.units[number].dependencies:
+            self._users[other] -= 1
+            if not self._users[other]:
+                self._release(other, recorded)
 
     def _release(self, number: int, recorded: int) -> None:
         unit = self.units[number]
-        for process in self._holders[number]:
+        for process in self._holders[number] - self._views[number]:
             if process != recorded:
                 self._record(process)
             self._add(process, -unit.output, ("result", unit.kind))
         self._holders[number].clear()
+        if unit.is_view:
+            self._forget_inputs(number, recorded)
 
     def _add(self, process: int, size: float, term: tuple[str, int | str] | None = None) -> None:
         self._own[process] += size

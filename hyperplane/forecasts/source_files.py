@@ -12,15 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
-import polars as pl
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.spec import AbstractFileSystem
 
 from hyperplane.core.dask_internals.tasks import GraphNode
 from hyperplane.guard.graph_structure import find_paths
+
+if TYPE_CHECKING:
+    import polars as pl
 
 #: Depth to which arguments of a task are searched.
 _DEPTH = 10
@@ -52,6 +54,8 @@ class SourceFile:
 
     def scan(self) -> pl.LazyFrame:
         """Return the columns of a Parquet file of an object store."""
+        # Not above: the process of a sample has this module, and a worker has no Polars.
+        import polars as pl
         from pyarrow import dataset
 
         return pl.scan_pyarrow_dataset(

@@ -63,6 +63,31 @@ class UnitGraph:
         return [number for number, unit in enumerate(self.units) if unit.kind == kind]
 
 
+@dataclass(frozen=True)
+class TablePiece:
+    """Piece of a table that a shuffle has divided.
+
+    Parameters
+    ----------
+    number : int
+        Number of the piece.
+    outputs : int
+        Number of the output partitions of the shuffle.
+    stage, base : int
+        A shuffle of many partitions has several stages, each of which divides by one digit of the
+        number of the output partition in a system of this base.
+    """
+
+    number: int
+    outputs: int
+    stage: int = 0
+    base: int = 0
+
+    def find_digit(self, output: int) -> int:
+        """Return the number of the piece to which the rows of an output partition belong."""
+        return output // self.base**self.stage % self.base if self.base else output
+
+
 def divide_graph(
     dependencies: Mapping[Key, Iterable[Key]],
     targets: Collection[Key],
@@ -122,6 +147,17 @@ def _sort_key(key: Key) -> tuple[str, list[tuple[bool, Any]]]:
     return str(key), []
 
 
+def _find_place(key: Key) -> Hashable:
+    """Return the layer of a task, and which of its coordinates are between whole numbers.
+
+    In the layers with which Dask takes the borders of blocks for their neighbors, a border has such
+    coordinates. It is much smaller than a block.
+    """
+    numbers = key[1:] if isinstance(key, tuple) else ()
+    fractions = tuple(round(each % 1, 1) if isinstance(each, float) else 0.0 for each in numbers)
+    return group_of(key), fractions if any(fractions) else ()
+
+
 def _find_spreading(depends: Mapping[Key, frozenset[Key]]) -> set[Key]:
     """Return the tasks whose result goes to several tasks of one layer."""
     seen: set[tuple[Key, str]] = set()
@@ -155,13 +191,13 @@ def _classify(
     names: list[str] = []
     kinds: list[int] = []
     levels: list[int] = []
-    layers: list[frozenset[tuple[str, int]]] = []
+    layers: list[frozenset[tuple[Hashable, int]]] = []
     # A unit has a larger number than those it depends on: it begins after their last needed task.
     order = _sort_units(members, inputs, unit_of)
     place = {old: new for new, old in enumerate(order)}
     units: list[Unit] = []
     for old in order:
-        of_layers = frozenset(Counter(map(group_of, members[old])).items())
+        of_layers = frozenset(Counter(map(_find_place, members[old])).items())
         needed = sorted({place[unit_of[key]] for key in inputs[old]})
         same = [levels[other] + 1 for other in needed if layers[other] == of_layers]
         level = min(max(same, default=0), MAX_LEVEL)

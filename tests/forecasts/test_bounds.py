@@ -28,6 +28,16 @@ def test_the_largest_unit_has_its_inputs():
     assert JobBounds(make_model(units)).find_peak(2, 1, MEMORY) == 110 + 75
 
 
+def test_a_view_of_an_input_needs_no_memory():
+    units = [unit(0, output=30), unit(1, 0, output=20, is_view=True), unit(2, 0, 1, transient=5)]
+    for targets in ([2], [0, 1, 2]):
+        bounds = JobBounds(make_model(units, targets))
+        found = Simulation(units, targets, MEMORY, 1, 1, jitter=0.0).run()
+        assert bounds.find_peak(1, 1, MEMORY) == max(found.peaks) == 110 + 35
+    alone = [unit(0, output=30), unit(1, 0, output=20, is_view=True), unit(2, 1, transient=5)]
+    assert JobBounds(make_model(alone)).find_peak(1, 1, MEMORY) == 110 + 30
+
+
 @pytest.mark.parametrize(
     ("processes", "threads", "need"), [(1, 1, 8), (1, 3, 24), (2, 2, 16), (1, 9, 40)]
 )

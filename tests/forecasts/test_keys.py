@@ -14,9 +14,11 @@ import pytest
 import hyperplane
 from hyperplane.forecasts import reasons
 from hyperplane.forecasts.key_columns import find_key_columns
-from hyperplane.forecasts.key_statistics import count_groups, measure_keys
+from hyperplane.forecasts.key_statistics import measure_keys
 from hyperplane.forecasts.model import GraphInfo
 from hyperplane.forecasts.records import KeyColumns, KeyStatistics, SampleResult
+from hyperplane.forecasts.sample_process import count_groups
+from hyperplane.forecasts.task_units import TablePiece
 
 FILES, ROWS = 8, 5_000
 GROUPS = 3_000
@@ -175,6 +177,13 @@ def test_a_frequent_key_is_a_note_if_its_partition_is_large():
     assert "hyperplane.dataframe.join" in find(0.4, 8, "join")[0]
     assert find(0.4, 4) == []  # an even share is a quarter
     assert find(0.04, 100) == []
+    # In a shuffle with tasks the pieces of tables are known instead.
+    key = KeyStatistics("sort", ("user",), None, "root", 0.4)
+    splits = {0: TablePiece(0, 8)}
+    graph = SimpleNamespace(info=GraphInfo((), (), splits=splits), shuffles={})
+    result = SampleResult((), 0, True, keys=(key,))
+    (note,) = reasons.find_frequent_keys(graph, result, SimpleNamespace(shuffled=0))
+    assert "one of 8 partitions gets all of them; " in note
     assert find(0.4, 8, "group-by") == []  # its chunks have one row for each key
 
 

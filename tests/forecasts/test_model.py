@@ -22,7 +22,8 @@ from hyperplane.forecasts.model import (
 from hyperplane.forecasts.records import KeyStatistics, SampleResult, TaskRecord
 from hyperplane.forecasts.sample_plan import plan_sample
 from hyperplane.forecasts.sample_process import find_block
-from hyperplane.forecasts.task_units import divide_graph
+from hyperplane.forecasts.simulate import ProcessBaseline, Simulation
+from hyperplane.forecasts.task_units import TablePiece, divide_graph
 
 MB = 10**6
 
@@ -280,3 +281,110 @@ def test_a_higher_confidence_has_a_wider_interval():
     assert len({each.value for each in found}) == 1
     inexact = find_interval([400e6], 100e6, exact=False)
     assert inexact.high > found[2].high
+
+
+def build_shuffle(shares, outputs, parts=24):
+    """A shuffle with tasks, of whose sampled tables each output gets a share."""
+    graph = {("table", part): [] for part in range(parts)}
+    for output in range(outputs):
+        graph |= {("split", output, part): [("table", part)] for part in range(parts)}
+        graph["out", output] = [("split", output, part) for part in range(parts)]
+    divided = divide_graph(graph, [("out", output) for output in range(outputs)])
+    splits = {
+        number: TablePiece(unit.members[0][1], outputs)
+        for number, unit in enumerate(divided.units)
+        if unit.members[0][0] == "split"
+    }
+    steps = plan_sample(divided, {}, splits=splits)
+    tables = iter(shares)
+    records = []
+    for step in steps:
+        name = divided.units[step.unit].members[0][0]
+        if name == "table":
+            pieces = {number: size * MB for number, size in enumerate(next(tables))}
+            records.append(record(30 * MB, need=60 * MB, pieces=pieces))
+        elif name == "split":
+            records.append(record(MB, 30 * MB))
+        else:
+            records.append(record(MB, 40 * MB, need=80 * MB))
+    info = GraphInfo(
+        tuple(divided.unit_of["out", output] for output in range(outputs)),
+        tuple(range(len(divided.units))),
+        splits=splits,
+    )
+    model = build_model(divided, info, steps, SampleResult(tuple(records), 100 * MB, True))
+    return divided, model
+
+
+def test_the_output_partition_of_a_frequent_key_has_its_share_of_the_rows():
+    # In each table 18 of 30 MB have one key; in the second one other rows differ.
+    shares = [[18, 4, 4, 4], [18, 0, 8, 4], [18, 4, 4, 4]]
+    divided, model = build_shuffle(shares, 4)
+    pieces = [model.units[divided.unit_of["split", output, 7]] for output in range(4)]
+    assert [piece.output / MB for piece in pieces] == pytest.approx([18, 4, 4, 4])
+    assert all(piece.is_view for piece in pieces)
+    outputs = [model.units[divided.unit_of["out", output]] for output in range(4)]
+    assert [each.transient / MB for each in outputs] == pytest.approx([864, 192, 192, 192])
+    assert not any(each.is_view for each in outputs)
+    assert not model.extrapolated
+
+
+def test_sorted_tables_are_divided_evenly():
+    # Each of the sampled tables has rows of another output.
+    shares = [[30, 0, 0, 0], [0, 30, 0, 0], [0, 0, 0, 30]]
+    divided, model = build_shuffle(shares, 4)
+    pieces = [model.units[divided.unit_of["split", output, 7]] for output in range(4)]
+    assert [piece.output / MB for piece in pieces] == pytest.approx([7.5] * 4)
+
+
+def test_the_simulated_shuffle_holds_all_tables_and_the_partition_of_the_frequent_key():
+    shares = [[18, 4, 4, 4]] * 3
+    _, model = build_shuffle(shares, 4)
+    memory = ProcessBaseline(0.0, 0.0, 0.0)
+    timeline = Simulation(model.units, model.targets, memory, 1, 1, jitter=0.0).run()
+    # 24 tables of 30 MB; the partition of 432 MB needs twice its size.
+    assert max(timeline.peaks) / MB == pytest.approx(24 * 30 + 2 * 24 * 18, rel=0.01)
+
+
+def test_later_stages_of_a_shuffle_have_the_outputs_of_their_pieces():
+    """Four outputs in two stages: the first divides by the last binary digit of their number."""
+    graph = {("table", part): [] for part in range(4)}
+    for part in range(4):
+        graph |= {("first", digit, part): [("table", part)] for digit in range(2)}
+    for part in range(4):
+        low, high = part % 2, part // 2
+        graph["middle", part] = [("first", low, 2 * high), ("first", low, 2 * high + 1)]
+        graph |= {("second", digit, part): [("middle", part)] for digit in range(2)}
+    for part in range(4):
+        low, high = part % 2, part // 2
+        graph["out", part] = [("second", high, low), ("second", high, low + 2)]
+    targets = [("out", part) for part in range(4)]
+    divided = divide_graph(graph, targets)
+    stages = {"first": 0, "second": 1}
+    splits = {
+        number: TablePiece(unit.members[0][1], 4, stages[unit.members[0][0]], 2)
+        for number, unit in enumerate(divided.units)
+        if unit.members[0][0] in stages
+    }
+    steps = plan_sample(divided, {}, splits=splits)
+    sizes = {"table": 100, "middle": 80}
+    records = []
+    for step in steps:
+        name = divided.units[step.unit].members[0][0]
+        pieces = {0: 10 * MB, 1: 10 * MB, 2: 20 * MB, 3: 60 * MB} if name == "table" else {}
+        inputs = {"middle": 80, "out": 80}.get(name, 0)
+        records.append(record(sizes.get(name, 1) * MB, inputs * MB, pieces=pieces))
+    info = GraphInfo(
+        tuple(divided.unit_of[key] for key in targets), tuple(range(len(divided.units))),
+        splits=splits,
+    )  # fmt: skip
+    model = build_model(divided, info, steps, SampleResult(tuple(records), 100 * MB, True))
+
+    def output(*key):
+        return model.units[divided.unit_of[key]].output / MB
+
+    assert [output("first", digit, 0) for digit in range(2)] == pytest.approx([30, 70])
+    assert [output("middle", part) for part in range(4)] == pytest.approx([60, 140, 60, 140])
+    # Of the rows of the outputs 0 and 2 a third is of output 0, of those of 1 and 3 a seventh.
+    assert [output("second", 0, part) for part in range(2)] == pytest.approx([20, 20])
+    assert [output("second", 1, part) for part in range(2)] == pytest.approx([40, 120])

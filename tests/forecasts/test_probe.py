@@ -90,3 +90,15 @@ def test_modules_of_the_current_folder_replace_no_library(tmp_path, monkeypatch)
     )  # fmt: skip
     assert done.stdout == "done\n"
     assert int((tmp_path / "pid").read_text()) != os.getpid()
+
+
+def test_the_process_of_a_sample_imports_no_library_that_a_worker_does_not():
+    """It is measured before its first task as an empty worker."""
+    program = (
+        "import sys; import hyperplane.forecasts.sample_process, hyperplane.forecasts.source_files;"
+        "print(*{'polars', 'matplotlib', 'bokeh'} & set(sys.modules))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert not found.stdout.strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hyperplane.forecasts.sample_plan import choose_positions, plan_sample
-from hyperplane.forecasts.task_units import divide_graph
+from hyperplane.forecasts.task_units import TablePiece, divide_graph
 
 
 def tree(parts):
@@ -83,3 +83,60 @@ def test_positions_are_spread_and_the_same_for_all_tables(seed):
     positions = choose_positions(80, 4, seed)
     assert [position // 20 for position in positions] == [0, 1, 2, 3]
     assert [position // 2 for position in positions] == choose_positions(40, 4, seed)
+
+
+def divide_tables(parts, outputs, names=("t",)):
+    """Shuffles with tasks, of one or more tables; returns the units and the pieces."""
+    graph = {}
+    for name in names:
+        graph |= {(name, part): [] for part in range(parts)}
+        graph |= {
+            (f"split-{name}", output, part): [(name, part)]
+            for output in range(outputs)
+            for part in range(parts)
+        }
+        graph |= {
+            (f"out-{name}", output): [(f"split-{name}", output, part) for part in range(parts)]
+            for output in range(outputs)
+        }
+    graph |= {
+        ("join", output): [(f"out-{name}", output) for name in names] for output in range(outputs)
+    }
+    divided = divide_graph(graph, [("join", output) for output in range(outputs)])
+    splits = {
+        number: TablePiece(unit.members[0][1], outputs)
+        for number, unit in enumerate(divided.units)
+        if str(unit.members[0][0]).startswith("split-")
+    }
+    return divided, splits
+
+
+def test_output_partitions_of_a_shuffle_use_pieces_of_the_divided_tables():
+    divided, splits = divide_tables(24, 10)
+    steps = plan_sample(divided, {}, splits=splits)
+    outputs = [
+        (at, step) for at, step in enumerate(steps) if divided.units[step.unit].dependencies
+        and step.unit not in splits
+    ]  # fmt: skip
+    assert len(outputs) == 2
+    for at, step in outputs:
+        members = divided.units[step.unit].members
+        # Their inputs are the tables that were sampled, and all of them the piece of this output.
+        assert {place for place, _ in step.inputs.values()} == {0, 1, 2}
+        assert {key for _, key in step.inputs.values()} == {("t", 4), ("t", 12), ("t", 20)}
+        assert len(step.inputs) == len(step.pieces) == 24
+        assert set(step.pieces.values()) == {members[0][1]}
+        # Three of 24 tables: pieces of eight outputs together have the size of one.
+        assert step.most_pieces == 8
+        assert step.leaves == {at}
+
+
+def test_both_tables_of_a_join_are_sampled_at_the_same_outputs():
+    divided, splits = divide_tables(24, 10, ("t", "u"))
+    steps = plan_sample(divided, {}, splits=splits)
+    joins = [step for step in steps if divided.units[step.unit].members[0][0] == "join"]
+    assert len(joins) == 2
+    for step in joins:
+        used = [divided.units[steps[place].unit].members[0] for place, _ in step.inputs.values()]
+        number = divided.units[step.unit].members[0][1]
+        assert used == [("out-t", number), ("out-u", number)]

@@ -162,3 +162,45 @@ def test_all_units_run_with_any_number_of_processes():
         timeline = simulate(units, processes=processes, threads=2, jitter=0.25)
         assert len(timeline.peaks) == processes
         assert 0 < max(timeline.peaks) <= 3 * 30 + 2 * 6
+
+
+def shuffle_tasks(is_view):
+    """Two tables are divided into two pieces each, of which two output partitions are made."""
+    units = [unit(part, output=30, transient=30) for part in range(2)]
+    for table in (0, 1):
+        units.append(unit(2 + 2 * table, table, output=10, is_view=is_view, kind=1))
+        units.append(unit(3 + 2 * table, table, output=20, is_view=is_view, kind=1))
+    units.append(unit(6, 2, 4, output=1, transient=25, kind=2))
+    units.append(unit(7, 3, 5, output=1, transient=45, kind=2))
+    return [*units, unit(8, 6, 7, transient=1, kind=3)]
+
+
+@pytest.mark.parametrize(("is_view", "peak"), [(True, 60 + 1 + 45), (False, 40 + 1 + 45)])
+def test_a_divided_table_is_in_memory_until_its_last_piece_is_not_needed(is_view, peak):
+    timeline = simulate(shuffle_tasks(is_view))
+    assert timeline.peaks == (peak,)
+    assert timeline.total == peak
+    held = {("result", 0): 60} if is_view else {("result", 1): 40}
+    assert timeline.terms == {**held, ("result", 2): 1, ("run", 2): 45}
+
+
+def test_pieces_that_were_used_leave_no_memory():
+    recorder = SeriesRecorder(1, seconds=9.0, parts=36)
+    units = shuffle_tasks(is_view=True)
+    Simulation(units, [8], NOTHING, 1, 1, jitter=0.0, recorder=recorder).run()
+    assert recorder.list_series().processes[0][-1] == 3  # two results of 1, and the last unit
+
+
+def test_a_piece_is_copied_to_another_process():
+    units = [unit(0, output=30), unit(1, output=50), unit(2, 0, output=10, is_view=True, kind=1)]
+    # The piece is used where the larger result is.
+    units += [unit(3, 2, transient=1), unit(4, 1, 2, transient=5)]
+    timeline = simulate(units, processes=2)
+    assert sorted(timeline.peaks) == [31, 65]
+    assert timeline.terms["result", 1] == 10
+
+
+def test_a_piece_that_is_a_result_keeps_its_table():
+    units = [unit(0, output=30), unit(1, 0, output=10, is_view=True), unit(2, transient=5)]
+    timeline = Simulation(units, [1, 2], NOTHING, 1, 1, jitter=0.0).run()
+    assert timeline.peaks == (35,)

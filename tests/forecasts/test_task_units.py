@@ -101,3 +101,21 @@ def test_the_order_is_the_same_in_each_process():
     ]  # fmt: skip
     assert found[0] == found[1]
     assert "[(('read-a', 0),), (('read-b', 0),), (('read-a', 1),)" in found[0]
+
+
+def test_borders_of_blocks_are_another_class_than_blocks():
+    """As in overlapping arrays: each block is needed whole, and its last rows by the next one."""
+    graph = {("load", part, 0): [] for part in range(6)}
+    for part in range(6):
+        graph |= {
+            ("part", part, 0): [("load", part, 0)],
+            ("part", part + 0.1, 0): [("load", part, 0)],
+            ("part", part + 0.9, 0): [("load", (part + 1) % 6, 0)],
+            ("use", part, 0): [("part", part + shift, 0) for shift in (0, 0.1, 0.9)],
+        }
+    divided = divide_graph(graph, [("use", part, 0) for part in range(6)])
+    kinds = {key: divided.units[divided.unit_of[key]].kind for key in graph}
+    assert len({kinds["part", part, 0] for part in range(6)}) == 1
+    borders = {kinds[key] for key in graph if key[0] == "part" and isinstance(key[1], float)}
+    assert len(borders) == 2
+    assert kinds["part", 1, 0] not in borders

@@ -1,0 +1,100 @@
+"""Pieces of which output partitions of a sampled shuffle are made."""
+
+from __future__ import annotations
+
+import operator
+
+import dask
+import numpy as np
+import pandas as pd
+import pytest
+
+from hyperplane.forecasts.collection_graph import materialize
+from hyperplane.forecasts.sampled_pieces import choose_pieces, measure_outputs
+
+TASKS = {"dataframe.shuffle.method": "tasks"}
+
+
+def choose(number, tables, slots, most):
+    names = range(slots)
+    places = {name: list(tables)[name % len(tables)] for name in names}
+    return choose_pieces(dict.fromkeys(names, number), places, tables, most, len)
+
+
+def test_pieces_with_the_next_numbers_take_the_place_of_those_that_were_not_sampled():
+    tables = {"t": dict(enumerate("abcd")), "u": dict(enumerate("ABCD"))}
+    chosen, size = choose(1, tables, slots=6, most=3)
+    assert list(chosen.values()) == ["b", "B", "c", "C", "d", "D"]
+    assert size == 6
+    chosen, _ = choose(3, tables, slots=6, most=3)
+    assert list(chosen.values()) == ["d", "D", "a", "A", "b", "B"]
+    # Both tables of a join use as few numbers as that which needs the fewest.
+    chosen, _ = choose(1, tables, slots=6, most=2)
+    assert list(chosen.values()) == ["b", "B", "c", "C", "b", "B"]
+
+
+def test_a_sampled_output_is_not_larger_than_a_mean_one():
+    tables = {"t": {0: "a" * 16, 1: "b", 2: "c" * 2, 3: "d"}}  # 16 of 20 rows have one key
+    chosen, size = choose(0, tables, slots=4, most=4)
+    assert [len(piece) for piece in chosen.values()] == [16, 1, 2, 0]
+    assert size == 19  # of 20: enough
+    chosen, size = choose(0, tables, slots=3, most=4)
+    assert [len(piece) for piece in chosen.values()] == [16, 0, 0]
+    assert size == 16
+
+
+def test_the_pieces_of_sorted_tables_are_those_that_have_rows():
+    tables = {"t": {0: "aaaa", 1: "", 2: "", 3: ""}, "u": {0: "", 1: "", 2: "BBBB", 3: ""}}
+    chosen, size = choose(1, tables, slots=4, most=1)
+    assert list(chosen.values()) == ["BBBB", "", "", ""]
+    assert size == 4
+    nothing = {"t": {0: "", 1: ""}}
+    assert choose(1, nothing, slots=2, most=1) == ({0: "", 1: ""}, 0)
+
+
+def test_the_bytes_of_output_partitions_are_those_of_pieces_or_of_their_rows():
+    frame = pd.DataFrame({"_partitions": [0, 4, 4, 8, 1, 5], "a": range(6)})
+    assert measure_outputs({0: frame[:4], 1: frame[4:]}, 2, len) == {0: 4, 1: 2}
+    # In the first of two stages a piece has the rows of several outputs.
+    pieces = {0: frame[:4], 1: frame[4:], 2: frame[:0]}
+    assert measure_outputs(pieces, 9, lambda part: 10 * len(part)) == {
+        0: 10, 4: 20, 8: 10, 1: 10, 5: 10,
+    }  # fmt: skip
+    assert measure_outputs({0: frame[["a"]]}, 9, len) == {}
+
+
+@pytest.fixture
+def table():
+    import dask.dataframe as dd
+
+    frame = pd.DataFrame({"key": np.arange(4000) % 50, "value": 1.0, "text": "text"})
+    return lambda parts: dd.from_pandas(frame, npartitions=parts)
+
+
+@pytest.mark.parametrize(("parts", "stages"), [(4, 1), (40, 2)])
+def test_pieces_are_found_in_shuffles_with_tasks(table, parts, stages):
+    with dask.config.set(TASKS):
+        graph = materialize(table(parts).shuffle("key"), TASKS)
+    splits = graph.info.splits
+    assert splits
+    assert {split.stage for split in splits.values()} == set(range(stages))
+    assert {split.outputs for split in splits.values()} == {parts}
+    for number, split in splits.items():
+        [key] = graph.units.units[number].members
+        assert graph.tasks[key].func is operator.getitem
+        assert key[1] == split.number
+    with dask.config.set({"dataframe.shuffle.method": "p2p"}):
+        assert not materialize(table(parts).shuffle("key"), {}).info.splits
+
+
+def test_dask_divides_a_table_into_views():
+    """That a piece keeps the whole table is what the simulation expects of Dask and pandas."""
+    from dask.dataframe.shuffle import shuffle_group
+
+    frame = pd.DataFrame({"key": np.arange(4000) % 7, "value": 1.0, "_partitions": 0})
+    frame["_partitions"] = frame.key % 3
+    pieces = shuffle_group(frame, "_partitions", 0, 3, 3, False, 3)
+    bases = {id(piece["value"].to_numpy().base) for piece in pieces.values()}
+    ends = [piece["value"].to_numpy().ctypes.data for piece in pieces.values()]
+    sizes = [len(piece) * 8 for piece in pieces.values()]
+    assert len(bases) == 1 or [ends[0] + sizes[0], ends[1] + sizes[1]] == ends[1:]
