@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import json
 import os
-import re
 import shutil
 import sys
 import time
@@ -31,7 +29,7 @@ from hyperplane.clusters import job_dashboards
 from hyperplane.clusters.record_folders import record_folder, record_folders, write_draft
 from hyperplane.core.folder_entries import find_in
 from hyperplane.core.units import bytes_to_gb
-from hyperplane.platforms.local import file_locks
+from hyperplane.platforms.local import file_locks, temporary_folders
 from hyperplane.platforms.local.private_folders import (
     folders_of_other_systems,
     private_folder,
@@ -54,7 +52,6 @@ _ABANDONED = 60.0
 #: Thirty years in seconds. Start times of processes count from the boot of the system; larger ones
 #: are from older versions, or from systems without that figure, and count from 1970.
 _LONGEST_BOOT = 1e9
-_folder_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -217,26 +214,6 @@ def process_folder() -> Path:
             return folder
 
 
-def create_cluster_folder() -> Path:
-    """Create and return a folder of one cluster of this process, whose path is short.
-
-    Like that of :func:`process_folder`, it is removed when this process has ended.
-    """
-    number = next(_folder_numbers)
-    while True:  # another process may remove the parent folder in between
-        folder = private_folder() / f"_p{os.getpid()}-{number}"
-        with contextlib.suppress(FileNotFoundError):
-            file_locks.create_locked_folder(folder)
-            return folder
-
-
-def remove_cluster_folder(folder: Path) -> None:
-    """Remove a folder of :func:`create_cluster_folder`, and its parent if that is empty."""
-    file_locks.release_locks(folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    remove_empty(folder.parent)
-
-
 def remove_process_folder(pid: int | None = None) -> None:
     """Remove the folder of :func:`process_folder`, by default that of this process."""
     for parent in private_folders():
@@ -292,11 +269,7 @@ def read_all(starting: bool = False) -> list[ClusterRecord]:
     for record in every:
         if not record.is_alive():
             _remove_dead(record)
-    for folder in [entry for parent in private_folders() for entry in find_in(parent, "*")]:
-        # Names of clusters never begin with an underscore.
-        owner = re.fullmatch(r"_p([0-9]+)(?:-[0-9]+)?", folder.name)
-        if owner and not psutil.pid_exists(int(owner[1])):
-            shutil.rmtree(folder, ignore_errors=True)
+    temporary_folders.remove_leftovers()
     _remove_leftovers_of_other_systems(None)
     for draft in _find_files("*.[0-9]*"):  # a draft may contain a key pair
         if draft.suffix[1:].isdecimal() and not psutil.pid_exists(int(draft.suffix[1:])):
@@ -319,9 +292,7 @@ def _remove_leftovers_of_other_systems(parent: str | None) -> None:
 def _remove_if_abandoned(entry: Path) -> None:
     """Remove a folder or a record with its scratch folder if it has no lock, or an old draft."""
     if entry.is_dir():
-        with file_locks.lock_if_abandoned(entry) as is_abandoned:
-            if is_abandoned:
-                shutil.rmtree(entry, ignore_errors=True)
+        temporary_folders.remove_if_abandoned(entry)
     elif entry.suffix == ".json":
         with file_locks.lock_if_abandoned(entry) as is_abandoned:
             record = _read_record(entry) if is_abandoned else None

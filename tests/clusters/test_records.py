@@ -20,6 +20,7 @@ import pytest
 from containers import Container
 
 from hyperplane.clusters import job_dashboards, records
+from hyperplane.platforms.local import temporary_folders
 
 
 @pytest.fixture(autouse=True)
@@ -120,14 +121,17 @@ def test_the_record_and_scratch_folder_of_a_dead_owner_are_removed() -> None:
 def test_the_folder_of_a_cluster_is_removed_with_its_process() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    own, other = records.create_cluster_folder(), records.create_cluster_folder()
+    own, other = (
+        temporary_folders.create_temporary_folder(),
+        temporary_folders.create_temporary_folder(),
+    )
     assert own != other
     left = own.with_name(f"_p{gone.pid}-3")
     left.mkdir()
     assert records.read_all() == []
     assert (own.is_dir(), other.is_dir(), left.exists()) == (True, True, False)
-    records.remove_cluster_folder(own)
-    records.remove_cluster_folder(other)
+    temporary_folders.remove_temporary_folder(own)
+    temporary_folders.remove_temporary_folder(other)
     assert not own.parent.exists()
 
 

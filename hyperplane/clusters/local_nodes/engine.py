@@ -20,6 +20,7 @@ from hyperplane.clusters.local_nodes.cluster import LocalNodeCluster
 from hyperplane.clusters.machine_capacity import read_capacity
 from hyperplane.clusters.running_clusters import describe_running, read_running
 from hyperplane.core.errors import EngineError, Fault, StartFailed
+from hyperplane.platforms.local import temporary_folders
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
@@ -115,12 +116,12 @@ class LocalNodeEngine(ABC, Generic[OwnClient, OwnCluster]):
             raise StartFailed(self.name, str(error)) from error
         folder = None
         try:
-            folder = records.create_cluster_folder()
+            folder = temporary_folders.create_temporary_folder()
             return self.create_cluster(plan, record, folder)
         except BaseException as error:
             records.remove(record.name, record.scratch)
             if folder is not None:
-                records.remove_cluster_folder(folder)
+                temporary_folders.remove_temporary_folder(folder)
             if isinstance(error, OSError) and not isinstance(error, EngineError):
                 raise StartFailed(self.name, str(error)) from error
             raise

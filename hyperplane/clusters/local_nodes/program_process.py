@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import psutil
 
 from hyperplane.clusters import records
+from hyperplane.platforms.local import temporary_folders
 
 _PROGRAM = str(Path(__file__).with_name("node_program.py"))
 #: Folder of this package, from which the program imports modules.
@@ -168,7 +169,7 @@ def _release(
     if process.returncode != 0:  # it was killed before it has ended all processes
         _kill_processes(f"{name} {folder}")
     records.remove(name, scratch)
-    records.remove_cluster_folder(folder)
+    temporary_folders.remove_temporary_folder(folder)
 
 
 def _kill_processes(cluster: str) -> None:

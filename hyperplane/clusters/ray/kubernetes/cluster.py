@@ -35,6 +35,7 @@ from hyperplane.core.units import bytes_to_gb
 from hyperplane.platforms.kubernetes import pod_status
 from hyperplane.platforms.kubernetes.errors import KubernetesError
 from hyperplane.platforms.kubernetes.kubeconfig import uses_port_forward
+from hyperplane.platforms.local import temporary_folders
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.settings import RayKubernetesSettings
 
@@ -364,7 +365,7 @@ class KubernetesRayCluster:
         if self.record is not None:
             records.remove(self.record.name, self.record.scratch)
         else:
-            records.remove_cluster_folder(self._folder)
+            temporary_folders.remove_temporary_folder(self._folder)
 
     async def _close_connections(self) -> None:
         if self._forwards is not None:

@@ -30,6 +30,7 @@ from hyperplane.clusters.running_clusters import read_running
 from hyperplane.core.errors import Fault, StartFailed
 from hyperplane.core.optional import is_installed
 from hyperplane.core.units import plural
+from hyperplane.platforms.local import temporary_folders
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import ClusterRequest
@@ -180,11 +181,11 @@ class KubernetesRayEngine:
         """Return the object of a running cluster, without a connection to its head."""
         from hyperplane.clusters.ray.kubernetes.cluster import KubernetesRayCluster
 
-        folder = records.create_cluster_folder()
+        folder = temporary_folders.create_temporary_folder()
         try:
             cluster = KubernetesRayCluster(name, pods, None, None, folder)
         except BaseException:
-            records.remove_cluster_folder(folder)
+            temporary_folders.remove_temporary_folder(folder)
             raise
         try:
             cluster.load()

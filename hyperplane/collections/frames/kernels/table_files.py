@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from weakref import WeakValueDictionary
 
 import dask.config
 import polars as pl
@@ -25,6 +26,7 @@ import polars as pl
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
 from hyperplane.core.dask_internals.workers import find_results_folder, keep_filed_results
 from hyperplane.core.errors import HyperplaneError
+from hyperplane.platforms.local.temporary_folders import TemporaryFolder
 
 #: Bytes of the pieces of a table up to which they stay in memory: a file would take more time.
 _MIN_FILE_BYTES = 1 << 16
@@ -38,7 +40,9 @@ class TableFile:
 
     def __init__(self) -> None:
         self._process = os.getpid()
-        self.path = _find_folder() / f"hyperplane-table-{uuid.uuid4().hex}.arrow"
+        self._folder = _find_folder()
+        folder = self._folder.path if isinstance(self._folder, TemporaryFolder) else self._folder
+        self.path = folder / f"hyperplane-table-{uuid.uuid4().hex}.arrow"
         self.remove = weakref.finalize(self, _remove_file, os.fspath(self.path), self._process)
         keep_filed_results(is_filed)
 
@@ -55,14 +59,28 @@ def _remove_file(path: str, process: int) -> None:
         Path(path).unlink()
 
 
-def _find_folder() -> Path:
-    """Return the folder of the worker, or Dask's for temporary files.
+#: Folders of this process that have files, by their parent and the process, which may be forked.
+_folders: WeakValueDictionary[tuple[str, int], TemporaryFolder] = WeakValueDictionary()
+
+
+def _find_folder() -> Path | TemporaryFolder:
+    """Return the folder of the worker, or one of this process.
 
     The worker's nanny removes its folder if the worker is killed. Workers in one process share a
-    folder.
+    folder, beside theirs. Without a worker it is in Dask's folder for temporary files.
     """
-    folder = find_results_folder() or dask.config.get("temporary-directory", None)
-    return Path(folder or tempfile.gettempdir())
+    found = find_results_folder()
+    if found is not None and found.is_of_worker:
+        return Path(found.path)
+    parent = found.path if found else dask.config.get("temporary-directory", None)
+    parent = os.fspath(parent or tempfile.gettempdir())
+    key = (parent, os.getpid())
+    folder = _folders.get(key)
+    if folder is None:
+        with _name_folder_in_errors(parent):
+            # Another thread may have created one meanwhile, which is then used.
+            folder = _folders.setdefault(key, TemporaryFolder(parent))
+    return folder
 
 
 class FiledTable:
@@ -186,7 +204,7 @@ def _write_to_file(held: Sequence[FiledTable], tables: Iterable[pl.DataFrame]) -
     file = TableFile()
     _append(file, b"".join(each._read_bytes() for each in held))
     ends = list(accumulate(each._length for each in held))
-    with _name_folder_in_errors(file), file.path.open("ab", buffering=0) as opened:
+    with _name_folder_in_errors(file.path), _open_to_append(file.path, 0) as opened:
         for table in tables:
             # Polars writes to the descriptor. Bytes of Python would stay in the memory of malloc.
             table.write_ipc_stream(opened, compression="lz4")
@@ -196,22 +214,27 @@ def _write_to_file(held: Sequence[FiledTable], tables: Iterable[pl.DataFrame]) -
 
 def _append(file: TableFile, data: bytes) -> int:
     """Append data to a file, and return its position there."""
-    with _name_folder_in_errors(file):
-        file.path.parent.mkdir(parents=True, exist_ok=True)
-        with file.path.open("ab") as opened:
+    with _name_folder_in_errors(file.path):
+        file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _open_to_append(file.path) as opened:
             position = opened.tell()
             opened.write(data)
     return position
 
 
+def _open_to_append(path: Path, buffering: int = -1) -> IO[bytes]:
+    """Open a file, which only this user can read if it is created here."""
+    return open(path, "ab", buffering, opener=lambda name, flags: os.open(name, flags, 0o600))
+
+
 @contextmanager
-def _name_folder_in_errors(file: TableFile) -> Iterator[None]:
+def _name_folder_in_errors(path: str | Path) -> Iterator[None]:
     try:
         yield
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = getattr(error, "strerror", None) or error
         raise HyperplaneError(
-            f"rows of an exchange cannot be written to {file.path}: {reason}; free space "
+            f"rows of an exchange cannot be written to {path}: {reason}; free space "
             "there, or set Dask's temporary-directory, or local_directory of the workers, to a "
             "folder with more"
         ) from error
@@ -223,12 +246,12 @@ class JoinedTables(list[FiledTable | pl.DataFrame]):
 
 def is_filed(result: Any) -> bool:
     """Return whether the result of a task is a piece, or pieces, of a table in files."""
-    if isinstance(result, FiledTable):
-        return result.is_filed
-    if isinstance(result, JoinedTables):
-        return all(map(is_filed, result))
-    # The pieces of a table are all in a file or all in memory.
-    return isinstance(result, list) and bool(result) and is_filed(result[0])
+    # Only the first piece: those of a table are all in a file or all in memory. Lists in it are
+    # not searched, and only known types are asked, because it may be any result of the user.
+    piece = result[0] if type(result) is list and result else result
+    if type(piece) is JoinedTables:
+        return all(type(each) is FiledTable and each.is_filed for each in piece)
+    return type(piece) is FiledTable and piece.is_filed
 
 
 #: A piece of a table that was split.
