@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from hyperplane.jobs.execution import redaction
 from hyperplane.jobs.execution.redaction import SecretMasker, redact_file, redact_text
 
-HARD = 'p@ss "w\\ord" ü/+\'<&>'
+HARD = 'p@ss "w\\ord" ü/+\'<$&>'
 KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\n  hkiG9w0BAQEF\nab\n-----END KEY-----\n"
 
 
