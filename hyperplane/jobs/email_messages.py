@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Mapping
 from email.message import EmailMessage
 from email.policy import SMTP, SMTPUTF8
-from email.utils import formatdate, make_msgid
+from email.utils import formatdate, make_msgid, parseaddr
 from typing import Any
 
 import tenacity
@@ -131,6 +131,8 @@ def _deliver(
     login: tuple[str, str],
     deadline: ConnectionDeadline,
 ) -> None:
+    # Names are encoded for servers that accept only ASCII; addresses cannot be.
+    sender, address = (parseaddr(each)[1] or each for each in (sender, address))
     is_ascii = (sender + address).isascii()
     connection = _connect(settings, login, deadline)
     try:

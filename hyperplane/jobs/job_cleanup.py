@@ -22,6 +22,8 @@ from hyperplane.platforms.local.file_locks import try_lock
 #: of the job follow. A process that was killed may leave them, before or after the job was removed
 #: from the store.
 _REMOVED = ".removed-"
+#: Age of folders without the key of a store, of a former version, that are removed.
+_UNKNOWN_STORE_SECONDS = 30 * 86_400.0
 #: File of the lock of a cleanup, in the folder for jobs.
 _LOCK = ".cleanup.lock"
 
@@ -195,7 +197,8 @@ def _finish_earlier_cleanup(folder: Path) -> None:
     """Remove the folders that a killed cleanup has left, and move back those of jobs in the store.
 
     It may have been killed between the move of a folder and the removal of the job. Only with the
-    same store, because the job may still be in another one.
+    same store, because the job may still be in another one. A former version wrote no key: such a
+    folder is removed when it is so old that a cleanup with its store would have moved it back.
     """
     leftovers = {path: _parse_moved(path) for path in folder.glob(f"{_REMOVED}*")}
     ids = [job_id for _, job_id in leftovers.values()]
@@ -204,8 +207,13 @@ def _finish_earlier_cleanup(folder: Path) -> None:
         if job_id in known:
             if not os.path.lexists(folder / job_id):
                 path.rename(folder / job_id)
-        elif key == _store_key():
+        elif key == _store_key() or (not key and _moved_seconds(path) > _UNKNOWN_STORE_SECONDS):
             _remove_folder(path)
+
+
+def _moved_seconds(path: Path) -> float:
+    """Return the seconds since a folder was renamed."""
+    return time.time() - path.lstat().st_ctime
 
 
 def _parse_moved(path: Path) -> tuple[str, str]:

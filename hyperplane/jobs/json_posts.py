@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -51,20 +52,6 @@ class NoRedirectHandler(urllib.request.HTTPRedirectHandler):
         return
 
 
-class _Connection(http.client.HTTPConnection):
-    """A connection that ends at a deadline, which is set before it connects."""
-
-    deadline: ConnectionDeadline
-
-    def connect(self) -> None:
-        super().connect()
-        self.deadline.watch(self.sock)
-
-
-class _TlsConnection(http.client.HTTPSConnection, _Connection):
-    """One with TLS, whose handshake begins after the method of the other class."""
-
-
 class _DeadlineHandler(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
     """Open connections that end at a deadline."""
 
@@ -74,18 +61,24 @@ class _DeadlineHandler(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """Send a request without encryption."""
-        return self._send(_Connection, req)
+        return self._send(http.client.HTTPConnection, req)
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """Send a request with encryption."""
-        return self._send(_TlsConnection, req)
+        return self._send(http.client.HTTPSConnection, req)
 
     def _send(
-        self, kind: type[_Connection], request: urllib.request.Request
+        self, kind: type[http.client.HTTPConnection], request: urllib.request.Request
     ) -> http.client.HTTPResponse:
-        def make(host: str, /, **options: Any) -> _Connection:
+        def connect(*arguments: Any) -> socket.socket:
+            opened: socket.socket = socket.create_connection(*arguments)
+            self._deadline.watch(opened)
+            return opened
+
+        def make(host: str, /, **options: Any) -> http.client.HTTPConnection:
             connection = kind(host, **options)
-            connection.deadline = self._deadline
+            # http.client has no other place before the answer of a proxy and the handshake of TLS.
+            connection._create_connection = connect  # type: ignore[attr-defined]
             return connection
 
         return self.do_open(make, request)

@@ -32,7 +32,7 @@ class Notification:
     Parameters
     ----------
     job : Job
-        The job, as it is stored now.
+        The job, as it was stored when this happened.
     event : str
         ``"failed"``, also for a job that exceeded its time limit, ``"succeeded"`` or ``"late"``.
     log_tail : str

@@ -42,8 +42,8 @@ _DELTA_ENCODINGS = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})
 def main() -> None:
     """Print the first rows of the file that is the standard input, as JSON."""
     rows, columns, length, memory, seconds = map(int, sys.argv[1:])
-    _set_limits(memory, seconds)
     try:
+        _set_limits(memory, seconds)
         with open(0, "rb", closefd=False) as file:
             answer = read_first_rows(file, rows, columns, length)
     except Exception as error:  # noqa: BLE001 - what damaged files raise depends on their content
@@ -53,12 +53,20 @@ def main() -> None:
 
 def _set_limits(memory: int, seconds: int) -> None:
     """Limit the memory beyond that of the imported modules, on Linux, and the processor time."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    _lower_limit(resource.RLIMIT_CORE, 0)
+    _lower_limit(resource.RLIMIT_CPU, seconds)
     status = Path("/proc/self/statm")
     if status.exists():
         used = int(status.read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
+        _lower_limit(resource.RLIMIT_AS, used + memory)
+
+
+def _lower_limit(kind: int, value: int) -> None:
+    """Set a limit; one of the system that is lower remains, as it cannot be raised."""
+    hard = resource.getrlimit(kind)[1]
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(kind, (value, value))
 
 
 def read_first_rows(file: BinaryIO, rows: int, columns: int, length: int) -> dict[str, Any]:
@@ -157,12 +165,12 @@ def _is_small(groups: Sequence[Any], number: int, leaf: Any, encodings: Abstract
 
 
 def _show_column(file: Any, groups: Sequence[int], field: Any, rows: int, length: int) -> list[str]:
-    """Return the first cells of a column, or that its values cannot be read."""
+    """Return the first cells of a column, or that none of its values can be read."""
     try:
         return list(_read_column(file, groups, field.name, rows, length))
     except MemoryError:
         raise
-    except (pa.ArrowException, OSError):  # such as an encoding that pyarrow does not support
+    except Exception:  # noqa: BLE001 - such as an encoding that pyarrow does not support
         return [f"({field.type}, not readable)"[:length]] * rows
 
 
@@ -193,9 +201,14 @@ def _format_cell(value: Any, length: int) -> str:
     if not value.is_valid:
         return ""
     kind = value.type
-    if getattr(kind, "unit", "") == "ns":  # Python has microseconds
-        value = value.cast(_to_microseconds(kind), safe=False)
-    cell = value.as_py()
+    try:
+        if getattr(kind, "unit", "") == "ns":  # Python has microseconds
+            value = value.cast(_to_microseconds(kind), safe=False)
+        cell = value.as_py()
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - such as a date after the year 9999, or no text of UTF-8
+        return f"({kind}, not readable)"[:length]
     cell = cell[: length + 1] if isinstance(cell, str | bytes) else cell
     return "" if cell is None else str(cell)
 

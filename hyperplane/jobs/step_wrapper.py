@@ -259,8 +259,9 @@ def _mask_notebook(secrets: set[str]) -> None:
 
     try:
         _import_redaction().redact_file(Path(notebook), sorted(secrets))
-    except OSError as error:  # such as a full disk: the supervisor masks it, too
-        os.write(2, f"{notebook}: {error.strerror}\n".encode(errors="replace"))
+    except Exception as error:  # noqa: BLE001 - the exit code must be written; a supervisor masks it, too
+        why = error.strerror if isinstance(error, OSError) else type(error).__name__
+        os.write(2, f"{notebook}: {why}\n".encode(errors="replace"))
 
 
 def _import_redaction() -> ModuleType:

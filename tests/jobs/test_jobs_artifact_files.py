@@ -579,3 +579,44 @@ def test_of_many_artifacts_the_first_are_shown(job):
     assert f"and {1000 - MOST_ARTIFACTS} more artifacts" in content
     assert len(content) < 30_000
     read_page(content)
+
+
+EPOCH = "1970-01-01 00:00:00"
+
+
+def invalid_text(texts):
+    """Return a column of texts from bytes that need not be UTF-8."""
+    return pa.Array.from_buffers(pa.string(), len(texts), pa.array(texts, pa.binary()).buffers())
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        (pa.array([0, 2**61], pa.timestamp("us")), [EPOCH, "(timestamp[us], not readable)"]),
+        (pa.array([2**30, 0], pa.date32()), ["(date32[day], not readable)", "1970-01-01"]),
+        (pa.array([0, 2**62], pa.timestamp("ns")), [EPOCH, "2116-02-20 23:53:38.427387"]),
+        (invalid_text([b"a", b"\xff\xfe"]), ["a", "(string, not readable)"]),
+        (pa.array([0] * 2, pa.timestamp("s", "x/y")), ["(timestamp[s, tz=x/y], not readable)"] * 2),
+    ],
+)  # fmt: skip
+def test_a_cell_that_cannot_be_read_leaves_the_others(job, tmp_path, values, texts):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"good": [1, 2], "bad": values}), path)
+    preview = read_preview(make_artifact(job, path))
+    shown = [text[:CELL_LENGTH] for text in texts]
+    assert preview.rows == [["1", shown[0]], ["2", shown[1]]]
+
+
+def test_a_preview_obeys_lower_limits_of_the_system(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"good": ["a"]}), path)
+    program = (
+        "import resource, sys\n"
+        "from hyperplane.jobs.parquet_process import read_first_rows\n"
+        "resource.setrlimit(resource.RLIMIT_CPU, (15, 15))\n"
+        "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
+        f"print(read_first_rows(open({str(path)!r}, 'rb'), 10, 20, 50).columns)\n"
+    )
+    command = [sys.executable, "-c", program]
+    completed = subprocess.run(command, capture_output=True, check=True, text=True)
+    assert completed.stdout == "[['a']]\n"

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from hyperplane.cli import app
 from hyperplane.errors import JobError, RequestError
-from hyperplane.jobs import Pipeline, Step, job_control, resume
+from hyperplane.jobs import Pipeline, Step, job_cleanup, job_control, resume
 from hyperplane.jobs.job_cleanup import clean_jobs
 from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, IN_PROGRESS, PENDING, Attempt
@@ -155,6 +155,18 @@ def test_the_folder_of_a_job_in_the_store_is_moved_back_after_a_killed_cleanup(h
     assert clean_jobs(keep=100) == []
     assert stored() == {job.id}
     assert Path(job.folder, "steps", "attempt-1.log").exists()
+    assert not gone.exists()
+
+
+def test_the_folder_of_a_former_version_is_removed_after_30_days(home, monkeypatch):
+    """Its name has no store: the job may be in another one."""
+    gone = home / "jobs" / ".removed-former"
+    (gone / "steps").mkdir(parents=True)
+    clean_jobs(keep=0)
+    assert gone.exists()
+    now = time.time()
+    monkeypatch.setattr(job_cleanup.time, "time", lambda: now + 31 * DAY)
+    clean_jobs(keep=0)
     assert not gone.exists()
 
 

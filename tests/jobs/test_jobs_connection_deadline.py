@@ -63,10 +63,12 @@ def trickle() -> Iterator[Callable[..., int]]:
     limit.daemon = True
     limit.start()
     yield start
+    was_over = ended.is_set()
     limit.cancel()
     ended.set()
     for server in servers:
         server.close()
+    assert not was_over, "the server has ended the connection"
 
 
 @pytest.mark.parametrize("part", BEGINNINGS)
@@ -79,6 +81,17 @@ def test_a_post_has_a_total_time_limit(part, scheme, trickle, monkeypatch):
     port = trickle(beginning)
     with pytest.raises(PostError, match=r"no complete response in 0\.3 s; .*may have arrived"):
         json_posts.post(f"{scheme}://127.0.0.1:{port}/", {}, {})
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("part", ["header", "status"])
+def test_the_answer_of_a_proxy_is_within_the_total_time_limit(part, scheme, trickle, monkeypatch):
+    monkeypatch.setattr(json_posts, "TOTAL_TIMEOUT", 0.3)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setenv(f"{scheme}_proxy", f"http://127.0.0.1:{trickle(BEGINNINGS[part])}")
+    with pytest.raises(PostError, match=r"no complete response in 0\.3 s"):
+        json_posts.post(f"{scheme}://hooks.flights.example/", {}, {})
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,17 @@ def test_addresses_beyond_ascii_are_errors_with_advice_for_other_servers(sender,
     assert not inbox.messages
 
 
+@pytest.mark.parametrize("accepts_utf_8", [True, False])
+def test_names_beyond_ascii_are_sent_to_all_servers(accepts_utf_8, start):
+    inbox = start("none", enable_SMTPUTF8=accepts_utf_8)
+    with dask.config.set({"hyperplane.email.sender": "Jöbs <jobs@flights.example>"}):
+        email_messages.send("Jörg <ada@flights.example>", "s", "t", {})
+    (message,) = inbox.messages
+    assert message["From"] == "Jöbs <jobs@flights.example>"
+    assert message["To"] == "Jörg <ada@flights.example>"
+    assert inbox.recipients == ["ada@flights.example"]
+
+
 def test_a_recipient_that_is_refused_for_now_is_tried_again(start):
     inbox = start("none")
     inbox.answers = {"RCPT": "451 4.7.1 greylisted"}

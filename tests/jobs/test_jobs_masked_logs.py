@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from job_cases import LIMIT, bash, kill_supervisor, submit_job, until_exists, wait_until
@@ -86,6 +87,38 @@ def test_an_executed_notebook_is_masked_at_the_end_of_the_step(tmp_path):
     masked = json.loads(notebook.read_text())
     assert masked["cells"][0]["outputs"][0]["text"] == f"it is {'*' * len(SECRET)}"
     assert int((tmp_path / "attempt-1.exit").read_text()) == -9
+
+
+@pytest.mark.parametrize("depth", [600, 900])
+def test_a_deeply_nested_notebook_does_not_hide_the_exit_code(tmp_path, depth):
+    notebook = tmp_path / "executed.ipynb"
+    nested = "[" * depth + "]" * depth
+    notebook.write_text(f'{{"cells": [{{"outputs": [{{"data": {nested}, "text": "{SECRET}"}}]}}]}}')
+    run_wrapper(tmp_path, "exit 3", **VARIABLES, HYPERPLANE_JOB_NOTEBOOK=str(notebook))
+    assert int((tmp_path / "attempt-1.exit").read_text()) == 3
+    assert SECRET not in notebook.read_text()
+
+
+def test_an_error_of_the_masking_does_not_hide_the_exit_code(monkeypatch, capfd):
+    def redact_file(*_):
+        raise MemoryError(SECRET)
+
+    module = SimpleNamespace(redact_file=redact_file)
+    monkeypatch.setattr(step_wrapper, "_import_redaction", lambda: module)
+    monkeypatch.setenv(step_wrapper.NOTEBOOK_VARIABLE, "executed.ipynb")
+    step_wrapper._mask_notebook({SECRET})
+    assert capfd.readouterr().err == "executed.ipynb: MemoryError\n"
+
+
+def test_a_secret_is_masked_as_shells_quote_it(tmp_path):
+    secret = "pa'ss$w&ord<1"
+    variables = {"HYPERPLANE_CUSTOM_SECRET_KEY_API_TOKEN": secret, "API_TOKEN": secret}
+    program = "import os, shlex; print(shlex.join(['login', os.environ['API_TOKEN']]))"
+    text = f"export -p | grep API_TOKEN; {shlex.quote(sys.executable)} -c {shlex.quote(program)}"
+    log = run_wrapper(tmp_path, text, **variables)
+    assert log.count("***") >= 3
+    assert "ord" not in log
+    assert "login '*" in log
 
 
 def test_a_missing_notebook_does_not_hide_the_exit_code(tmp_path):

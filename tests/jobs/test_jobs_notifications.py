@@ -27,7 +27,14 @@ from hyperplane.jobs.notifications import (
     format_text,
     notify,
 )
-from hyperplane.jobs.store.job_records import DONE, FAILED, PENDING, TIMED_OUT
+from hyperplane.jobs.store.job_records import (
+    CANCELLED,
+    DONE,
+    FAILED,
+    IN_PROGRESS,
+    PENDING,
+    TIMED_OUT,
+)
 from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.jobs.submission.submission_environment import (
     SubmissionEnvironment,
@@ -315,6 +322,85 @@ def test_a_job_that_has_not_begun_within_its_time_limit_is_notified(monkeypatch)
     assert (environment, targets) == ({"ALERT_URL": "secret"}, ("json:ALERT_URL",))
     asyncio.run(supervisor.run())
     assert len(sent) == 1
+
+
+@pytest.mark.usefixtures("home")
+def test_each_expired_job_is_notified_once_if_the_next_cannot_be_stored(monkeypatch):
+    late = {"submitted": time.time() - 60, "timeout": 20}
+    jobs = [store_job(bash("first", "true"), **late) for _ in range(3)]
+    sent, store, calls = [], open_store(), iter(range(10))
+    sender = SimpleNamespace(is_busy=False, send=lambda notice, *_: sent.append(notice.job.id))
+    supervisor, update = Supervisor(store, capture_environment(), sender=sender), store.update
+
+    def update_all_but_second(*arguments, **values):
+        if next(calls) == 1:
+            raise OSError(28, "No space left on device")
+        return update(*arguments, **values)
+
+    monkeypatch.setattr(store, "update", update_all_but_second)
+    with pytest.raises(OSError, match="No space"):
+        supervisor._end_expired_jobs()
+    assert len(sent) == 1
+    supervisor._end_expired_jobs()
+    assert sorted(sent) == sorted(job.id for job in jobs)
+
+
+def end_job(outcome, monkeypatch):
+    """Run a scheduler whose job ends with an outcome; return the job and its notifications."""
+    job = replace(store_job(bash("first", "true")), status=IN_PROGRESS)
+    sent = []
+    sender = SimpleNamespace(send=lambda notice, *_: sent.append(notice))
+    scheduler = JobScheduler(open_store(), job, None, capture_environment(), sender)
+
+    async def end():
+        return outcome
+
+    monkeypatch.setattr(scheduler, "_run_to_outcome", end)
+    try:
+        asyncio.run(scheduler.run())
+    finally:
+        scheduler.send_end_notice()
+    return job, sent
+
+
+@pytest.mark.usefixtures("home")
+def test_a_notification_says_what_was_stored_if_the_job_is_resumed_at_once(monkeypatch):
+    update = open_store().update
+
+    def update_and_resume(job_id, **values):
+        stored = update(job_id, **values)
+        if values["status"] == FAILED:
+            reset = {"status": PENDING, "reason": "", "started": 0.0, "ended": 0.0, "tries": 0}
+            assert update(job_id, if_status=[FAILED], **reset)
+        return stored
+
+    monkeypatch.setattr(open_store(), "update", update_and_resume)
+    job, (notice,) = end_job((FAILED, "step a failed"), monkeypatch)
+    assert open_store().get(job.id).status == PENDING
+    assert (notice.job.status, notice.job.reason) == (FAILED, "step a failed")
+    assert notice.job.ended > 0
+
+
+@pytest.mark.usefixtures("home")
+def test_a_job_whose_store_fails_after_its_end_is_notified(monkeypatch):
+    def fail(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(open_store(), "get", fail)
+    _, (notice,) = end_job((FAILED, "step a failed"), monkeypatch)
+    assert (notice.job.status, notice.job.reason) == (FAILED, "step a failed")
+
+
+@pytest.mark.usefixtures("home")
+def test_a_job_that_was_ended_meanwhile_is_not_notified_again(monkeypatch):
+    update = open_store().update
+
+    def end_before(job_id, **values):
+        update(job_id, status=CANCELLED)
+        return update(job_id, **values)
+
+    monkeypatch.setattr(open_store(), "update", end_before)
+    assert end_job((FAILED, "step a failed"), monkeypatch)[1] == []
 
 
 @pytest.mark.process

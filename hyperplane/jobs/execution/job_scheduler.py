@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from hyperplane.core.errors import JobStoreError
@@ -82,7 +83,8 @@ class JobScheduler:
         self._end_notice: tuple[Notification, Iterable[str]] | None = None
         self._executor: StepExecutor | None = None
         self._work: asyncio.Task[tuple[str, str]] | None = None
-        self._cancelled, self._cancel_reason, self._try_count = False, "", 0
+        self._cancelled, self._cancel_reason, self._try_count = False, "", job.tries
+        self._started = job.started
         #: Address of the dashboard of a step's Dask cluster.
         self.dashboard = job.dashboard
 
@@ -127,18 +129,22 @@ class JobScheduler:
             if is_disk_full(error):
                 raise
             status, reason = FAILED, " ".join(f"{type(error).__name__}: {error}".split())[:500]
-        ended = {"status": status, "reason": reason, "ended": time.time(), "dashboard": ""}
-        self.store.update(self.job.id, if_status=OPEN, **ended)
-        remove_cancel_marker(self.job)
+        ended: dict[str, Any] = {
+            "status": status, "reason": reason, "ended": time.time(), "dashboard": ""
+        }  # fmt: skip
+        if not self.store.update(self.job.id, if_status=OPEN, **ended):
+            return  # it has ended already
+        # Not read from the store: that may fail now, or the job be resumed already.
+        job = replace(self.job, started=self._started, tries=self._try_count, **ended)
         if status in (FAILED, TIMED_OUT) and self._settings.notify:
             log = "" if self._executor is None else self._executor.read_failed_log()
-            self._end_notice = self._describe("failed", log_tail=log), self._settings.notify
+            self._end_notice = self._describe(job, "failed", log_tail=log), self._settings.notify
         elif status == DONE and self._settings.notify_success:
-            self._end_notice = self._describe("succeeded"), self._settings.notify_success
+            self._end_notice = self._describe(job, "succeeded"), self._settings.notify_success
+        remove_cancel_marker(self.job)
 
-    def _describe(self, event: Event, **more: Any) -> Notification:
-        message = self._snapshot.notify.message
-        return Notification(self.store.get(self.job.id), event, message=message, **more)
+    def _describe(self, job: Job, event: Event, **more: Any) -> Notification:
+        return Notification(job, event, message=self._snapshot.notify.message, **more)
 
     def send_end_notice(self) -> None:
         """Send the notification of the end of the job, if there is one, without waiting for it.
@@ -161,13 +167,14 @@ class JobScheduler:
             marker.write_text(submitted)
             attempts = self.store.attempts(self.job.id)
             running = [_format_unit(each) for each in attempts if each.status == IN_PROGRESS]
-            notification = self._describe("late", running=tuple(running))
+            job = self.store.get(self.job.id)
+            notification = self._describe(job, "late", running=tuple(running))
             self._sender.send(notification, self.submission.environment, self._settings.notify_late)
         except (JobStoreError, OSError) as error:
             _log.warning("no notification that job %s is late: %s", self.job.id, error)
 
     async def _run_to_outcome(self) -> tuple[str, str]:
-        started = self.job.started or time.time()
+        started = self._started = self.job.started or time.time()
         # A job that is already cancelled is not marked as started: there may be no room for that.
         if not self._cancelled and not self.store.update(
             self.job.id, if_status=OPEN, status=IN_PROGRESS, started=started

@@ -199,19 +199,17 @@ class JobStore(ArtifactStore):
         with self._connect() as connection:
             return list(connection.execute(query.order_by(JOBS.c.submitted)).scalars())
 
-    def expire_pending(self, machine: str) -> list[Job]:
-        """End pending jobs that exceeded their time from submission, and return them."""
+    def expire_pending(self, machine: str) -> Iterator[Job]:
+        """End pending jobs that exceeded their time from submission, and yield each once it has."""
         late = sql.and_(JOBS.c.timeout >= 0, JOBS.c.submitted + JOBS.c.timeout < time.time())
         where = (JOBS.c.status == PENDING, JOBS.c.machine == machine, late)
-        expired = []
         for job in self._jobs(_select_jobs().where(*where)):
             reason = f"not started in time: {timeout_reason(job.timeout)}"
             ended: dict[str, Any] = {
                 "status": TIMED_OUT, "reason": reason, "ended": time.time()
             }  # fmt: skip
             if self.update(job.id, if_status=[PENDING], **ended):
-                expired.append(replace(job, **ended))
-        return expired
+                yield replace(job, **ended)
 
     def is_rerun(self, job: Job) -> bool:
         """Whether the last other job of the same steps had the same parameters."""

@@ -3,23 +3,52 @@
 from __future__ import annotations
 
 import base64
+import csv
 import html
+import io
 import json
 import os
+import re
 import shlex
 import stat
+import subprocess
 import urllib.parse
 
+import markupsafe
 import nbformat
 import pytest
+import requests
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperplane.jobs.execution import redaction
 from hyperplane.jobs.execution.redaction import SecretMasker, redact_file, redact_text
 
-HARD = 'p@ss "w\\ord" ü/+\'<&>'
+HARD = 'p@ss "w\\ord" ü/+\'<$&>'
 KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\n  hkiG9w0BAQEF\nab\n-----END KEY-----\n"
+
+
+def run_shell(shell, text, value):
+    """Return what a program of a shell prints, in which the variable S has a value."""
+    environment = {"S": value, "LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]}
+    printed = subprocess.run(
+        [shell, "-c", text], env=environment, capture_output=True, check=True, text=True
+    ).stdout
+    return next(line for line in printed.splitlines() if "S=" in line).partition("S=")[2]
+
+
+def lower_percent(text):
+    """Return a text with the hexadecimal numbers of percent-encoding in lower case."""
+    return re.sub("%..", lambda found: found[0].lower(), text)
+
+
+def write_csv(value):
+    """Return a value as a cell of a CSV file."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="").writerow([value])
+    return file.getvalue()
+
 
 WRITTEN = {
     "plain": str,
@@ -33,12 +62,53 @@ WRITTEN = {
     "form": urllib.parse.urlencode,
     "bash": lambda v: "+ login " + shlex.quote(v).replace("'\"'\"'", "'\\''"),
     "html": html.escape,
+    "shlex": lambda v: "login " + shlex.quote(v),
+    "bash, exported": lambda v: run_shell("bash", "export -p", v),
+    "bash, printf": lambda v: run_shell("bash", 'printf "S=%q" "$S"', v),
+    "bash, control characters": lambda v: run_shell("bash", 'printf "S=%q" "$S"', f"{v}\n"),
+    "sh, exported": lambda v: run_shell("sh", "export -p", v),
+    "json of Go": lambda v: (
+        json.dumps(v, ensure_ascii=False)
+        .replace("&", "\\u0026")
+        .replace("<", "\\u003c")
+        .replace(">", "\\u003e")
+    ),
+    "json of PHP": lambda v: json.dumps(v).replace("/", "\\/"),
+    "json of Jinja": lambda v: (
+        json.dumps(v)
+        .replace("&", "\\u0026")
+        .replace("<", "\\u003c")
+        .replace(">", "\\u003e")
+        .replace("'", "\\u0027")
+    ),
+    "json of .NET": lambda v: (
+        '"'
+        + "".join(
+            f"\\u{ord(each):04X}" if each in "\"&'+<>`ü" else each.replace("\\", "\\\\")
+            for each in v
+        )
+        + '"'
+    ),
+    "markupsafe": lambda v: str(markupsafe.escape(v)),
+    "yaml": lambda v: yaml.safe_dump(v, width=1000).strip(),
+    "csv": write_csv,
+    "url, lower case": lambda v: lower_percent(urllib.parse.quote(v, safe="")),
+    "url of JavaScript": lambda v: urllib.parse.quote(v, safe="!'()*"),
+    "url of requests": lambda v: (
+        requests.Request("GET", f"https://h/?p={v}").prepare().url.partition("?")[2]
+    ),
     "base64": lambda v: base64.b64encode(v.encode()).decode(),
     "base64 for a URL": lambda v: base64.urlsafe_b64encode(v.encode()).decode(),
 }
 
 
-@pytest.mark.parametrize("form", WRITTEN)
+FORMS = [
+    pytest.param(form, marks=pytest.mark.process) if form.startswith(("bash, ", "sh, ")) else form
+    for form in WRITTEN
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_a_secret_is_masked_in_every_form(form):
     write = WRITTEN[form]
     text = write({"p": HARD}) if form == "form" else write(HARD)
@@ -46,7 +116,8 @@ def test_a_secret_is_masked_in_every_form(form):
     assert redacted.startswith("before ")
     assert redacted.endswith(" after")
     assert "***" in redacted
-    left = redacted.replace("before ", "").replace(" after", "").replace("+ login ", "")
+    left = redacted.replace("before ", "").replace(" after", "").replace("login ", "")
+    left = left.strip("+ ").removeprefix("$'").removesuffix("\\n'")
     assert set(left) <= set("*\"'{}:=b passwordp"), left
     assert "w\\ord" not in left
 
@@ -174,3 +245,46 @@ def test_an_incomplete_notebook_is_redacted_as_a_log(tmp_path):
     path.write_text('{"cells": [{"source": "secret-word"')
     redact_file(path, ["secret-word"])
     assert path.read_text() == '{"cells": [{"source": "***********"'
+
+
+@pytest.mark.parametrize("depth", [600, 900, 5000, 100_000])
+def test_a_deeply_nested_notebook_is_redacted_as_a_log(depth, tmp_path):
+    """Each part of the reading and the writing has another limit of nesting."""
+    path = tmp_path / "a.ipynb"
+    text = '{"cells": [{"outputs": [{"data": {"x": %s, "text/plain": "%s"}}]}]}'
+    nested = "[" * depth + "1" + "]" * depth
+    path.write_text(text % (nested, "secret-word"))
+    redact_file(path, ["secret-word"])
+    assert path.read_text() == text % (nested, "*" * 11)
+
+
+def test_only_the_values_that_nbformat_defines_remain(tmp_path):
+    path, secret = tmp_path / "a.ipynb", "secret-word"
+    output = {"output_type": secret, "data": {secret: {"id": secret}}, "metadata": {secret: secret}}
+    cell = {"id": secret, "cell_type": secret, "metadata": {"id": secret}, "outputs": [output]}
+    papermill = {"parameters": {"id": secret, "cell_type": secret}}
+    kernel = {"name": "python3", "display_name": "Python 3"}
+    metadata = {"papermill": papermill, "kernelspec": kernel, secret: 1}
+    document = {"cells": [cell], "metadata": metadata, "id": secret, "nbformat": 4}
+    path.write_text(json.dumps(document))
+    redact_file(path, [secret, "play_n", "format"])
+    hidden = "*" * len(secret)
+    expected = json.loads(json.dumps(document).replace(secret, hidden))
+    expected["cells"][0] |= {"id": secret, "cell_type": secret}
+    expected["cells"][0]["outputs"][0]["output_type"] = secret
+    assert json.loads(path.read_text()) == expected
+
+
+@pytest.mark.parametrize(
+    "line", ["{:050}", "it's {} & <more> of these", "$x/{:03}+", "aaaaaa", "a'b'c'"]
+)
+def test_each_line_of_a_long_secret_is_masked_in_blocks(line):
+    lines = [line.format(number) for number in range(200)]
+    secret = "\n".join(lines)
+    masker, output = SecretMasker([secret]), f"{secret}\n{lines[7]} aaaa\n{shlex.quote(lines[9])}\n"
+    raw = output.encode() * 3
+    masked = b"".join(masker.mask(raw[at : at + 50]) for at in range(0, len(raw), 50))
+    masked += masker.flush()
+    assert masked == redact_text(output * 3, [secret]).encode()
+    assert not any(each.encode() in masked for each in lines)
+    assert b" aaaa\n" in masked

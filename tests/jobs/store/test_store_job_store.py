@@ -150,7 +150,7 @@ def use(store, machine):
         partial(store.update, f"{3:036}", status=DONE),
         partial(store.open_ids, machine),
         partial(store.save_attempt, Attempt(f"{3:036}", "two", -1, 1)),
-        partial(store.expire_pending, machine),
+        lambda: list(store.expire_pending(machine)),
     ):
         with suppress(HyperplaneError):
             call()
