@@ -90,7 +90,7 @@ class TestAwsBatchRaces(ServiceRaceContract):
         self, command: AttemptCommand, job_id: str
     ) -> None:
         fake = FakeBatch()
-        BatchJobId("one", "q", None, "222222222222", id=job_id, written=1000.0).write(command)
+        BatchJobId("one", "q", account="222222222222", id=job_id, written=1000.0).write(command)
 
         async def run(runner: Runner) -> None:
             waiting = asyncio.ensure_future(runner.reattach(command).wait())
