@@ -6,7 +6,6 @@ import ast
 import hashlib
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import botocore.session
 import dask
 import pytest
 from botocore.validate import ParamValidator
+from glue_script import run_script
 from runner_cases import command, make_job, typical
 
 from hyperplane.errors import RequestError
@@ -280,18 +280,6 @@ def test_the_script_of_jobs_runs_with_python_3_9() -> None:
         assert "from hyperplane" not in text
 
 
-FAKE_BOTO3 = """
-import os, pathlib
-class Client:
-    def get_object(self, Bucket, Key):
-        return {"Body": open(os.path.join(os.environ["BUCKETS"], Bucket, Key), "rb")}
-    def put_object(self, Bucket, Key, Body):
-        pathlib.Path(os.environ["BUCKETS"], Bucket, Key).write_bytes(Body)
-def client(name):
-    return Client()
-"""
-
-
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("program", "code", "shown"),
@@ -300,28 +288,17 @@ def client(name):
         ("import sys; sys.exit(3)", "3", "ended with exit code 3"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "-9", "exit code -9"),
         # A process that keeps the output open does not delay the end for long.
-        ("import subprocess; subprocess.Popen(['sleep', '60']); print('left')", "0", "left"),
+        ("import subprocess; subprocess.Popen(['sleep', '8']); print('left')", "0", "left"),
     ],
 )
 def test_the_script_stores_the_exit_code_of_its_program(
     tmp_path: Path, program: str, code: str, shown: str
 ) -> None:
-    bucket = tmp_path / "b"
+    bucket = tmp_path / "flights"
     bucket.mkdir()
-    (tmp_path / "boto3.py").write_text(FAKE_BOTO3)
     name = hashlib.sha256(program.encode()).hexdigest()
     (bucket / name).write_text(program)
-    words = ["--JOB_NAME", "x"]
-    for key, value in zip(glue_task.ARGUMENTS, ("b", name, "m", "outcome"), strict=True):
-        words += [glue_task.PREFIX + key, value]
-    done = subprocess.run(
-        [sys.executable, str(glue_task.__file__), *words, "--TempDir", "s3://x"],
-        env={
-            "PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path), "BUCKETS": str(tmp_path),
-            "PYTHONIOENCODING": "utf-8",
-        },
-        capture_output=True, text=True, check=False, timeout=50,
-    )  # fmt: skip
+    done = run_script([sys.executable], tmp_path, name)
     assert (bucket / "outcome").read_text() == code
     assert shown in done.stdout + done.stderr
     assert done.returncode == (0 if code == "0" else 1)

@@ -44,6 +44,8 @@ class GlueProcess(AwsProcess[GlueJobId, GlueRunStatus]):
 
         ``grace`` has no effect: Glue decides when it kills a program.
         """
+        if self._log is not None:
+            self._log.is_patient = False
         code = await super().end(grace)
         if self._finished:  # else it is checked in the console
             await self._delete_job()
