@@ -130,6 +130,8 @@ def test_each_chunk_is_a_job_that_knows_its_item(service: GlueService) -> None:
     logs = [log_of(job, attempt).strip() for attempt in sorted(attempts, key=lambda a: a.chunk)]
     assert logs == ["0 0/3 2013 UTC", "1 1/3 it's 2014 UTC", "2 2/3 2015 UTC"]
     assert len({body["Name"] for body in service.bodies("CreateJob")}) == 3
+    # Besides polls, three requests to Glue for each attempt.
+    assert [service.count(name) for name in ("CreateJob", "StartJobRun", "DeleteJob")] == [3] * 3
     assert service.jobs() == []
 
 
