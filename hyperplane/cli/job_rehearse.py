@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hyperplane.jobs.runners.rehearsal import RehearsedRunner, TaskOutcome
 
 #: The runners whose tasks can be rehearsed.
-_RUNNERS = ("aws-batch", "vertex")
+_RUNNERS = ("aws-batch", "vertex", "glue")
 #: Lines of the log of a task that are shown.
 _LINES = 20
 

@@ -19,6 +19,7 @@ from hyperplane.spec.settings import (
     CudaSettings,
     EmailSettings,
     GatewaySettings,
+    GlueSettings,
     HistorySettings,
     JobSettings,
     KubernetesSettings,
@@ -112,6 +113,7 @@ def test_defaults_of_runners() -> None:
     assert set(RunnersSection.model_fields) == set(shipped)
     assert set(AwsBatchSettings.model_fields) == set(shipped["aws_batch"])
     assert set(VertexSettings.model_fields) == set(shipped["vertex"])
+    assert set(GlueSettings.model_fields) == set(shipped["glue"])
 
 
 def test_defaults_of_the_memory_policy() -> None:

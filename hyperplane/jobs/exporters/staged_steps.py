@@ -65,6 +65,10 @@ class StagedExporter(ABC):
     def _plan(self, settings: Any, staged: StagedStep) -> dict[str, Any]:
         """Return the requests of the service for the first attempts at a step."""
 
+    def _scripts(self) -> list[TaskFile]:
+        """Return further programs that are uploaded for all steps."""
+        return []
+
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """Return a fault for each part of a pipeline, and each option, that is not supported."""
         try:
@@ -97,7 +101,7 @@ class StagedExporter(ABC):
                 "cost": cost,
                 "uploads": {
                     file.path: folder.url(folder.content_key(file.content, file.suffix))
-                    for file in (task_program, *files)
+                    for file in (task_program, *self._scripts(), *files)
                 },
                 **self._plan(runner.settings, staged),
             }

@@ -14,12 +14,17 @@ from hyperplane.jobs.runners.staged_code import MAX_FOLDER_BYTES, StagedCodeSett
 
 
 def find_code_faults(
-    pipeline: Pipeline, settings: StagedCodeSettings, runner: str
+    pipeline: Pipeline,
+    settings: StagedCodeSettings,
+    runner: str,
+    advice: str = "install them in the image, and omit the key",
 ) -> Iterator[Fault]:
-    """Yield a fault for each part of a pipeline whose code cannot be sent to a container."""
+    """Yield a fault for each part of a pipeline whose code cannot be sent to a container.
+
+    ``advice`` says where requirements are installed.
+    """
     if pipeline.requirements is not None:
         asked = format_value(pipeline.requirements)
-        advice = "install them in the image, and omit the key"
         yield Fault("requirements", asked, f"no requirements on {runner}", advice)
     for step in pipeline.steps:
         if step.argv[1:] == ("-m", calls.PROGRAM):

@@ -22,6 +22,7 @@ from hyperplane.jobs.runners.retry_time import RetryTime
 from hyperplane.jobs.runners.service_client import JobIdT, ServiceClient
 from hyperplane.jobs.runners.staged_code import StagedCodeSettings, TaskFile, collect_files
 from hyperplane.jobs.runners.task_manifest import dump_manifest
+from hyperplane.platforms.slurm.request_batcher import RequestBatcher
 
 Result = TypeVar("Result")
 SettingsT = TypeVar("SettingsT", bound=StagedCodeSettings)
@@ -49,6 +50,20 @@ class ServiceSubmitter(Generic[JobIdT, SettingsT]):
     def __init__(self, client: ServiceClient[JobIdT], settings: SettingsT, root: str) -> None:
         self._client, self._settings, self._root = client, settings, root
         self._program = read_task_program()
+        #: Attempts at chunks of a step that start together have the same files.
+        self._uploads: RequestBatcher[tuple[AttemptCommand, Step], list[TaskFile]] = RequestBatcher(
+            self._upload_files_once
+        )
+
+    async def _upload_shared_files(self, command: AttemptCommand, step: Step) -> list[TaskFile]:
+        """Return the files of an attempt, uploaded once for those at its step that start now."""
+        return await self._uploads.request((command, step), (step.name, command.script))
+
+    async def _upload_files_once(
+        self, attempts: list[tuple[AttemptCommand, Step]]
+    ) -> list[list[TaskFile]]:
+        files = await self._upload_files(*attempts[0])
+        return [files for _ in attempts]
 
     async def _upload_files(self, command: AttemptCommand, step: Step) -> list[TaskFile]:
         """Upload the program and the files of an attempt; return the files."""

@@ -13,9 +13,12 @@ _CREDENTIAL_CODES = {
 }  # fmt: skip
 #: Error codes of requests that a service refuses because there are too many.
 _THROTTLING_CODES = {
-    "RequestLimitExceeded", "SlowDown", "ThrottledException", "Throttling", "ThrottlingException",
-    "TooManyRequestsException",
+    "RequestLimitExceeded", "ResourceNumberLimitExceededException", "SlowDown",
+    "ThrottledException", "Throttling", "ThrottlingException", "TooManyRequestsException",
 }  # fmt: skip
+#: Error codes of Glue after which a run may exist: the first is its answer to a second start while
+#: the first run is active, and the status of both is 400.
+_UNCONFIRMED_CODES = {"ConcurrentRunsExceededException", "OperationTimeoutException"}
 _TOO_MANY = 429
 #: Error code of S3 for an upload that was too slow; its status is 400.
 _TIMEOUT_CODE = "RequestTimeout"
@@ -90,6 +93,8 @@ def is_unconfirmed(error: AwsError) -> bool:
     False
     """
     if isinstance(error, AwsRequestError):
+        if error.code in _UNCONFIRMED_CODES:
+            return True
         return error.status >= 500 and error.code not in _THROTTLING_CODES
     return isinstance(error, AwsConnectionError)
 

@@ -32,3 +32,9 @@ class S3Staging(ObjectStaging):
                 raise
             return 0.0
         return float(answer["LastModified"].timestamp())
+
+    def read(self, key: str) -> bytes:
+        """Return the content of an object."""
+        answer = self._session.call("s3", "get_object", Bucket=self.folder.bucket, Key=key)
+        content: bytes = answer["Body"].read()
+        return content

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hyperplane.core.errors import Fault
-from hyperplane.platforms.aws.batch import BatchApi
-from hyperplane.platforms.aws.errors import (
-    DENIED_CODES,
-    AwsCredentialsError,
-    AwsError,
-    AwsRequestError,
+from hyperplane.platforms.aws.account_check import (
+    check_bucket,
+    check_credentials,
+    check_role,
+    collect_faults,
 )
+from hyperplane.platforms.aws.batch import BatchApi
+from hyperplane.platforms.aws.errors import DENIED_CODES, AwsError, AwsRequestError
 from hyperplane.platforms.aws.session import AwsSession
-from hyperplane.platforms.object_staging import parse_staging
 from hyperplane.platforms.task_size import TaskSize
 from hyperplane.spec.settings import AwsBatchSettings
 
@@ -76,19 +76,17 @@ class ServiceReport(NamedTuple):
 
 def check_service(session: AwsSession, settings: AwsBatchSettings) -> ServiceReport:
     """Ask credentials, queue, compute environments, image, bucket and roles; submit nothing."""
-    try:
-        if not session.region():
-            advice = "set AWS_REGION, or the option region="
-            return ServiceReport([Fault("region", "nothing", "a region of Amazon", advice)])
-        session.call("sts", "get_caller_identity")
-    except AwsError as error:  # the answers to all other requests would be the same
-        return ServiceReport([Fault("credentials", "", str(error))])
+    faults = check_credentials(session)
+    if faults:  # the answers to all other requests would be the same
+        return ServiceReport(faults)
     faults, environments = _check_queue(session, settings)
-    for check in (_check_bucket, _check_image, _check_roles):
-        try:
-            faults += check(session, settings)
-        except AwsError as error:
-            faults.append(Fault(check.__name__.removeprefix("_check_"), "", str(error)))
+    faults += collect_faults(
+        {
+            "bucket": lambda: check_bucket(session, str(settings.staging)),
+            "image": lambda: _check_image(session, settings),
+            "roles": lambda: _check_roles(session, settings),
+        }
+    )
     return ServiceReport(faults, tuple(environments))
 
 
@@ -160,18 +158,6 @@ def _read_environment(session: AwsSession, described: Mapping[str, Any]) -> Comp
     return ComputeEnvironment(name, float(resources.get("maxvCpus", 1e9)), tuple(instances))
 
 
-def _check_bucket(session: AwsSession, settings: AwsBatchSettings) -> list[Fault]:
-    bucket = parse_staging(str(settings.staging)).bucket
-    try:
-        session.call("s3", "head_bucket", Bucket=bucket)
-    except AwsRequestError as error:
-        reasons = {404: "an existing bucket", 403: "a bucket that you may read and write"}
-        if error.status not in reasons:
-            raise
-        return [Fault("staging", repr(settings.staging), reasons[error.status])]
-    return []
-
-
 def _check_image(session: AwsSession, settings: AwsBatchSettings) -> list[Fault]:
     """Return a fault if an image of Amazon's registry does not exist; others are not checked."""
     match = _ECR.fullmatch(str(settings.image))
@@ -197,18 +183,10 @@ def _check_image(session: AwsSession, settings: AwsBatchSettings) -> list[Fault]
 
 def _check_roles(session: AwsSession, settings: AwsBatchSettings) -> list[Fault]:
     """Return a fault for each role that does not exist, as far as it may be asked."""
-    faults = []
-    for name in ("job_role", "execution_role"):
-        arn = getattr(settings, name)
-        if arn is None:
-            continue
-        try:
-            session.call("iam", "get_role", RoleName=arn.rpartition("/")[2])
-        except AwsCredentialsError:
-            raise
-        except AwsRequestError as error:
-            if error.code == "NoSuchEntity":
-                faults.append(Fault(name, repr(arn), "an existing role"))
-            elif error.code not in DENIED_CODES:
-                raise
-    return faults
+    roles = {name: getattr(settings, name) for name in ("job_role", "execution_role")}
+    return [
+        fault
+        for name, arn in roles.items()
+        if arn is not None
+        for fault in check_role(session, name, arn)
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyperplane.spec.settings.aws import AwsBatchSettings
+from hyperplane.spec.settings.aws import AwsBatchSettings, GlueSettings
 from hyperplane.spec.settings.base import (
     EngineSettings,
     LeaseSettings,
@@ -48,6 +48,7 @@ __all__ = [
     "EmailSettings",
     "EngineSettings",
     "GatewaySettings",
+    "GlueSettings",
     "HistorySettings",
     "HostSettings",
     "JobSettings",

@@ -1,4 +1,4 @@
-"""Settings of steps that run as jobs of AWS Batch."""
+"""Settings of steps that run as jobs of AWS Batch and of AWS Glue."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ Role = Annotated[str, StringConstraints(pattern=_ROLE)]
 #: A secret of steps and the ARN of its value, as "database/password=arn:aws:...".
 SecretSource = Annotated[str, StringConstraints(pattern=_SOURCE)]
 Tag = Annotated[str, StringConstraints(pattern=f"^{_PART}{{1,128}}={_PART}{{0,256}}$")]
+#: A requirement of pip for --additional-python-modules, whose separator is a comma.
+PythonModule = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][^,\x00-\x20]{0,255}$")]
+#: An object such as a wheel, for --extra-py-files.
+PythonFile = Annotated[
+    str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[^,\x00-\x20]+$")
+]
 LogGroup = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/#-]{1,512}$")]
 
 
@@ -66,3 +72,35 @@ class AwsBatchSettings(BaseModel):
     tags: tuple[Tag, ...] = ()
     log_group: LogGroup = DEFAULT_LOG_GROUP
     budget: BudgetText | None = None
+
+
+class GlueSettings(BaseModel):
+    """Settings of steps on AWS Glue; ``config/runners.yaml`` explains each."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    region: Region | None = None
+    profile: Line | None = None
+    role: Role | None = None
+    staging: StagingUrl | None = None
+    job_type: Literal["pythonshell", "glueetl"] = "pythonshell"
+    glue_version: Annotated[str, StringConstraints(pattern=r"^[0-9]+\.[0-9]+$")] = "5.0"
+    worker_type: Literal["G.1X", "G.2X", "G.4X", "G.8X"] = "G.1X"
+    workers: Annotated[int, Field(ge=2, le=299)] = 2
+    cores: Annotated[float, Field(gt=0, le=32)] = 0.25
+    ram_gb: Annotated[float, Field(gt=0, le=128)] = 1.0
+    python_modules: tuple[PythonModule, ...] = ()
+    python_files: tuple[PythonFile, ...] = ()
+    stage: Literal["file", "folder"] = "file"
+    send_package: bool = False
+    environ: tuple[Variable, ...] = ()
+    tags: tuple[Tag, ...] = ()
+    budget: BudgetText | None = None
+
+    @property
+    def root(self) -> None:
+        """Return None: there is no image that could have the files of a pipeline."""
+
+    @property
+    def image(self) -> None:
+        """Return None: Glue chooses the image."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from hyperplane.spec.settings.aws import AwsBatchSettings
+from hyperplane.spec.settings.aws import AwsBatchSettings, GlueSettings
 from hyperplane.spec.settings.gcp import VertexSettings
 
 
@@ -15,3 +15,4 @@ class RunnersSection(BaseModel):
 
     aws_batch: AwsBatchSettings = AwsBatchSettings()
     vertex: VertexSettings = VertexSettings()
+    glue: GlueSettings = GlueSettings()

@@ -36,21 +36,36 @@ OPTIONS = {
         "series": "n1",
         "gpu_type": "NVIDIA_TESLA_T4",
     },
+    "glue": {
+        "role": "arn:aws:iam::123456789012:role/glue",
+        "staging": "s3://flights/jobs",
+        "region": "us-east-1",
+        "job_type": "glueetl",
+        "workers": 4,
+    },
 }
 
 
-def exported(runner):
+def exported(runner, folder):
     """Return a typical job without what a runner refuses."""
     job = typical()
-    if runner != "vertex":
+    if runner not in ("vertex", "glue"):
         return job
     steps = [step.model_copy(update={"secrets": ()}) for step in job.pipeline.steps]
-    pipeline = job.pipeline.model_copy(update={"steps": tuple(steps)})
+    changed = {}
+    if runner == "glue":  # it has no GPUs, and no image with the files
+        for name in ("steps/clean.py", "years.ipynb", "report.sh"):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text("")
+        resources = steps[1].resources.model_copy(update={"gpus": 0})
+        steps[1] = steps[1].model_copy(update={"resources": resources})
+        changed["root"] = str(folder)
+    pipeline = job.pipeline.model_copy(update={"steps": tuple(steps), **changed})
     return replace(job, definition=pipeline.to_json())
 
 
 @pytest.mark.parametrize("runner", OPTIONS)
-def test_rendered_files_equal_the_expected_ones(runner):
+def test_rendered_files_equal_the_expected_ones(runner, tmp_path):
     arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:"
     settings = {
         "hyperplane.jobs.retry_wait": "1s",
@@ -59,9 +74,10 @@ def test_rendered_files_equal_the_expected_ones(runner):
             f"database/password={arn}database",
             f"API_TOKEN={arn}token",
         ],
+        "hyperplane.runners.glue.python_modules": ["ipykernel", "nbclient"],
     }
     with dask.config.set(settings):
-        documents = render(runner, exported(runner), **OPTIONS[runner])
+        documents = render(runner, exported(runner, tmp_path), **OPTIONS[runner])
     # The location of this package differs between machines.
     package_folder = str(Path(hyperplane.__file__).parent)
     texts = {

@@ -28,7 +28,13 @@ from hyperplane.cli.job_foreground import run_in_foreground
 from hyperplane.jobs import Pipeline, Resources, Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.job_control import new_job
-from hyperplane.jobs.runners import registry
+from hyperplane.jobs.runners import (
+    cloudwatch_log,
+    registry,
+    retry_time,
+    service_job_id,
+    service_process,
+)
 from hyperplane.jobs.store.job_records import DONE, FAILED, LOST, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
 
@@ -36,6 +42,15 @@ from hyperplane.jobs.store.jobs_home import open_store
 def log_of(job: Job, attempt: Attempt) -> str:
     """Return the log of an attempt."""
     return (job.folder_path / attempt.log).read_text()
+
+
+def shorten_aws_waits(monkeypatch: pytest.MonkeyPatch, process_type: type[Any]) -> None:
+    """Let the runner of a service of Amazon wait for less time."""
+    monkeypatch.setattr(process_type, "poll_seconds", 0.1)
+    monkeypatch.setattr(service_process, "VANISHED_SECONDS", 0.5)
+    monkeypatch.setattr(cloudwatch_log, "SETTLE_SECONDS", 0.3)
+    monkeypatch.setattr(service_job_id, "UNCONFIRMED_SECONDS", 1.0)
+    monkeypatch.setattr(retry_time, "MAX_PAUSE_SECONDS", 0.2)
 
 
 def attempt_command(folder: Path, *words: str) -> AttemptCommand:

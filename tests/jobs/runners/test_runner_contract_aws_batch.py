@@ -26,7 +26,7 @@ class TestAwsBatch(RunnerContract):
         self, moto: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[dict[str, Any]]:
         monkeypatch.setattr(f"{MODULE}.batch_process.BatchProcess.poll_seconds", 0.1)
-        monkeypatch.setattr(f"{MODULE}.batch_log.SETTLE_SECONDS", 0.3)
+        monkeypatch.setattr("hyperplane.jobs.runners.cloudwatch_log.SETTLE_SECONDS", 0.3)
         service = batch_service.BatchService(moto, tmp_path_factory.mktemp("containers"))
         for name, text in batch_service.variables(moto, service.url).items():
             monkeypatch.setenv(name, text)

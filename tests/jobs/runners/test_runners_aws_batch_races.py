@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import pytest
+from aws_race_contract import AwsRaceContract
 from service_race_contract import (
     FIRST,
     STEP,
@@ -15,7 +16,6 @@ from service_race_contract import (
     WAITING,
     FakeService,
     Runner,
-    ServiceRaceContract,
     log_of,
 )
 
@@ -76,7 +76,7 @@ class FakeBatch(FakeService):
         self.end(job_id)
 
 
-class TestAwsBatchRaces(ServiceRaceContract):
+class TestAwsBatchRaces(AwsRaceContract):
     title: ClassVar[str] = "AWS Batch"
     runner_type: ClassVar[type[Any]] = AwsBatchRunner
     options: ClassVar[dict[str, Any]] = {"queue": "q", "image": "i", "staging": "s3://flights/jobs"}
@@ -84,24 +84,6 @@ class TestAwsBatchRaces(ServiceRaceContract):
     job_id_type = BatchJobId
     unsent = BatchJobId("one", "q")
     fake = FakeBatch
-
-    @pytest.mark.parametrize("job_id", [FIRST, ""])
-    def test_a_job_of_another_account_is_not_lost(
-        self, command: AttemptCommand, job_id: str
-    ) -> None:
-        fake = FakeBatch()
-        BatchJobId("one", "q", None, "222222222222", id=job_id, written=1000.0).write(command)
-
-        async def run(runner: Runner) -> None:
-            waiting = asyncio.ensure_future(runner.reattach(command).wait())
-            await asyncio.sleep(0.6)
-            assert not waiting.done()
-            waiting.cancel()
-
-        self.work(fake, run)
-        assert fake.ended == []
-        text = "account 222222222222 of Amazon, but the credentials are of account 111111111111"
-        assert text in log_of(command)
 
     def test_the_account_of_a_submission_is_stored(self, command: AttemptCommand) -> None:
         self.work(FakeBatch(), lambda runner: runner.start(command, STEP, 1.0))

@@ -12,14 +12,11 @@ import pytest
 from batch_service import BatchService
 from job_cases import bash
 from runner_cases import make_job
-from service_job_contract import ServiceJobContract, during, log_of
+from service_job_contract import ServiceJobContract, during, log_of, shorten_aws_waits
 
 from hyperplane.jobs import Resources, Step
-from hyperplane.jobs.runners import retry_time, service_job_id, service_process
-from hyperplane.jobs.runners.aws_batch import (
-    batch_log,
-    batch_process,
-)
+from hyperplane.jobs.runners import retry_time
+from hyperplane.jobs.runners.aws_batch import batch_process
 from hyperplane.jobs.store.job_records import DONE, FAILED
 
 pytestmark = [pytest.mark.process, pytest.mark.service]
@@ -27,12 +24,8 @@ pytestmark = [pytest.mark.process, pytest.mark.service]
 
 @pytest.fixture
 def service(moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchService]:
-    monkeypatch.setattr(batch_process.BatchProcess, "poll_seconds", 0.1)
-    monkeypatch.setattr(service_process, "VANISHED_SECONDS", 0.5)
+    shorten_aws_waits(monkeypatch, batch_process.BatchProcess)
     monkeypatch.setattr(batch_process, "NEVER_STARTS_SECONDS", 0.5)
-    monkeypatch.setattr(batch_log, "SETTLE_SECONDS", 0.3)
-    monkeypatch.setattr(service_job_id, "UNCONFIRMED_SECONDS", 1.0)
-    monkeypatch.setattr(retry_time, "MAX_PAUSE_SECONDS", 0.2)
     folder = tmp_path / "containers"
     folder.mkdir()
     service = BatchService(moto, folder)

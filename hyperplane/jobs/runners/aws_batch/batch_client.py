@@ -6,52 +6,28 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from hyperplane.jobs.runners.aws_batch.batch_job_id import BatchJobId
+from hyperplane.jobs.runners.aws_client import AwsClient, aws_errors
 from hyperplane.jobs.runners.retry_time import ServiceErrors
-from hyperplane.jobs.runners.service_client import ServiceClient
 from hyperplane.platforms.aws.batch import BatchApi
-from hyperplane.platforms.aws.errors import (
-    AwsCredentialsError,
-    AwsError,
-    is_invalid,
-    is_retryable,
-    is_unconfirmed,
-)
 from hyperplane.platforms.aws.object_staging import S3Staging
 from hyperplane.platforms.aws.session import AwsSession
-from hyperplane.platforms.request_rate import RequestRate
-
-#: Name of the service in
-SYSTEM = "AWS Batch"
-#: Maximum requests for logs in a second. Amazon limits those of an account.
-_LOG_REQUESTS = 15.0
 
 
-class BatchClient(ServiceClient[BatchJobId]):
-    """Requests of all attempts; ``session`` is used in threads."""
+class BatchClient(AwsClient[BatchJobId]):
+    """Requests of all attempts to AWS Batch."""
 
-    errors: ClassVar[ServiceErrors] = ServiceErrors(
-        SYSTEM,
-        AwsCredentialsError,
-        is_retryable,
-        is_invalid,
-        is_unconfirmed,
-    )
+    errors: ClassVar[ServiceErrors] = aws_errors("AWS Batch")
 
     def __init__(self, session: AwsSession, staging: S3Staging) -> None:
-        super().__init__("hyperplane-aws", staging)
-        self.session, self.api = session, BatchApi(session)
-        self.log_requests = RequestRate(_LOG_REQUESTS)
+        super().__init__(session, staging)
+        self.api = BatchApi(session)
 
     async def create(self, request: Mapping[str, Any]) -> str:
         """Send a submission once and return the id of the job; raise AwsError if it fails."""
         return await self.run(self.api.submit, request)
 
-    async def account(self) -> str | AwsError:
-        """Return the account of the present credentials, or the error."""
-        try:
-            return await self.run(self.api.account)
-        except AwsError as error:
-            return error
+    def _read_account(self) -> str:
+        return self.api.account()
 
     async def _read(self, ids: Sequence[BatchJobId]) -> list[Mapping[str, Any] | None]:
         tasks = [job_id.task_id() for job_id in ids]

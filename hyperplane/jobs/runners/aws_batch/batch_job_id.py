@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hyperplane.jobs.runners.service_job_id import ServiceJobId
+from hyperplane.jobs.runners.aws_process import AwsJobId
 
 
 @dataclass(frozen=True)
-class BatchJobId(ServiceJobId):
+class BatchJobId(AwsJobId):
     """Name and id of a job, or of an array job and the index of the attempt in it.
 
     Parameters
@@ -18,13 +18,10 @@ class BatchJobId(ServiceJobId):
         Its queue.
     index : int or None
         Index of the attempt in an array; None for a single job.
-    account : str
-        Account of the credentials at the submission.
     """
 
     queue: str
     index: int | None = None
-    account: str = ""
 
     suffix: ClassVar[str] = ".batch"
 

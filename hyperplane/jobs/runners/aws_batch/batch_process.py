@@ -10,8 +10,8 @@ from hyperplane.core.errors.platforms import PlatformError
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.aws_batch.batch_client import BatchClient
 from hyperplane.jobs.runners.aws_batch.batch_job_id import BatchJobId
-from hyperplane.jobs.runners.aws_batch.batch_log import BatchLog
-from hyperplane.jobs.runners.service_process import ServiceProcess
+from hyperplane.jobs.runners.aws_process import AwsProcess
+from hyperplane.jobs.runners.cloudwatch_log import CloudWatchLog
 from hyperplane.platforms.aws.job_status import NEVER_STARTS, BatchJobStatus, parse_job
 
 #: Seconds for which Batch must report that a job will never start.
@@ -20,7 +20,7 @@ NEVER_STARTS_SECONDS = 60.0
 CONFIGURATION_ERROR = 78
 
 
-class BatchProcess(ServiceProcess[BatchJobId, BatchJobStatus]):
+class BatchProcess(AwsProcess[BatchJobId, BatchJobStatus]):
     """One attempt as a job of AWS Batch, or as a child of an array job."""
 
     poll_seconds: ClassVar[float] = 5.0
@@ -31,7 +31,7 @@ class BatchProcess(ServiceProcess[BatchJobId, BatchJobStatus]):
 
     def __init__(self, command: AttemptCommand, client: BatchClient, log_group: str) -> None:
         super().__init__(command, client, BatchJobId, parse_job)
-        self._log = BatchLog(command, client, log_group)
+        self._log = CloudWatchLog(command, client, log_group)
 
     async def end(self, grace: float) -> int | None:
         """End the job and return its exit code.
@@ -43,7 +43,7 @@ class BatchProcess(ServiceProcess[BatchJobId, BatchJobStatus]):
 
     async def _may_exist(self, job_id: BatchJobId) -> bool:
         """Return whether a job may run in another account, or later as a part of its array."""
-        if await self._is_other_account(job_id):
+        if await super()._may_exist(job_id):
             return True
         if job_id.index is None or not job_id.id:
             return False
@@ -55,20 +55,6 @@ class BatchProcess(ServiceProcess[BatchJobId, BatchJobStatus]):
         if array is None or (status := parse_job(array)).has_ended:
             return False
         self._report_problem(f"array {job_id.id} is {status.describe()}, without this chunk")
-        return True
-
-    async def _is_other_account(self, job_id: BatchJobId) -> bool:
-        """Return whether the credentials are not of the account of a job, as far as it is known."""
-        account = await self._client.account()
-        if isinstance(account, PlatformError):
-            self._report_error(account)
-            return True
-        if account == job_id.account or not job_id.account:
-            return False
-        self._report_problem(
-            f"job {job_id.name} is in account {job_id.account} of Amazon, but the credentials are "
-            f"of account {account}; cancel the job, or continue it with the former credentials"
-        )
         return True
 
     async def _copy_log(self, job_id: BatchJobId, status: BatchJobStatus) -> None:

@@ -91,7 +91,9 @@ class BatchSubmitter(ServiceSubmitter[BatchJobId, AwsBatchSettings]):
         account = await client.repeat(client.api.account)
         job, is_array = {**planned.job, "jobDefinition": arn}, len(commands) > 1
         ids = [
-            BatchJobId(job["jobName"], job["jobQueue"], index if is_array else None, account)
+            BatchJobId(
+                job["jobName"], job["jobQueue"], index if is_array else None, account=account
+            )
             for index in range(len(commands))
         ]
         await self._create(commands, ids, job)

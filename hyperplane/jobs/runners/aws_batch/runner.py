@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, ClassVar
 
 from hyperplane import config
@@ -28,15 +27,14 @@ from hyperplane.jobs.runners.aws_batch.step_checks import (
     find_resource_faults,
     find_step_faults,
 )
+from hyperplane.jobs.runners.aws_client import find_region, open_aws_session
 from hyperplane.jobs.runners.container_budget import ContainerCosts
 from hyperplane.jobs.runners.service_job_id import ServiceJobId
 from hyperplane.jobs.runners.service_runner import ServiceRunner
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.platforms.aws.environment_session import EXTRA
-from hyperplane.platforms.aws.errors import AwsError
 from hyperplane.platforms.aws.object_staging import S3Staging
 from hyperplane.platforms.aws.service_check import ServiceReport, check_service
-from hyperplane.platforms.aws.session import AwsSession
 from hyperplane.platforms.object_staging import parse_staging
 from hyperplane.platforms.task_size import TaskSize
 from hyperplane.spec.settings import AwsBatchSettings
@@ -69,7 +67,8 @@ class AwsBatchRunner(ServiceRunner[AwsBatchSettings, BatchClient]):
             return f"install boto3 with: pip install 'hyperplane[{EXTRA}]'"
         faults = self.find_option_faults()
         if not faults:
-            self._report = check_service(self._session(), self.settings)
+            session = open_aws_session(self.settings, self._environment)
+            self._report = check_service(session, self.settings)
             faults = self._report.faults
         return "\n".join(map(str, faults))
 
@@ -95,7 +94,7 @@ class AwsBatchRunner(ServiceRunner[AwsBatchSettings, BatchClient]):
 
     def describe_cost(self, job: Job) -> list[str]:
         """Return the cost of each step for an hour, before anything is submitted."""
-        region = self._find_region()
+        region = find_region(self.settings, self._environment)
         return [estimate_cost(step, self.settings, region) for step in job.pipeline.steps]
 
     def task_size(self, step: Step, memory_factor: float) -> TaskSize | None:
@@ -116,21 +115,11 @@ class AwsBatchRunner(ServiceRunner[AwsBatchSettings, BatchClient]):
             variables["AWS_BATCH_JOB_ARRAY_SIZE"] = str(count)
         return variables | container_variables(self.settings)
 
-    def _find_region(self) -> str | None:
-        region = self.settings.region
-        if region is None and is_installed("boto3"):
-            with suppress(AwsError):
-                region = self._session().region()
-        return region
-
     def _costs(self) -> ContainerCosts:
-        return container_costs(self.settings, self._find_region())
-
-    def _session(self) -> AwsSession:
-        return AwsSession(self.settings.region, self.settings.profile, self._environment)
+        return container_costs(self.settings, find_region(self.settings, self._environment))
 
     def _create_client(self) -> BatchClient:
-        session = self._session()
+        session = open_aws_session(self.settings, self._environment)
         return BatchClient(session, S3Staging(session, parse_staging(str(self.settings.staging))))
 
     def _create_submitter(self, client: BatchClient) -> BatchSubmitter:

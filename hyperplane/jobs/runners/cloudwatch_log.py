@@ -6,9 +6,10 @@ import asyncio
 import math
 import time
 from contextlib import suppress
+from typing import Any
 
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.runners.aws_batch.batch_client import BatchClient
+from hyperplane.jobs.runners.aws_client import AwsClient
 from hyperplane.jobs.step_wrapper import PREFACE_SUFFIX
 from hyperplane.platforms.aws.errors import AwsCredentialsError, AwsError, is_retryable
 from hyperplane.platforms.aws.task_log import TaskLog
@@ -21,10 +22,10 @@ ERROR_SECONDS, MAX_PAUSE_SECONDS = 300.0, 10.0
 _COPY_SECONDS = 1.0
 
 
-class BatchLog:
+class CloudWatchLog:
     """Copies the log of one attempt; the copy begins anew in each supervisor."""
 
-    def __init__(self, command: AttemptCommand, client: BatchClient, group: str) -> None:
+    def __init__(self, command: AttemptCommand, client: AwsClient[Any], group: str) -> None:
         self._command, self._client, self._group = command, client, group
         #: Position after the lines that are in the file; None before the first.
         self._token: str | None = None

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.runners.aws_batch import batch_log
-from hyperplane.jobs.runners.aws_batch.batch_log import BatchLog
+from hyperplane.jobs.runners import cloudwatch_log
+from hyperplane.jobs.runners.cloudwatch_log import CloudWatchLog
 from hyperplane.jobs.runners.remote_attempt_files import RemoteAttemptFiles
 from hyperplane.platforms.aws.errors import AwsConnectionError, AwsCredentialsError, AwsRequestError
 from hyperplane.platforms.request_rate import RequestRate
@@ -49,9 +49,9 @@ class LogService:
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AttemptCommand:
-    monkeypatch.setattr(batch_log, "SETTLE_SECONDS", 0.05)
-    monkeypatch.setattr(batch_log, "MAX_PAUSE_SECONDS", 0.05)
-    monkeypatch.setattr(batch_log, "ERROR_SECONDS", 0.5)
+    monkeypatch.setattr(cloudwatch_log, "SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr(cloudwatch_log, "MAX_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(cloudwatch_log, "ERROR_SECONDS", 0.5)
     command = AttemptCommand((), {}, ".", tmp_path / "attempt-1")
     command.file(".log").touch()
     return command
@@ -59,7 +59,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AttemptCommand:
 
 def copy(command: AttemptCommand, service: Any, patient: bool = True) -> str:
     async def work() -> None:
-        log = BatchLog(command, service, "/aws/batch/job")
+        log = CloudWatchLog(command, service, "/aws/batch/job")
         log.is_patient = patient
         await log.copy_rest("stream")
 
@@ -96,7 +96,7 @@ def test_a_missing_permission_is_reported_once_while_the_container_runs(
     command: AttemptCommand,
 ) -> None:
     async def work() -> None:
-        log: Any = BatchLog(command, LogService(THROTTLED, DENIED, DENIED), "/aws/batch/job")
+        log: Any = CloudWatchLog(command, LogService(THROTTLED, DENIED, DENIED), "/aws/batch/job")
         for _ in range(3):
             await asyncio.sleep(0.01)
             await log.copy_new("stream")
@@ -108,7 +108,7 @@ def test_a_missing_permission_is_reported_once_while_the_container_runs(
 def test_a_copy_that_is_cancelled_loses_no_lines(command: AttemptCommand) -> None:
     async def work() -> None:
         service: Any = LogService(["a"])
-        log = BatchLog(command, service, "/aws/batch/job")
+        log = CloudWatchLog(command, service, "/aws/batch/job")
         service.answered = asyncio.Event()
         task = asyncio.create_task(log.copy_new("stream"))
         await service.answered.wait()
@@ -128,7 +128,7 @@ def test_requests_of_many_attempts_are_limited_and_do_not_delay_them(tmp_path: P
         for number in range(50):
             command = AttemptCommand((), {}, ".", tmp_path / f"attempt-{number}")
             command.file(".log").touch()
-            logs.append(BatchLog(command, service, "/aws/batch/job"))
+            logs.append(CloudWatchLog(command, service, "/aws/batch/job"))
         started = time.monotonic()
         await asyncio.gather(*(log.copy_new("stream") for log in logs))
         return service.requests, time.monotonic() - started
