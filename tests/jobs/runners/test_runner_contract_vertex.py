@@ -26,9 +26,9 @@ class TestVertex(RunnerContract):
         self, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[dict[str, Any]]:
         monkeypatch.setattr(f"{MODULE}.vertex_process.VertexProcess.poll_seconds", 0.1)
-        monkeypatch.setattr(f"{MODULE}.log_reader.SETTLE_SECONDS", 0.3)
-        monkeypatch.setattr(f"{MODULE}.log_reader.READ_SECONDS", 0.1)
-        monkeypatch.setattr(f"{MODULE}.log_reader.REQUEST_RATE", 50.0)
+        monkeypatch.setattr("hyperplane.jobs.runners.gcp.log_reader.SETTLE_SECONDS", 0.3)
+        monkeypatch.setattr("hyperplane.jobs.runners.gcp.log_reader.READ_SECONDS", 0.1)
+        monkeypatch.setattr("hyperplane.jobs.runners.gcp.log_reader.REQUEST_RATE", 50.0)
         with vertex_service.running(tmp_path_factory.mktemp("vertex")) as service:
             for name, text in vertex_service.variables(service).items():
                 monkeypatch.setenv(name, text)

@@ -23,7 +23,8 @@ from hyperplane.jobs import Pipeline, Resources, Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.runners import registry, retry_time, service_job_id, service_process
-from hyperplane.jobs.runners.vertex import log_reader, vertex_process
+from hyperplane.jobs.runners.gcp import log_reader
+from hyperplane.jobs.runners.vertex import vertex_process
 from hyperplane.jobs.runners.vertex.requests import attempt_seconds
 from hyperplane.jobs.runners.vertex.vertex_job_id import VertexJobId
 from hyperplane.jobs.store.job_records import DONE, FAILED

@@ -4,41 +4,22 @@ from __future__ import annotations
 
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.runners.attempt_names import name_prefix
-from hyperplane.jobs.runners.service_submitter import ServiceSubmitter
+from hyperplane.jobs.runners.attempt_names import attempt_job_name, name_prefix
+from hyperplane.jobs.runners.gcp.bucket_task import PlannedJob
+from hyperplane.jobs.runners.gcp.gcp_submitter import GcpSubmitter
 from hyperplane.jobs.runners.staged_code import TaskFile
 from hyperplane.jobs.runners.vertex.requests import plan_job
-from hyperplane.jobs.runners.vertex.vertex_client import VertexClient
 from hyperplane.jobs.runners.vertex.vertex_job_id import VertexJobId
-from hyperplane.platforms.slurm.request_batcher import RequestBatcher
 from hyperplane.spec.settings import VertexSettings
 
 
-class VertexSubmitter(ServiceSubmitter[VertexJobId, VertexSettings]):
-    """Submits attempts; the files of those that start together are uploaded once."""
+class VertexSubmitter(GcpSubmitter[VertexJobId, VertexSettings]):
+    """Submits attempts as custom jobs."""
 
-    def __init__(self, client: VertexClient, settings: VertexSettings, root: str) -> None:
-        super().__init__(client, settings, root)
-        #: Attempts at chunks of a step that start together have the same files.
-        self._files: RequestBatcher[tuple[AttemptCommand, Step], list[TaskFile]] = RequestBatcher(
-            self._upload_files_once
-        )
+    def _plan(
+        self, command: AttemptCommand, step: Step, memory_factor: float, files: list[TaskFile]
+    ) -> PlannedJob:
+        return plan_job(command, step, memory_factor, self._settings, self._program, files)
 
-    async def submit(self, command: AttemptCommand, step: Step, memory_factor: float) -> None:
-        """Submit an attempt, or leave its display name for a search if there is no answer.
-
-        If it is cancelled, nothing is sent afterwards, and a job that was already created is
-        stored. Raises OSError if it was not created.
-        """
-        files = await self._files.request((command, step), (step.name, command.script))
-        planned = plan_job(command, step, memory_factor, self._settings, self._program, files)
-        await self._upload_manifest(planned.manifest_key, planned.manifest)
-        job_id = VertexJobId(planned.job["displayName"], name_prefix(command))
-        await self._create([command], [job_id], planned.job)
-
-    async def _upload_files_once(
-        self, attempts: list[tuple[AttemptCommand, Step]]
-    ) -> list[list[TaskFile]]:
-        """Upload the files of attempts at one step; return them for each attempt."""
-        files = await self._upload_files(*attempts[0])
-        return [files for _ in attempts]
+    def _job_id(self, command: AttemptCommand) -> VertexJobId:
+        return VertexJobId(attempt_job_name(command), name_prefix(command))
