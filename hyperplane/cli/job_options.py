@@ -58,8 +58,8 @@ RunnerOptionsOption = Annotated[
         "--runner-option",
         metavar="NAME=VALUE",
         help="For kubernetes: root, or a setting of the engine such as image. For aws-batch: a "
-        "setting of hyperplane.runners.aws_batch such as queue. For vertex: one of "
-        "hyperplane.runners.vertex such as region. May be repeated.",
+        "setting of hyperplane.runners.aws_batch such as queue. For vertex and "
+        "cloud-run: one of hyperplane.runners.vertex or cloud_run such as region. May be repeated.",
     ),
 ]
 ScheduleOption = Annotated[

@@ -59,7 +59,7 @@ def render(
             metavar="KEY=VALUE",
             help="Option of the runner: python for slurm, image and root for kubernetes, "
             "queue, image, staging and others for aws-batch, region, image, staging and others for "
-            "vertex.",
+            "vertex and cloud-run.",
         ),
     ] = None,
     out: Annotated[

@@ -1,1 +1,1 @@
-"""Files of a job for another system: Slurm, Kubernetes, AWS Batch, Vertex AI, Step Functions."""
+"""Files of a job for another system: Slurm, Kubernetes, AWS Batch, Vertex AI and so on."""

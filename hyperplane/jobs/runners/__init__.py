@@ -1,4 +1,4 @@
-"""Runners, which run the steps of a job: here, in Slurm, Kubernetes, AWS Batch or Vertex AI."""
+"""Runners, which run the steps of a job: here, in Slurm, Kubernetes or a cloud service."""
 
 from typing import Any
 

@@ -27,6 +27,7 @@ RUNNERS: Registry[Runner] = Registry(
         "kubernetes": "hyperplane.jobs.runners.kubernetes.runner:KubernetesRunner",
         "aws-batch": "hyperplane.jobs.runners.aws_batch.runner:AwsBatchRunner",
         "vertex": "hyperplane.jobs.runners.vertex.runner:VertexRunner",
+        "cloud-run": "hyperplane.jobs.runners.cloud_run.runner:CloudRunRunner",
     },
 )
 
@@ -44,9 +45,10 @@ def resolve_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Complete the runner options of a submission; the result is JSON-serializable.
 
     Options of Kubernetes are settings of the engine of that name, and ``root``; those of AWS Batch
-    are settings of ``hyperplane.runners.aws_batch``, and those of Vertex AI of
-    ``hyperplane.runners.vertex``. The other built-in runners have none. Raises RequestError if
-    there is no such runner, or with every fault of the options.
+    are settings of ``hyperplane.runners.aws_batch``, those of Vertex AI of
+    ``hyperplane.runners.vertex``, and those of Cloud Run of ``hyperplane.runners.cloud_run``. The
+    other built-in runners have none. Raises RequestError if there is no such runner, or with every
+    fault of the options.
     """
     if not isinstance(options, Mapping) or not all(isinstance(option, str) for option in options):
         allowed = "a mapping of names to values"

@@ -1,4 +1,4 @@
-"""Settings of steps that run as custom jobs of Vertex AI."""
+"""Settings of steps that run as custom jobs of Vertex AI, or as jobs of Cloud Run."""
 
 from __future__ import annotations
 
@@ -26,6 +26,15 @@ Network = Annotated[
 MachineType = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)+$")]
 #: A label as "key=value".
 Label = Annotated[str, StringConstraints(pattern=f"^[a-z]{_LABEL}{{0,62}}={_LABEL}{{0,63}}$")]
+
+#: A secret of steps and where Secret Manager has it, as "database/password=flights-database:3".
+SecretSource = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[^=\x00-\x1f]+=(projects/[a-z0-9.:-]+/secrets/)?[A-Za-z0-9_-]{1,255}"
+        r"(:[A-Za-z0-9_-]{1,63})?$"
+    ),
+]
 
 
 class VertexSettings(BaseModel):
@@ -61,6 +70,27 @@ class VertexSettings(BaseModel):
     stage: Literal["file", "folder"] = "file"
     send_package: bool = False
     root: Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")] | None = None
+    environ: tuple[Variable, ...] = ()
+    labels: tuple[Label, ...] = ()
+    budget: BudgetText | None = None
+
+
+class CloudRunSettings(BaseModel):
+    """Settings of steps on Cloud Run; ``config/runners.yaml`` explains each."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    project: Project | None = None
+    region: GcpRegion | None = None
+    image: Image | None = None
+    staging: GcsUrl | None = None
+    service_account: ServiceAccount | None = None
+    cores: Annotated[float, Field(gt=0, le=8)] = 1.0
+    ram_gb: Annotated[float, Field(gt=0, le=34)] = 2.0
+    stage: Literal["file", "folder"] = "file"
+    send_package: bool = False
+    root: Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")] | None = None
+    secrets: tuple[SecretSource, ...] = ()
     environ: tuple[Variable, ...] = ()
     labels: tuple[Label, ...] = ()
     budget: BudgetText | None = None

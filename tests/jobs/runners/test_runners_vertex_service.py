@@ -280,7 +280,7 @@ def test_a_command_with_the_options_of_gcloud_runs_a_training_program(
     result = CliRunner().invoke(app, [*words, "--", "--steps", "7"])
     assert result.exit_code == 0, result.output
     [created] = service.jobs.values()
-    assert [line for _, _, line in created.lines] == ["imported 7 gs://flights/fit {} []"]
+    assert [line.text for line in created.lines] == ["imported 7 gs://flights/fit {} []"]
     [body] = service.bodies("customJobs.create")
     assert len(body["jobSpec"]["workerPoolSpecs"]) == 1
 
@@ -312,7 +312,7 @@ def test_a_command_with_a_file_of_gcloud_has_its_machines(
     assert [pool["replicaCount"] for pool in pools] == ["1", "1"]
     assert {pool["machineSpec"]["machineType"] for pool in pools} == {"n1-standard-4"}
     [created] = service.jobs.values()
-    primary = [line for _, replica, line in created.lines if replica == "workerpool0-0"]
+    primary = [line.text for line in created.lines if line.replica == "workerpool0-0"]
     assert primary[0].startswith("imported 7 gs://flights/fit {'type': 'chief'")
 
 

@@ -11,13 +11,11 @@ from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.aws_batch.batch_client import BatchClient
 from hyperplane.jobs.runners.aws_batch.batch_job_id import BatchJobId
 from hyperplane.jobs.runners.aws_batch.batch_log import BatchLog
-from hyperplane.jobs.runners.service_process import ServiceProcess
+from hyperplane.jobs.runners.service_process import CONFIGURATION_ERROR, ServiceProcess
 from hyperplane.platforms.aws.job_status import NEVER_STARTS, BatchJobStatus, parse_job
 
 #: Seconds for which Batch must report that a job will never start.
 NEVER_STARTS_SECONDS = 60.0
-#: Exit code of a step that can never run: a configuration error in sysexits.h.
-CONFIGURATION_ERROR = 78
 
 
 class BatchProcess(ServiceProcess[BatchJobId, BatchJobStatus]):

@@ -56,7 +56,7 @@ class BucketTask(NamedTuple):
     manifest: Object
 
 
-class PlannedJob(NamedTuple):
+class PlannedBucketJob(NamedTuple):
     """Requests of one attempt, before anything is sent.
 
     Parameters

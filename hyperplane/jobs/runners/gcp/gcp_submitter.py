@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.runners.gcp.bucket_task import PlannedJob
+from hyperplane.jobs.runners.gcp.bucket_task import PlannedBucketJob
 from hyperplane.jobs.runners.gcp.gcp_client import GcpClient
 from hyperplane.jobs.runners.gcp.gcp_process import GcpJobIdT
 from hyperplane.jobs.runners.service_submitter import ServiceSubmitter, SettingsT
@@ -27,7 +27,7 @@ class GcpSubmitter(ServiceSubmitter[GcpJobIdT, SettingsT]):
     @abstractmethod
     def _plan(
         self, command: AttemptCommand, step: Step, memory_factor: float, files: list[TaskFile]
-    ) -> PlannedJob:
+    ) -> PlannedBucketJob:
         """Return the requests for an attempt; raise OSError if no container is large enough."""
 
     @abstractmethod

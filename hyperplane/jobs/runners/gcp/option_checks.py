@@ -20,7 +20,7 @@ _REQUIRED = {
 _MAX_LABELS = 62
 
 
-class CheckedSettings(Protocol):
+class LabeledSettings(Protocol):
     """Settings with variables and labels."""
 
     @property
@@ -53,7 +53,7 @@ class ReservedVariables(NamedTuple):
 
 
 def find_setting_faults(
-    section: str, settings: CheckedSettings, reserved: ReservedVariables
+    section: str, settings: LabeledSettings, reserved: ReservedVariables
 ) -> list[Fault]:
     """Return a fault for each setting that is missing, and for wrong variables and labels."""
     faults = [

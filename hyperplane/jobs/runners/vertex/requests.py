@@ -9,7 +9,7 @@ from typing import Any
 
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.runners.gcp.bucket_task import PlannedJob, plan_task
+from hyperplane.jobs.runners.gcp.bucket_task import PlannedBucketJob, plan_task
 from hyperplane.jobs.runners.staged_code import TaskFile
 from hyperplane.jobs.runners.step_resources import grace_seconds
 from hyperplane.jobs.runners.task_manifest import parse_pairs
@@ -55,7 +55,7 @@ def plan_job(
     settings: VertexSettings,
     program: TaskFile,
     files: Sequence[TaskFile],
-) -> PlannedJob:
+) -> PlannedBucketJob:
     """Return the requests for one attempt.
 
     ``program`` is the program of the container, and ``files`` are those that it writes there.
@@ -100,4 +100,4 @@ def plan_job(
     if settings.network:
         spec["network"] = settings.network
     job = {"displayName": task.name, "labels": task.labels, "jobSpec": spec}
-    return PlannedJob(job, task.manifest_key, task.manifest)
+    return PlannedBucketJob(job, task.manifest_key, task.manifest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.attempt_names import attempt_job_name, name_prefix
-from hyperplane.jobs.runners.gcp.bucket_task import PlannedJob
+from hyperplane.jobs.runners.gcp.bucket_task import PlannedBucketJob
 from hyperplane.jobs.runners.gcp.gcp_submitter import GcpSubmitter
 from hyperplane.jobs.runners.staged_code import TaskFile
 from hyperplane.jobs.runners.vertex.requests import plan_job
@@ -18,7 +18,7 @@ class VertexSubmitter(GcpSubmitter[VertexJobId, VertexSettings]):
 
     def _plan(
         self, command: AttemptCommand, step: Step, memory_factor: float, files: list[TaskFile]
-    ) -> PlannedJob:
+    ) -> PlannedBucketJob:
         return plan_job(command, step, memory_factor, self._settings, self._program, files)
 
     def _job_id(self, command: AttemptCommand) -> VertexJobId:
