@@ -22,6 +22,7 @@ from google_service import (
     PROJECT,
     REGION,
     Action,
+    GoogleJob,
     GoogleService,
     LogLine,
     Object,
@@ -41,38 +42,30 @@ INTERNAL = "An internal error occurred."
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
-@dataclass
-class Job:
-    """A job with its execution, and its container: a process of this machine, or none yet."""
+@dataclass(kw_only=True)
+class Job(GoogleJob):
+    """A job with its execution and its task."""
 
     description: Object
     execution: Object
-    folder: Path
-    process: subprocess.Popen[bytes] | None = None
-    message: str = ""
-    killed_at: float = float("inf")
-    cancelled: bool = False
     task: Object = field(default_factory=dict)
-    lines: list[LogLine] = field(default_factory=list)
     read: int = 0
+
+    @property
+    def log_key(self) -> str:
+        return str(self.execution["name"]).rpartition("/")[2]
 
     @property
     def has_ended(self) -> bool:
         return "completionTime" in self.execution
 
-    @property
-    def name(self) -> str:
-        """Name of the execution without project and region."""
-        return str(self.execution["name"]).rpartition("/")[2]
 
-
-class CloudRunService(GoogleService):
-    """The server of jobs; ``jobs`` has those that were not deleted, ``ended`` all others."""
+class CloudRunService(GoogleService[Job]):
+    """The server of jobs; ``jobs`` has those that were not deleted."""
 
     source: ClassVar[LogSource] = CLOUD_RUN_LOGS
 
     def __init__(self, folder: Path) -> None:
-        self.jobs: dict[str, Job] = {}
         self.deleted: dict[str, Job] = {}
         #: Names of jobs that the tests leave on purpose.
         self.foreign: list[str] = []
@@ -82,45 +75,6 @@ class CloudRunService(GoogleService):
 
     def _all(self) -> dict[str, Job]:
         return {**self.deleted, **self.jobs}
-
-    def _processes(self) -> Iterator[subprocess.Popen[bytes] | None]:
-        return (job.process for job in self._all().values())
-
-    def ids(self) -> list[str]:
-        """Return the names of all jobs, also of those that were deleted."""
-        return list(self._all())
-
-    def started(self) -> list[str]:
-        """Return the names of the jobs whose containers were started."""
-        return [name for name, job in self._all().items() if job.process]
-
-    def running(self) -> list[str]:
-        """Return the names of the jobs that have not ended."""
-        with self._lock:
-            return [name for name, job in self.jobs.items() if not job.has_ended]
-
-    def forget(self, job_id: str) -> None:
-        """Make a job vanish: its container is killed, and Cloud Run does not have it."""
-        with self._lock:
-            job = self.jobs.pop(job_id)
-        if job.process is not None:
-            os.killpg(job.process.pid, signal.SIGKILL)
-            job.process.wait()
-
-    def interrupt(self, job_id: str, reason: str) -> None:
-        """End a container for a reason outside of it."""
-        with self._lock:
-            job = self.jobs[job_id]
-            job.message = reason
-            if job.process is None:
-                self._end(job, None)
-            else:
-                os.killpg(job.process.pid, signal.SIGKILL)
-
-    def logs(self) -> Iterator[tuple[str, list[LogLine]]]:
-        """Yield the label and the lines of each job."""
-        for job in self._all().values():
-            yield job.name, job.lines
 
     def _build_entry(self, job: str, line: LogLine) -> Object:
         labels = {"job_name": job.rpartition("-")[0], "location": REGION, "project_id": PROJECT}
@@ -175,7 +129,7 @@ class CloudRunService(GoogleService):
             "conditions": [{"type": "Completed", "state": "CONDITION_RECONCILING"}],
         }
         described = {**body, "name": full_name, "createTime": now(), "executionCount": 1}
-        self.jobs[full_name] = Job(described, execution, folder)
+        self.jobs[full_name] = Job(description=described, execution=execution, folder=folder)
         # Numbers of projects are in the answers.
         number = full_name.replace(PROJECT, NUMBER)
         kind = "type.googleapis.com/google.cloud.run.v2.Job"
@@ -230,21 +184,14 @@ class CloudRunService(GoogleService):
             raise Refused(400, "The execution has completed.")
         job.cancelled = True
         if job.process is None:
-            self._end(job, None)
-        elif job.killed_at == float("inf"):
-            job.killed_at = time.monotonic() + self.stop_seconds
-            send_signal(job.process, signal.SIGTERM)
+            self._end(job)
+        job.request_end(self.stop_seconds)
         return {"name": f"projects/{PROJECT}/locations/{REGION}/operations/{uuid.uuid4()}"}
 
     def _list_tasks(self, request: Request) -> Object:
         return {"tasks": [self._find_execution(request.values["parent"]).task]}
 
     # Containers
-
-    def _advance_all(self) -> None:
-        for job in self.jobs.values():
-            if not job.has_ended:
-                self._advance(job)
 
     def _advance(self, job: Job) -> None:
         if job.process is None:
@@ -260,10 +207,11 @@ class CloudRunService(GoogleService):
         job.read += size
         job.lines += [LogLine(now(), "", line) for line in lines]
         if code is not None:
-            self._end(job, code)
+            self._end(job)
 
-    def _end(self, job: Job, code: int | None) -> None:
+    def _end(self, job: Job) -> None:
         """Let an execution end with the code of its container, if it has one."""
+        code = job.process.returncode if job.process else None
         condition: Object = {"type": "Completed", "state": "CONDITION_FAILED"}
         result: Object = {}
         count = "failedCount"
@@ -272,7 +220,7 @@ class CloudRunService(GoogleService):
             count = "cancelledCount"
         elif job.message == OUT_OF_MEMORY:
             result = {"exitCode": 0, "status": {"code": 2, "message": job.message}}
-            condition["message"] = f"Task {job.name}-task0 failed with message: {job.message}"
+            condition["message"] = f"Task {job.log_key}-task0 failed with message: {job.message}"
         elif job.message:
             condition |= {"reason": "INTERNAL", "message": job.message}
         elif code == 0:
@@ -281,7 +229,7 @@ class CloudRunService(GoogleService):
             condition |= {"executionReason": "NON_ZERO_EXIT_CODE", "message": "Task failed."}
             result = {"status": {"code": 2, "message": "The container exited with an error."}}
             result |= {"termSignal": -code} if code and code < 0 else {"exitCode": code}
-        job.task = {"name": f"{job.execution['name']}/tasks/{job.name}-task0"}
+        job.task = {"name": f"{job.execution['name']}/tasks/{job.log_key}-task0"}
         job.task["lastAttemptResult"] = result
         job.execution.pop("runningCount", None)
         job.execution |= {"conditions": [condition], "completionTime": now(), count: 1}
@@ -291,8 +239,8 @@ class CloudRunService(GoogleService):
         [container] = template["containers"]
         environment = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "CLOUD_RUN_JOB": job.name.rpartition("-")[0],
-            "CLOUD_RUN_EXECUTION": job.name,
+            "CLOUD_RUN_JOB": job.log_key.rpartition("-")[0],
+            "CLOUD_RUN_EXECUTION": job.log_key,
             "CLOUD_RUN_TASK_INDEX": "0",
             "CLOUD_RUN_TASK_COUNT": "1",
             "CLOUD_RUN_TASK_ATTEMPT": "0",

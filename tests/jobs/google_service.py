@@ -9,21 +9,27 @@ jobs.
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
 import time
 import uuid
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
-from container_service import ContainerService, drop, send
+import pytest
+from container_service import ContainerService, drop, send, send_signal
 from discovery import DiscoveryError, Method, find_method, validate
 
+from hyperplane.jobs.runners import retry_time, service_job_id, service_process
+from hyperplane.jobs.runners.gcp import log_reader
 from hyperplane.platforms.gcp.task_log import LogSource
 
 Object = dict[str, Any]
@@ -63,7 +69,38 @@ class LogLine:
     text: str
 
 
-class GoogleService(ContainerService):
+@dataclass(kw_only=True)
+class GoogleJob(ABC):
+    """A job, and its container: a process of this machine, or none yet."""
+
+    folder: Path
+    process: subprocess.Popen[bytes] | None = None
+    message: str = ""
+    killed_at: float = float("inf")
+    cancelled: bool = False
+    lines: list[LogLine] = field(default_factory=list)
+
+    @property
+    @abstractmethod
+    def log_key(self) -> str:
+        """Label of the job in its log."""
+
+    @property
+    @abstractmethod
+    def has_ended(self) -> bool:
+        """Whether it has ended."""
+
+    def request_end(self, seconds: float) -> None:
+        """Send SIGTERM to the container, which is killed after some seconds."""
+        if self.process is not None and self.killed_at == float("inf"):
+            self.killed_at = time.monotonic() + seconds
+            send_signal(self.process, signal.SIGTERM)
+
+
+JobT = TypeVar("JobT", bound=GoogleJob)
+
+
+class GoogleService(ContainerService, Generic[JobT]):
     """The server, and what it shall do with requests; ``url`` is its address.
 
     A subclass sets its own attributes first.
@@ -73,6 +110,7 @@ class GoogleService(ContainerService):
     source: LogSource
 
     def __init__(self, folder: Path) -> None:
+        self.jobs: dict[str, JobT] = {}
         self.folder, self.buckets = folder, folder / "buckets"
         (self.buckets / "flights").mkdir(parents=True)
         #: Permissions that the credentials have, or that are missing.
@@ -85,8 +123,46 @@ class GoogleService(ContainerService):
         super().__init__()
 
     @abstractmethod
-    def logs(self) -> Iterator[tuple[str, list[LogLine]]]:
-        """Yield the label and the lines of each job."""
+    def _end(self, job: JobT) -> None:
+        """Let a job end whose container never started."""
+
+    def _all(self) -> dict[str, JobT]:
+        """Return all jobs, also those that the service does not have any more."""
+        return self.jobs
+
+    def _processes(self) -> Iterator[subprocess.Popen[bytes] | None]:
+        return (job.process for job in self._all().values())
+
+    def ids(self) -> list[str]:
+        """Return the names of all jobs."""
+        return list(self._all())
+
+    def started(self) -> list[str]:
+        """Return the names of the jobs whose containers were started."""
+        return [name for name, job in self._all().items() if job.process]
+
+    def running(self) -> list[str]:
+        """Return the names of the jobs that have not ended."""
+        with self._lock:
+            return [name for name, job in self.jobs.items() if not job.has_ended]
+
+    def forget(self, job_id: str) -> None:
+        """Make a job vanish: its container is killed, and the service does not have it."""
+        with self._lock:
+            job = self.jobs.pop(job_id)
+        if job.process is not None:
+            os.killpg(job.process.pid, signal.SIGKILL)
+            job.process.wait()
+
+    def interrupt(self, job_id: str, reason: str) -> None:
+        """End a container for a reason outside of it."""
+        with self._lock:
+            job = self.jobs[job_id]
+            job.message = reason
+            if job.process is None:
+                self._end(job)
+            else:
+                os.killpg(job.process.pid, signal.SIGKILL)
 
     @abstractmethod
     def _build_entry(self, job: str, line: LogLine) -> Object:
@@ -244,11 +320,11 @@ class GoogleService(ContainerService):
             label + r'="([a-z0-9-]+)"(?: AND receiveTimestamp>="([^"]+)")?', filter_text
         )
         entries = [
-            self._entry(job, index, line)
+            self._entry(name, index, line)
             for name, since in wanted
-            for job, lines in self.logs()
-            if job == name
-            for index, line in enumerate(lines)
+            for job in self._all().values()
+            if job.log_key == name
+            for index, line in enumerate(job.lines)
             if line.at >= since
         ]
         entries.sort(key=lambda entry: entry["timestamp"])
@@ -273,11 +349,25 @@ class GoogleService(ContainerService):
         """Start, observe and end containers."""
         while not self._closing.wait(0.05):
             with self._lock:
-                self._advance_all()
+                for job in self.jobs.values():
+                    if not job.has_ended:
+                        self._advance(job)
 
     @abstractmethod
-    def _advance_all(self) -> None:
-        """Start, observe and end containers once."""
+    def _advance(self, job: JobT) -> None:
+        """Start, observe or end the container of a job."""
+
+
+def speed_up(monkeypatch: pytest.MonkeyPatch, process_type: type[Any]) -> None:
+    """Let attempts of a runner observe their jobs, and read their logs, without long pauses."""
+    monkeypatch.setattr(process_type, "poll_seconds", 0.1)
+    monkeypatch.setattr(service_process, "VANISHED_SECONDS", 0.5)
+    monkeypatch.setattr(service_process, "END_SECONDS", 0.5)
+    monkeypatch.setattr(log_reader, "SETTLE_SECONDS", 0.3)
+    monkeypatch.setattr(log_reader, "READ_SECONDS", 0.1)
+    monkeypatch.setattr(log_reader, "REQUEST_RATE", 50.0)
+    monkeypatch.setattr(service_job_id, "UNCONFIRMED_SECONDS", 1.0)
+    monkeypatch.setattr(retry_time, "MAX_PAUSE_SECONDS", 0.2)
 
 
 def split_lines(content: bytes, *, whole: bool) -> tuple[int, list[str]]:
@@ -300,7 +390,7 @@ def _send_error(handler: BaseHTTPRequestHandler, error: Refused) -> None:
     send(handler, error.status, json.dumps({"error": body}).encode())
 
 
-def variables(service: GoogleService) -> dict[str, str]:
+def variables(service: GoogleService[Any]) -> dict[str, str]:
     """Return the environment variables of a user with a service account."""
     file = service.folder / "key.json"
     if not file.exists():

@@ -26,6 +26,7 @@ from google_service import (
     REGION,
     REGISTRY,
     Action,
+    GoogleJob,
     GoogleService,
     LogLine,
     Object,
@@ -47,26 +48,19 @@ OUT_OF_MEMORY = "Replicas low on memory: workerpool0. Specify a machine with lar
 _ENDED = ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED")
 
 
-@dataclass
-class Job:
+@dataclass(kw_only=True)
+class Job(GoogleJob):
     """A custom job, and its containers: processes of this machine, or none yet.
 
     ``process`` is that of the first machine, ``others`` those of the other ones, by their names.
     """
 
     description: Object
-    folder: Path
-    process: subprocess.Popen[bytes] | None = None
     others: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    message: str = ""
-    killed_at: float = float("inf")
-    cancelled: bool = False
-    #: Lines of the logs.
-    lines: list[LogLine] = field(default_factory=list)
     read: dict[str, int] = field(default_factory=dict)
 
     @property
-    def number(self) -> str:
+    def log_key(self) -> str:
         return str(self.description["name"]).rpartition("/")[2]
 
     @property
@@ -74,54 +68,14 @@ class Job:
         return self.description["state"] in _ENDED
 
 
-class VertexService(GoogleService):
+class VertexService(GoogleService[Job]):
     """The server of custom jobs."""
 
     source: ClassVar[LogSource] = VERTEX_LOGS
 
-    def __init__(self, folder: Path) -> None:
-        self.jobs: dict[str, Job] = {}
-        super().__init__(folder)
-
     def _processes(self) -> Iterator[subprocess.Popen[bytes] | None]:
         for job in self.jobs.values():
             yield from (job.process, *job.others.values())
-
-    def ids(self) -> list[str]:
-        """Return the names of all jobs."""
-        return list(self.jobs)
-
-    def started(self) -> list[str]:
-        """Return the names of the jobs whose containers were started."""
-        return [name for name, job in self.jobs.items() if job.process]
-
-    def running(self) -> list[str]:
-        """Return the names of the jobs that have not ended."""
-        with self._lock:
-            return [name for name, job in self.jobs.items() if not job.has_ended]
-
-    def forget(self, job_id: str) -> None:
-        """Make a job vanish: its container is killed, and Vertex AI does not have it."""
-        with self._lock:
-            job = self.jobs.pop(job_id)
-        if job.process is not None:
-            os.killpg(job.process.pid, signal.SIGKILL)
-            job.process.wait()
-
-    def interrupt(self, job_id: str, reason: str) -> None:
-        """End a container for a reason outside of it."""
-        with self._lock:
-            job = self.jobs[job_id]
-            job.message = reason
-            if job.process is None:
-                self._end(job, "JOB_STATE_FAILED")
-            else:
-                os.killpg(job.process.pid, signal.SIGKILL)
-
-    def logs(self) -> Iterator[tuple[str, list[LogLine]]]:
-        """Yield the label and the lines of each job."""
-        for job in self.jobs.values():
-            yield job.number, job.lines
 
     def _build_entry(self, job: str, line: LogLine) -> Object:
         labels = {"job_id": job, "task_name": line.replica, "project_id": PROJECT}
@@ -153,7 +107,7 @@ class VertexService(GoogleService):
         described = {
             **request.body, "name": name, "state": "JOB_STATE_PENDING", "createTime": now()
         }  # fmt: skip
-        self.jobs[name] = Job(described, folder)
+        self.jobs[name] = Job(description=described, folder=folder)
         return described
 
     def _find(self, request: Request) -> Job:
@@ -177,19 +131,13 @@ class VertexService(GoogleService):
             raise Refused(400, "CustomJob has ended.")
         job.cancelled = True
         if job.process is None:
-            self._end(job, "JOB_STATE_CANCELLED")
-        elif job.killed_at == float("inf"):
+            self._end(job)
+        else:
             job.description["state"] = "JOB_STATE_CANCELLING"
-            job.killed_at = time.monotonic() + self.stop_seconds
-            send_signal(job.process, signal.SIGTERM)
+            job.request_end(self.stop_seconds)
         return {}
 
     # Containers
-
-    def _advance_all(self) -> None:
-        for job in self.jobs.values():
-            if not job.has_ended:
-                self._advance(job)
 
     def _advance(self, job: Job) -> None:
         if job.process is None:
@@ -213,7 +161,6 @@ class VertexService(GoogleService):
         if failed is not None and codes["workerpool0-0"] is None:
             os.killpg(job.process.pid, signal.SIGKILL)
             job.process.wait()
-        state = "JOB_STATE_FAILED" if failed or job.message else "JOB_STATE_SUCCEEDED"
         code = codes.get(failed or "")
         if code and not job.message:
             shown = code if code > 0 else 128 - code
@@ -221,9 +168,12 @@ class VertexService(GoogleService):
                 f"The replica {failed} exited with a non-zero status of {shown}. "
                 "Termination reason: Error."
             )
-        self._end(job, "JOB_STATE_CANCELLED" if job.cancelled else state)
+        self._end(job)
 
-    def _end(self, job: Job, state: str) -> None:
+    def _end(self, job: Job) -> None:
+        state = "JOB_STATE_FAILED" if job.message else "JOB_STATE_SUCCEEDED"
+        if job.cancelled:
+            state = "JOB_STATE_CANCELLED"
         job.description |= {"state": state, "endTime": now()}
         if state == "JOB_STATE_CANCELLED":
             job.description["error"] = {"code": 1, "message": "CANCELED"}
@@ -264,7 +214,7 @@ class VertexService(GoogleService):
         environment = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "CLUSTER_SPEC": json.dumps(spec),
-            "CLOUD_ML_JOB_ID": job.number,
+            "CLOUD_ML_JOB_ID": job.log_key,
             "CLOUD_ML_PROJECT_ID": NUMBER,
             **{each["name"]: each["value"].replace("$$(", "$(") for each in container["env"]},
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from urllib.parse import quote
 
 from hyperplane.core.errors import Fault
@@ -18,6 +18,7 @@ from hyperplane.platforms.gcp.errors import (
 )
 from hyperplane.platforms.gcp.session import GcpSession
 from hyperplane.platforms.object_staging import parse_staging
+from hyperplane.spec.settings import GcpJobSettings
 
 BUCKET_PERMISSIONS = ("storage.objects.create", "storage.objects.delete", "storage.objects.get")
 _ACT_AS = "iam.serviceAccounts.actAs"
@@ -26,30 +27,6 @@ _IMAGE = re.compile(
     r"(?P<location>[a-z0-9-]+)-docker\.pkg\.dev/(?P<project>[a-z0-9.:-]+)/(?P<repository>[a-z0-9-]+)/"
     r"(?P<name>[a-z0-9._/-]+)(?::(?P<tag>[A-Za-z0-9._-]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
-
-
-class CheckedSettings(Protocol):
-    """Settings that are checked."""
-
-    @property
-    def region(self) -> str | None:
-        """Region of the jobs."""
-        ...
-
-    @property
-    def image(self) -> str | None:
-        """Image of the containers."""
-        ...
-
-    @property
-    def staging(self) -> str | None:
-        """Folder of a bucket for the files of tasks."""
-        ...
-
-    @property
-    def service_account(self) -> str | None:
-        """Service account of the containers."""
-        ...
 
 
 class CheckedService(NamedTuple):
@@ -73,11 +50,11 @@ class CheckedService(NamedTuple):
     permissions: tuple[str, ...]
 
 
-_Check = Callable[[GcpSession, CheckedSettings, CheckedService], list[Fault]]
+_Check = Callable[[GcpSession, GcpJobSettings, CheckedService], list[Fault]]
 
 
 def check_service(
-    session: GcpSession, settings: CheckedSettings, service: CheckedService
+    session: GcpSession, settings: GcpJobSettings, service: CheckedService
 ) -> list[Fault]:
     """Return all faults of credentials, region, permissions, bucket, image and service account.
 
@@ -109,7 +86,7 @@ def check_service(
 
 
 def _explain(
-    error: GcpError, project: str, settings: CheckedSettings, service: CheckedService
+    error: GcpError, project: str, settings: GcpJobSettings, service: CheckedService
 ) -> Fault:
     """Return the fault of a project or a region in which the service does not answer."""
     if not isinstance(error, GcpRequestError):  # no server has the name of the region
@@ -124,7 +101,7 @@ def _explain(
 
 
 def _check_permissions(
-    session: GcpSession, settings: CheckedSettings, service: CheckedService
+    session: GcpSession, settings: GcpJobSettings, service: CheckedService
 ) -> list[Fault]:
     """Return a fault with the permissions that are missing in the project, if it can be asked."""
     del settings
@@ -148,7 +125,7 @@ def _check_permissions(
 
 
 def _check_bucket(
-    session: GcpSession, settings: CheckedSettings, service: CheckedService
+    session: GcpSession, settings: GcpJobSettings, service: CheckedService
 ) -> list[Fault]:
     del service
     bucket = parse_staging(str(settings.staging)).bucket
@@ -171,7 +148,7 @@ def _check_bucket(
 
 
 def _check_image(
-    session: GcpSession, settings: CheckedSettings, service: CheckedService
+    session: GcpSession, settings: GcpJobSettings, service: CheckedService
 ) -> list[Fault]:
     """Return a fault if an image of Artifact Registry does not exist; others are not checked."""
     del service
@@ -198,7 +175,7 @@ def _check_image(
 
 
 def _check_service_account(
-    session: GcpSession, settings: CheckedSettings, service: CheckedService
+    session: GcpSession, settings: GcpJobSettings, service: CheckedService
 ) -> list[Fault]:
     """Return a fault if the service account does not exist, or may not be used."""
     del service

@@ -12,7 +12,7 @@ from hyperplane.spec.settings.base import (
 )
 from hyperplane.spec.settings.cuda import CudaSettings
 from hyperplane.spec.settings.gateway import GatewaySettings
-from hyperplane.spec.settings.gcp import CloudRunSettings, VertexSettings
+from hyperplane.spec.settings.gcp import CloudRunSettings, GcpJobSettings, VertexSettings
 from hyperplane.spec.settings.history import HistorySettings
 from hyperplane.spec.settings.jobs import EmailSettings, JobSettings
 from hyperplane.spec.settings.kubernetes import (
@@ -49,6 +49,7 @@ __all__ = [
     "EmailSettings",
     "EngineSettings",
     "GatewaySettings",
+    "GcpJobSettings",
     "HistorySettings",
     "HostSettings",
     "JobSettings",

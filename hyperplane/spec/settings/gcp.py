@@ -37,8 +37,8 @@ SecretSource = Annotated[
 ]
 
 
-class VertexSettings(BaseModel):
-    """Settings of steps on Vertex AI; ``config/runners.yaml`` explains each."""
+class GcpJobSettings(BaseModel):
+    """Settings of jobs that all services of Google Cloud have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,6 +46,18 @@ class VertexSettings(BaseModel):
     region: GcpRegion | None = None
     image: Image | None = None
     staging: GcsUrl | None = None
+    service_account: ServiceAccount | None = None
+    stage: Literal["file", "folder"] = "file"
+    send_package: bool = False
+    root: Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")] | None = None
+    environ: tuple[Variable, ...] = ()
+    labels: tuple[Label, ...] = ()
+    budget: BudgetText | None = None
+
+
+class VertexSettings(GcpJobSettings):
+    """Settings of steps on Vertex AI; ``config/runners.yaml`` explains each."""
+
     series: Literal["e2", "n1", "n2", "c2", "g2", "a2", "a3"] = "e2"
     machine_type: MachineType | None = None
     gpu_type: (
@@ -63,34 +75,14 @@ class VertexSettings(BaseModel):
     ) = None
     spot: bool = False
     disk_gb: Annotated[int, Field(ge=100, le=64_000)] = 100
-    service_account: ServiceAccount | None = None
     network: Network | None = None
     cores: Annotated[float, Field(gt=0, le=256)] = 1.0
     ram_gb: Annotated[float, Field(gt=0, le=4096)] = 2.0
-    stage: Literal["file", "folder"] = "file"
-    send_package: bool = False
-    root: Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")] | None = None
-    environ: tuple[Variable, ...] = ()
-    labels: tuple[Label, ...] = ()
-    budget: BudgetText | None = None
 
 
-class CloudRunSettings(BaseModel):
+class CloudRunSettings(GcpJobSettings):
     """Settings of steps on Cloud Run; ``config/runners.yaml`` explains each."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    project: Project | None = None
-    region: GcpRegion | None = None
-    image: Image | None = None
-    staging: GcsUrl | None = None
-    service_account: ServiceAccount | None = None
     cores: Annotated[float, Field(gt=0, le=8)] = 1.0
     ram_gb: Annotated[float, Field(gt=0, le=34)] = 2.0
-    stage: Literal["file", "folder"] = "file"
-    send_package: bool = False
-    root: Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")] | None = None
     secrets: tuple[SecretSource, ...] = ()
-    environ: tuple[Variable, ...] = ()
-    labels: tuple[Label, ...] = ()
-    budget: BudgetText | None = None

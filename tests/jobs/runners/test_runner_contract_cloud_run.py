@@ -13,8 +13,7 @@ from runner_cases import make_job
 from runner_contract import STEP, RunnerContract
 
 from hyperplane.jobs import Pipeline
-
-MODULE = "hyperplane.jobs.runners"
+from hyperplane.jobs.runners.cloud_run.cloud_run_process import CloudRunProcess
 
 
 @pytest.mark.service
@@ -26,11 +25,7 @@ class TestCloudRun(RunnerContract):
     def options(
         self, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[dict[str, Any]]:
-        process = f"{MODULE}.cloud_run.cloud_run_process.CloudRunProcess"
-        monkeypatch.setattr(f"{process}.poll_seconds", 0.1)
-        monkeypatch.setattr(f"{MODULE}.gcp.log_reader.SETTLE_SECONDS", 0.3)
-        monkeypatch.setattr(f"{MODULE}.gcp.log_reader.READ_SECONDS", 0.1)
-        monkeypatch.setattr(f"{MODULE}.gcp.log_reader.REQUEST_RATE", 50.0)
+        google_service.speed_up(monkeypatch, CloudRunProcess)
         with cloud_run_service.running(tmp_path_factory.mktemp("cloud-run")) as service:
             for name, text in google_service.variables(service).items():
                 monkeypatch.setenv(name, text)

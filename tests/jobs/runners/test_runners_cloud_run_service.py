@@ -18,9 +18,7 @@ from service_job_contract import ServiceJobContract, attempt_command, during, lo
 from services import until
 
 from hyperplane.jobs import Resources
-from hyperplane.jobs.runners import retry_time, service_job_id, service_process
 from hyperplane.jobs.runners.cloud_run import cloud_run_process
-from hyperplane.jobs.runners.gcp import log_reader
 from hyperplane.jobs.store.job_records import DONE, FAILED, LOST
 from hyperplane.platforms.gcp.errors import GcpRequestError
 
@@ -29,15 +27,8 @@ pytestmark = [pytest.mark.process, pytest.mark.service]
 
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CloudRunService]:
-    monkeypatch.setattr(cloud_run_process.CloudRunProcess, "poll_seconds", 0.1)
+    google_service.speed_up(monkeypatch, cloud_run_process.CloudRunProcess)
     monkeypatch.setattr(cloud_run_process, "DELETE_SECONDS", 0.1)
-    monkeypatch.setattr(service_process, "VANISHED_SECONDS", 0.5)
-    monkeypatch.setattr(service_process, "END_SECONDS", 0.5)
-    monkeypatch.setattr(log_reader, "SETTLE_SECONDS", 0.3)
-    monkeypatch.setattr(log_reader, "READ_SECONDS", 0.1)
-    monkeypatch.setattr(log_reader, "REQUEST_RATE", 50.0)
-    monkeypatch.setattr(service_job_id, "UNCONFIRMED_SECONDS", 1.0)
-    monkeypatch.setattr(retry_time, "MAX_PAUSE_SECONDS", 0.2)
     folder = tmp_path / "cloud-run"
     folder.mkdir()
     with cloud_run_service.running(folder) as service:

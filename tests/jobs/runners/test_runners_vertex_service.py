@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+import google_service
 import numpy as np
 import pytest
 import vertex_service
@@ -22,8 +23,7 @@ from hyperplane.cli.job_foreground import run_in_foreground
 from hyperplane.jobs import Pipeline, Resources, Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.job_control import new_job
-from hyperplane.jobs.runners import registry, retry_time, service_job_id, service_process
-from hyperplane.jobs.runners.gcp import log_reader
+from hyperplane.jobs.runners import registry, retry_time
 from hyperplane.jobs.runners.vertex import vertex_process
 from hyperplane.jobs.runners.vertex.requests import attempt_seconds
 from hyperplane.jobs.runners.vertex.vertex_job_id import VertexJobId
@@ -35,14 +35,7 @@ pytestmark = [pytest.mark.process, pytest.mark.service]
 
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[VertexService]:
-    monkeypatch.setattr(vertex_process.VertexProcess, "poll_seconds", 0.1)
-    monkeypatch.setattr(service_process, "VANISHED_SECONDS", 0.5)
-    monkeypatch.setattr(service_process, "END_SECONDS", 0.5)
-    monkeypatch.setattr(log_reader, "SETTLE_SECONDS", 0.3)
-    monkeypatch.setattr(log_reader, "READ_SECONDS", 0.1)
-    monkeypatch.setattr(log_reader, "REQUEST_RATE", 50.0)
-    monkeypatch.setattr(service_job_id, "UNCONFIRMED_SECONDS", 1.0)
-    monkeypatch.setattr(retry_time, "MAX_PAUSE_SECONDS", 0.2)
+    google_service.speed_up(monkeypatch, vertex_process.VertexProcess)
     folder = tmp_path / "vertex"
     folder.mkdir()
     with vertex_service.running(folder) as service:

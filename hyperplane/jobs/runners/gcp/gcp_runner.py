@@ -3,42 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from hyperplane.core.errors import Fault
 from hyperplane.core.optional import is_installed
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.runners.gcp.gcp_client import GcpClient
-from hyperplane.jobs.runners.service_runner import ServiceRunner, ServiceRunnerSettings
+from hyperplane.jobs.runners.service_runner import ServiceRunner
 from hyperplane.platforms.gcp.object_staging import GcsStaging
-from hyperplane.platforms.gcp.service_check import CheckedService, CheckedSettings, check_service
+from hyperplane.platforms.gcp.service_check import CheckedService, check_service
 from hyperplane.platforms.gcp.session import EXTRA, GcpSession
 from hyperplane.platforms.object_staging import parse_staging
+from hyperplane.spec.settings import GcpJobSettings
 
 _CLIENT = "googleapiclient"
 
 
-class GcpRunnerSettings(ServiceRunnerSettings, CheckedSettings, Protocol):
-    """Settings of a runner for a service of Google Cloud."""
-
-    @property
-    def project(self) -> str | None:
-        """Id of the project."""
-        ...
-
-    @property
-    def staging(self) -> str | None:
-        """Folder of a bucket for the files of tasks."""
-        ...
-
-    @property
-    def environ(self) -> Sequence[str]:
-        """Variables of all containers."""
-        ...
-
-
-GcpSettingsT = TypeVar("GcpSettingsT", bound=GcpRunnerSettings)
+GcpSettingsT = TypeVar("GcpSettingsT", bound=GcpJobSettings)
 GcpClientT = TypeVar("GcpClientT", bound=GcpClient[Any])
 
 

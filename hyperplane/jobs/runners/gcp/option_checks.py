@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from hyperplane.core.errors import Fault
 from hyperplane.jobs.runners.gcp.bucket_task import ATTEMPT_LABEL, JOB_LABEL
 from hyperplane.jobs.runners.task_manifest import parse_pairs
+from hyperplane.spec.settings import GcpJobSettings
 
 _ADVICE = "set it in the configuration, or with the option {}="
 #: Settings without which nothing can be submitted, and what they are.
@@ -18,20 +18,6 @@ _REQUIRED = {
 }
 #: Maximum labels of a job besides those of hyperplane.
 _MAX_LABELS = 62
-
-
-class LabeledSettings(Protocol):
-    """Settings with variables and labels."""
-
-    @property
-    def environ(self) -> Sequence[str]:
-        """Variables of all containers."""
-        ...
-
-    @property
-    def labels(self) -> Sequence[str]:
-        """Labels of all jobs."""
-        ...
 
 
 class ReservedVariables(NamedTuple):
@@ -53,7 +39,7 @@ class ReservedVariables(NamedTuple):
 
 
 def find_setting_faults(
-    section: str, settings: LabeledSettings, reserved: ReservedVariables
+    section: str, settings: GcpJobSettings, reserved: ReservedVariables
 ) -> list[Fault]:
     """Return a fault for each setting that is missing, and for wrong variables and labels."""
     faults = [
