@@ -81,11 +81,16 @@ def test_a_job_is_checked_without_a_creation(service: CloudRunService) -> None:
 
 def test_an_error_of_the_operation_is_a_refusal() -> None:
     answer = {"name": "o", "done": True, "error": {"code": 3, "message": "no such network"}}
-    session = SimpleNamespace(
-        location=lambda: "projects/p/locations/r", call=lambda *_, **__: answer
-    )
+    calls: list[str] = []
+
+    def call(service: str, operation: str, **request: Any) -> dict[str, Any]:
+        calls.append(operation.rpartition(".")[2])
+        return answer
+
+    session = SimpleNamespace(location=lambda: "projects/p/locations/r", call=call)
     with pytest.raises(GcpRequestError, match="no such network"):
         CloudRunApi(cast("Any", session)).create("one", job())
+    assert calls == ["create", "delete"]
 
 
 def ended(result: dict[str, Any], **condition: str) -> dict[str, Any]:

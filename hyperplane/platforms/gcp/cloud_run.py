@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from hyperplane.platforms.gcp.errors import NOT_FOUND, GcpRequestError
+from hyperplane.platforms.gcp.errors import NOT_FOUND, GcpError, GcpRequestError
 from hyperplane.platforms.gcp.service_check import CheckedService
 from hyperplane.platforms.gcp.session import GcpSession
 
@@ -78,6 +79,8 @@ class CloudRunApi:
         """
         operation = self._create(name, creation_body(job))
         if "error" in operation:
+            with suppress(GcpError):  # what there is of it has not started
+                self.delete(self._full_name(name))
             message = operation["error"].get("message", "no message")
             raise GcpRequestError(f"Google refused a job (run jobs.create): {message}", _INVALID)
         return execution_name(self._full_name(name))

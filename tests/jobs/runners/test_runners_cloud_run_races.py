@@ -17,7 +17,6 @@ from test_runners_vertex_races import EmptyLogs
 
 from hyperplane.core.errors.platforms import PlatformError
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.runners.cloud_run import cloud_run_process
 from hyperplane.jobs.runners.cloud_run.cloud_run_client import CloudRunClient
 from hyperplane.jobs.runners.cloud_run.cloud_run_job_id import CloudRunJobId
 from hyperplane.jobs.runners.cloud_run.cloud_run_process import CloudRunProcess
@@ -92,8 +91,7 @@ class TestCloudRunRaces(ServiceRaceContract):
     fake = FakeCloudRun
 
     @pytest.fixture(autouse=True)
-    def fast_deletions(self, monkeypatch: pytest.MonkeyPatch, command: AttemptCommand) -> None:
-        monkeypatch.setattr(cloud_run_process, "DELETE_SECONDS", 0.01)
+    def owned(self, monkeypatch: pytest.MonkeyPatch, command: AttemptCommand) -> None:
         owner = command.attempt_prefix.parents[2].name
         monkeypatch.setattr(FakeCloudRun, "owner", owner, raising=False)
 

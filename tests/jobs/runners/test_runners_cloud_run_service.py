@@ -28,7 +28,6 @@ pytestmark = [pytest.mark.process, pytest.mark.service]
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CloudRunService]:
     google_service.speed_up(monkeypatch, cloud_run_process.CloudRunProcess)
-    monkeypatch.setattr(cloud_run_process, "DELETE_SECONDS", 0.1)
     folder = tmp_path / "cloud-run"
     folder.mkdir()
     with cloud_run_service.running(folder) as service:

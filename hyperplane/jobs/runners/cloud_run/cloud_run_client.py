@@ -10,8 +10,7 @@ from hyperplane.jobs.runners.cloud_run.requests import SYSTEM
 from hyperplane.jobs.runners.gcp.bucket_task import JOB_LABEL
 from hyperplane.jobs.runners.gcp.gcp_client import GcpClient, gcp_errors
 from hyperplane.jobs.runners.retry_time import ServiceErrors
-from hyperplane.platforms.gcp.cloud_run import CloudRunApi, execution_name, job_name
-from hyperplane.platforms.gcp.errors import GcpError
+from hyperplane.platforms.gcp.cloud_run import CloudRunApi, execution_name
 from hyperplane.platforms.gcp.object_staging import GcsStaging
 from hyperplane.platforms.gcp.session import GcpSession
 from hyperplane.platforms.gcp.task_log import CLOUD_RUN_LOGS
@@ -29,14 +28,6 @@ class CloudRunClient(GcpClient[CloudRunJobId]):
     async def create(self, request: Mapping[str, Any]) -> str:
         """Send a creation once and return the name of the execution; raise GcpError if it fails."""
         return await self.run(self.api.create, request["jobId"], request["job"])
-
-    async def delete(self, job_id: CloudRunJobId) -> GcpError | None:
-        """Delete the job of an execution; return the error if it may not be deleted."""
-        try:
-            await self.run(self.api.delete, job_name(job_id.id))
-        except GcpError as error:
-            return error
-        return None
 
     async def _read(self, ids: Sequence[CloudRunJobId]) -> list[Mapping[str, Any] | None]:
         return [await self.run(self.api.read, job_id.id) for job_id in ids]

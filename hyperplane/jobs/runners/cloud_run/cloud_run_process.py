@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import ClassVar
 
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
@@ -12,9 +11,6 @@ from hyperplane.jobs.runners.gcp.gcp_process import GcpProcess
 from hyperplane.jobs.runners.service_process import CONFIGURATION_ERROR
 from hyperplane.platforms.gcp.cloud_run import job_name
 from hyperplane.platforms.gcp.execution_status import ExecutionStatus, parse_execution
-
-#: Requests to delete a job, and seconds between two of them.
-_DELETIONS, DELETE_SECONDS = 3, 5.0
 
 
 class CloudRunProcess(GcpProcess[CloudRunJobId, ExecutionStatus]):
@@ -32,17 +28,14 @@ class CloudRunProcess(GcpProcess[CloudRunJobId, ExecutionStatus]):
         job_id = self._read_id()
         if job_id is None or not job_id.id:  # it does not exist, or may be that of another user
             return
-        for remaining in reversed(range(_DELETIONS)):
-            error = await self._client.delete(job_id)
-            if error is None:
-                return
-            if not remaining or not self._client.errors.is_retryable(error):
-                break
-            await asyncio.sleep(DELETE_SECONDS)
-        self._files.append_line(
-            f"job {job_name(job_id.id)} was not deleted: {error}; delete it with: gcloud run jobs "
-            f"delete {job_id.name}"
-        )
+        job = job_name(job_id.id)
+        try:
+            await self._client.repeat(self._client.api.delete, job)
+        except OSError as error:
+            self._files.append_line(
+                f"job {job} was not deleted: {error.strerror}; delete it with: gcloud run jobs "
+                f"delete {job_id.name}"
+            )
 
     def _record_failure(self, status: ExecutionStatus, ended_code: int = 1) -> None:
         if status.is_misconfigured:
