@@ -191,6 +191,7 @@ def test_an_execution_that_another_user_deletes_is_lost(
     assert [attempt.status for attempt in attempts] == [LOST, DONE]
 
 
+@pytest.mark.slow
 def test_a_job_that_another_user_cancels_is_a_failed_attempt(service: CloudRunService) -> None:
     def cancel(name: str) -> None:
         service.jobs[name].cancelled = True
@@ -227,6 +228,7 @@ def test_a_job_whose_image_cannot_be_read_fails_for_good(service: CloudRunServic
     assert "FAILED (no such image)" in command.file(".log").read_text()
 
 
+@pytest.mark.slow
 def test_a_job_that_may_not_be_deleted_is_named_in_the_log(service: CloudRunService) -> None:
     service.faults["jobs.delete"] = ["refuse 403"]
     job, [attempt] = run(bash("one", "echo once"))
