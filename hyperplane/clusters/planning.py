@@ -27,7 +27,7 @@ from hyperplane.core.errors import DoesNotFit, EngineUnavailable, Fault, Request
 from hyperplane.core.errors.base import request_error
 from hyperplane.core.units import format_bytes, plural
 from hyperplane.sizing import fit
-from hyperplane.sizing.machine_fit import fit_machine
+from hyperplane.sizing.machine_fit import CLOSE_ADVICE, fit_machine
 from hyperplane.spec.capacity import MachineCapacity
 from hyperplane.spec.engine_names import DASK, framework_of
 from hyperplane.spec.node_range import NodeRange, most_nodes
@@ -140,8 +140,7 @@ class Planner:
             if machine.own and not fit_note:
                 self.alerts.append(
                     f"clusters of this process already use cores and memory of this machine: "
-                    f"{', '.join(machine.own)}; replace=True closes the one that the same cell "
-                    "has started"
+                    f"{', '.join(machine.own)}; {CLOSE_ADVICE}"
                 )
         check(find_memory_faults(framework_of(engine.name), worker))  # a machine may have less
         max_nodes, nodes = nodes, min(nodes, int(request.num_workers))

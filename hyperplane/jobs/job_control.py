@@ -33,7 +33,7 @@ from hyperplane.jobs.store.jobs_home import jobs_folder, open_store, this_machin
 from hyperplane.jobs.submission.option_checks import (
     label_faults,
     label_warnings,
-    memory_warnings,
+    machine_warnings,
     option_faults,
     pool_faults,
     runner_faults,
@@ -184,7 +184,7 @@ def job_warnings(job: Job, source: str | None = None) -> list[str]:
         texts += notebook_checks.kernel_warnings(job.pipeline)
     texts += notebook_checks.notebook_warnings(job.pipeline, job.parameters)
     if job.runner == "local":
-        texts += memory_warnings(job.pipeline)
+        texts += machine_warnings(job.pipeline)
     return texts + unread_parameter_warnings(job, source)
 
 

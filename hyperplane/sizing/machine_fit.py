@@ -13,6 +13,11 @@ from hyperplane.spec.worker import WorkerSpec
 
 #: Least memory of a worker process: an idle one uses 130 to 160 MB (measured).
 MIN_RAM = 200_000_000
+#: What to do about clusters that already use this machine.
+CLOSE_ADVICE = (
+    "cluster.close() closes one, replace=True the one that the same notebook cell or line has "
+    "started"
+)
 
 
 class MachineFit(NamedTuple):
@@ -108,7 +113,7 @@ def _describe_open_clusters(machine: MachineCapacity) -> str:
     noun = "cluster" if len(machine.clusters) == 1 else "clusters"
     return (
         f" and less {format_bytes(machine.reserved_ram)} of the open {noun} "
-        f"{', '.join(machine.clusters)}; replace=True closes the one that the same cell has started"
+        f"{', '.join(machine.clusters)}; {CLOSE_ADVICE}"
     )
 
 

@@ -33,7 +33,7 @@ def conflict_error(target: Target) -> OutputConflict:
     return OutputConflict(
         target.url,
         "another process has saved there since this save began; its version remains, and nothing "
-        "of this save was published",
+        "of this save was published. To replace that version, save again",
     )
 
 

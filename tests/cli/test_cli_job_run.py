@@ -112,7 +112,7 @@ def test_a_job_that_fails_ends_with_1_and_the_end_of_its_log(run: Run) -> None:
     assert "exit code 65: wrong data" in answer.out
     assert "before\nwrong data\n" in answer.err
     assert run("job", "run", "bad.sh", "--json").json["steps"][0]["reasons"] == [
-        "exit code 65: wrong data"
+        "exit code 65: wrong data; not retried, because it would fail again"
     ]
 
 

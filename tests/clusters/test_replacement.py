@@ -82,7 +82,7 @@ class TestReservedMemory:
         monkeypatch.setattr(reserved_memory, "_memory_used_by", lambda pid: 0)
         plan = hyperplane.plan_cluster(num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=90)
         assert plan.total_ram == pytest.approx(18.5 * GB)
-        note = "18.5 GB free less a reserve and less 4 GB of the open clusters mine, gpus; replace"
+        note = "18.5 GB free less a reserve and less 4 GB of the open clusters mine, gpus; cluster."
         assert note in plan.fit_note
         assert "replace=True" in plan.fit_note
         assert plan.alerts == ()
@@ -99,7 +99,9 @@ class TestReservedMemory:
     def test_the_error_names_the_clusters_that_have_reserved_the_memory(self):
         asked = WorkerSpec(1, 1, GB, 1)
         capacity = MachineCapacity(2, 10**7, clusters=("a",), reserved_ram=21 * GB)
-        with pytest.raises(hyperplane.DoesNotFit, match="less 21 GB of the open cluster a; repl"):
+        with pytest.raises(
+            hyperplane.DoesNotFit, match="less 21 GB of the open cluster a; cluster"
+        ):
             fit_machine(asked, 1, capacity)
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import dask.config
@@ -15,7 +18,9 @@ from small_clusters import SOON, started
 from subprograms import wait_until
 from test_memory_advice import make_report
 
+from hyperplane.core.dask_internals.actor_answers import ActorAnswers
 from hyperplane.core.dask_internals.actors import get_actor_address
+from hyperplane.guard import memory_plugins
 from hyperplane.guard.lost_actors import (
     ActorWorkers,
     describe_lost_actors,
@@ -125,3 +130,75 @@ def test_each_call_of_a_lost_actor_ends() -> None:
                 task.result(SOON)
             assert client.submit(int, number, workers=[other], pure=False).result(SOON) == number
             client.wait_for_workers(2, SOON)
+
+
+#: A cluster of workers without this package; a task calls an actor that was lost, three times.
+PROGRAM = """
+import sys
+sys.modules["hyperplane"] = None  # as if it was not installed
+import asyncio, os, pickle
+import dask
+from distributed import Client, Event, Nanny, Scheduler
+
+ADDRESS = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+dask.config.set({"distributed.comm.timeouts.connect": "2s"})
+
+class Store:
+    def end(self):
+        os._exit(1)
+
+def call(store):
+    try:
+        return str(store.end().result(60))
+    except (OSError, RuntimeError, TimeoutError) as error:
+        return type(error).__name__
+
+def call_three_times(store):
+    Event("begun").set()
+    Event("lost").wait(60)
+    errors = [call(store) for _ in range(3)]
+    print(errors, flush=True)
+
+async def main():
+    plugin = pickle.load(sys.stdin.buffer)
+    options = {"nthreads": 1, **ADDRESS}
+    async with Scheduler(**ADDRESS) as scheduler, Client(
+        scheduler.address, asynchronous=True
+    ) as client, Nanny(scheduler.address, name="a", **options), Nanny(
+        scheduler.address, name="b", **options
+    ):
+        await client.register_plugin(plugin)
+        store = await client.submit(Store, actor=True, workers=["a"])
+        task = client.submit(call_three_times, store, workers=["b"], pure=False)
+        await Event("begun").wait()
+        try:
+            await store.end()
+        except OSError:
+            pass
+        await Event("lost").set()
+        # Dask fails the task, whose thread continues.
+        await client.gather(task, errors="skip")
+        assert await client.submit(int, 1, workers=["b"], pure=False) == 1
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_calls_of_tasks_end_on_workers_without_the_package(tmp_path: Path) -> None:
+    """As on Kubernetes, a gateway and Slurm, whose images may have only Dask."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        input=memory_plugins.pickle_plugin(ActorAnswers()),
+        capture_output=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    (line,) = [line for line in done.stdout.decode().splitlines() if line.startswith("[")]
+    assert "TimeoutError" not in line
+    assert "OSError" in line or "RuntimeError" in line

@@ -347,6 +347,28 @@ def test_a_step_with_more_memory_than_the_machine_is_a_warning_of_the_local_runn
     assert job_control.job_warnings(replace(job, runner="slurm")) == []
 
 
+def test_steps_with_more_cores_or_gpus_than_the_machine_are_warnings(monkeypatch):
+    from hyperplane.jobs.submission import option_checks
+    from hyperplane.platforms.local import machine
+    from hyperplane.platforms.local.gpus import Gpus
+
+    monkeypatch.setattr(machine, "cores", lambda: 2)
+    monkeypatch.setattr(option_checks, "detect_gpus", lambda: Gpus(1, ("0",), None))
+    gang = Step(name="gang", kind="command", argv=("true",), resources={"cores": 0.7}, gang=4)
+    wide = Step(name="wide", kind="command", argv=("true",), resources={"cores": 3, "gpus": 2})
+    fits = Step(name="fits", kind="command", argv=("true",), resources={"cores": 2, "gpus": 1})
+    warnings = job_control.job_warnings(new_job(Pipeline.from_steps("p", [gang, wide, fits])))
+    advice = "Ask for less, or choose another runner"
+    assert warnings == [
+        "step 'gang' asks for 2.8 cores (resources.cores x gang of 4), but this machine has 2 "
+        f"cores: it runs alone, and takes longer. {advice}",
+        "step 'wide' asks for 3 cores (resources.cores), but this machine has 2 cores: it runs "
+        f"alone, and takes longer. {advice}",
+        "step 'wide' asks for 2 GPUs (resources.gpus), but this machine has 1 GPU: it gets no "
+        f"more, and may fail. {advice}",
+    ]
+
+
 def test_the_handle_of_a_job_with_a_damaged_definition_shows_what_is_known():
     damaged = replace(stored_job(name="damaged"), id="d" * 32, definition="{}", status=FAILED)
     damaged = replace(damaged, machine=this_machine())

@@ -1,7 +1,7 @@
 """Steps of a start on this machine that the engines local and cuda share.
 
 Other engines use parts of it: ssh and slurm the loopback address, and ssh also the user's preloads,
-:data:`PARENT_DEATH`, :data:`MESSAGE_BATCHES`, :data:`ACTOR_ANSWERS` and :data:`DASHBOARD_USERS`.
+:data:`PARENT_DEATH`, :data:`MESSAGE_BATCHES` and :data:`DASHBOARD_USERS`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ DASHBOARD_USERS = "hyperplane.clusters.dask.dashboard_users"
 LOG_FILTERS = "hyperplane.clusters.dask.log_filters"
 #: Preload: sends messages also after the clock was set back.
 MESSAGE_BATCHES = "hyperplane.core.dask_internals.message_batches"
-#: Preload: lets calls end whose actor was lost.
-ACTOR_ANSWERS = "hyperplane.core.dask_internals.actor_answers"
 #: Last lines of Dask's log that an error shows.
 LOG_LINES = 40
 
@@ -53,7 +51,7 @@ def user_preloads() -> list[str]:
 
 def worker_preloads() -> list[str]:
     """Return the preloads of worker processes on this machine: the user's, then this package's."""
-    ours = PARENT_DEATH, WORKER_MEMORY, LOG_FILTERS, MESSAGE_BATCHES, ACTOR_ANSWERS
+    ours = PARENT_DEATH, WORKER_MEMORY, LOG_FILTERS, MESSAGE_BATCHES
     return [*user_preloads(), *ours]
 
 

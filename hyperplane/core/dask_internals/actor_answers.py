@@ -4,40 +4,57 @@ If the worker of an actor has ended, a call waits for the key of the actor. The 
 raised in the event loop instead of the call, which then waits forever; in a task, where the state
 of the key is not known, each such call does. Here the call ends with Dask's ``OSError``. If the
 scheduler knows why the worker has ended, the message has the reason.
+
+Workers without this package receive this module by value, so it imports no other module of the
+package.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from distributed.actor import Actor
+from distributed.diagnostics.plugin import WorkerPlugin
 
 #: Events of a scheduler about lost actors, with their keys, the worker and the reason.
 LOST_ACTORS = "hyperplane-lost-actors"
 #: Seconds for the answer of the scheduler about the reason.
 _ANSWER_SECONDS = 5.0
 _FIELD = "_worker_rpc"
-_find_worker: Any = vars(Actor)[_FIELD].fget
+
+
+class ActorAnswers(WorkerPlugin):
+    """Worker plugin that lets calls of lost actors end, in tasks of the worker."""
+
+    name = "hyperplane-actor-answers"
+
+    def setup(self, worker: Any) -> None:
+        """Install it in the process of a worker."""
+        del worker
+        install_actor_answers()
 
 
 def install_actor_answers() -> None:
     """Let calls of lost actors end, in this process."""
-    setattr(Actor, _FIELD, property(_AnsweringWorker))
+    find_worker = vars(Actor)[_FIELD].fget
+    if hasattr(find_worker, "lost_actors"):
+        return  # installed before, possibly by a copy of this module that was sent by value
 
+    def find_answering_worker(actor: Any) -> _AnsweringWorker:
+        return _AnsweringWorker(actor, find_worker)
 
-def dask_setup(worker: object) -> None:
-    """Install it in a worker process, which loads this module as a preload."""
-    del worker
-    install_actor_answers()
+    vars(find_answering_worker)["lost_actors"] = LOST_ACTORS
+    setattr(Actor, _FIELD, property(find_answering_worker))
 
 
 class _AnsweringWorker:
     """The connection of an actor to its worker, which answers also if the worker has ended."""
 
-    def __init__(self, actor: Any) -> None:
-        self._actor, self._worker = actor, _find_worker(actor)
+    def __init__(self, actor: Any, find_worker: Callable[[Any], Any]) -> None:
+        self._actor, self._worker = actor, find_worker(actor)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._worker, name)

@@ -90,11 +90,12 @@ def find_files(
     """
     path_fields = list(_list_paths(steps, shared))
     candidates = _candidate_roots(folder) if root is None else [Path(root).absolute()]
-    faults: list[Fault] = []
+    faults: list[Fault]
     if root is not None and not is_folder(candidates[0]):
         # Each file would be missing, too, and some of these paths cannot be resolved.
-        fault = Fault("root", format_value(str(root)), "an existing folder")
-        return PipelineFiles(candidates[0], [{} for _ in steps], {}, [fault], ())
+        faults = [Fault("root", format_value(str(root)), "an existing folder")]
+        return PipelineFiles(candidates[0], [{} for _ in steps], {}, faults, ())
+    faults = []
     # max() returns the first of several best candidates.
     selected = max(candidates, key=lambda candidate: _count_valid_paths(candidate, path_fields))
     step_paths: list[dict[str, str]] = [{} for _ in steps]

@@ -68,7 +68,9 @@ def _content_faults(values: Mapping[str, Any], given_fields: Set[str]) -> Iterat
         return
     needed = CONTENT_FIELDS[kind]
     if needed not in given_fields or not values.get(needed, True):
-        yield Fault(needed, "nothing", f"a value; steps of kind {kind} require it")
+        # An empty value, such as [], is shown: "not set" would be wrong.
+        asked = "nothing" if values.get(needed) is None else format_value(values[needed])
+        yield Fault(needed, asked, f"a value; steps of kind {kind} require it")
     elif needed == "argv" and not next(iter(values.get("argv", [True])), True):
         yield Fault("argv.0", "''", "the name of a program")
     for other in dict.fromkeys(CONTENT_FIELDS.values()):

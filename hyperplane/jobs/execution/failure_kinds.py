@@ -71,8 +71,22 @@ def classify_failure(exit_code: int | None, log: str) -> str:
     return INPUT if _last_error_name(log) in _INPUT_ERRORS else TRANSIENT
 
 
-def describe_failure(exit_code: int | None, log: str) -> str:
-    """Describe in one line why an attempt failed."""
+def describe_failure(exit_code: int | None, log: str, retries: int = 0) -> str:
+    """Describe in one line why an attempt failed, and why a step with retries is not retried.
+
+    Examples
+    --------
+    >>> describe_failure(64, "no such column")
+    'exit code 64: no such column'
+    >>> describe_failure(64, "no such column", retries=2)
+    'exit code 64: no such column; not retried, because it would fail again'
+    """
+    is_final = retries > 0 and classify_failure(exit_code, log) == INPUT
+    end = "; not retried, because it would fail again" if is_final else ""
+    return f"{_describe(exit_code, log)}{end}"
+
+
+def _describe(exit_code: int | None, log: str) -> str:
     if exit_code is None:
         return "the process was killed and left no exit code"
     if exit_code == -signal.SIGKILL:

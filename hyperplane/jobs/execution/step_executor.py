@@ -24,8 +24,9 @@ from hyperplane.jobs.execution.failure_kinds import (
     TRANSIENT,
     classify_failure,
     describe_failure,
-)
+)  # fmt: skip
 from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
+from hyperplane.jobs.execution.retries import count_retries
 from hyperplane.jobs.execution.run_recording import records_folder
 from hyperplane.jobs.execution.step_command import (
     attempt_prefix,
@@ -350,8 +351,8 @@ class StepExecutor:
             status, fault = TIMED_OUT, TRANSIENT
             reason = f"exceeded the step's timeout of {step.timeout:g} s"
         else:
-            status = LOST if code is None else FAILED
-            reason, fault = describe_failure(code, text), classify_failure(code, text)
+            status, fault = LOST if code is None else FAILED, classify_failure(code, text)
+            reason = describe_failure(code, text, count_retries(step, self.job.max_retries))
             reason = f"{name}: {reason}" if name else reason
         return self._store(
             replace(attempt, status=status, exit_code=code, reason=reason, fault=fault)

@@ -9,7 +9,7 @@ from typing import Any
 
 from hyperplane import config
 from hyperplane.core.errors import Fault, RequestError
-from hyperplane.core.units import format_bytes, gb_to_bytes, in_seconds
+from hyperplane.core.units import format_bytes, gb_to_bytes, in_seconds, plural
 from hyperplane.jobs.definition.field_types import MAX_RETRIES
 from hyperplane.jobs.definition.message_formatting import suggest_names
 from hyperplane.jobs.definition.pipeline import Pipeline
@@ -17,6 +17,7 @@ from hyperplane.jobs.execution.automatic_pool import AUTO, uses_auto
 from hyperplane.jobs.runners.registry import create_runner, resolve_options
 from hyperplane.jobs.submission.step_clusters import find_step_cluster_faults
 from hyperplane.platforms.local import machine
+from hyperplane.platforms.local.gpus import detect_gpus
 
 #: Documented form of the name of a job or schedule, and its description for messages.
 NAME_PATTERN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -24,6 +25,12 @@ NAME_FORM = "up to 63 letters, digits and . _ -, beginning and ending with a let
 _MAX_TIMEOUT = 86_400
 #: Maximum characters of a job's label.
 _MAX_LABEL_LENGTH = 64
+#: What happens to a step that asks for more of a resource than this machine has.
+_CONSEQUENCES = {
+    "ram_gb": "it runs alone, and may run out of memory",
+    "cores": "it runs alone, and takes longer",
+    "gpus": "it gets no more, and may fail",
+}
 #: Documented names of machine types; a site may have others.
 JOB_TYPES = (
     "minibasic", "basic", "dl", "deep", "gpu", "gpu-full", "lite", "triton", "rayspark", "ray",
@@ -82,17 +89,39 @@ def label_warnings(label: str) -> list[str]:
     return [f"{problem}: {advice} Kept as a label"]
 
 
-def memory_warnings(pipeline: Pipeline) -> list[str]:
-    """Return a warning for each step that asks for more memory than this machine has."""
-    total = machine.total_ram()
-    return [
-        f"step {step.name!r} asks for {format_bytes(asked)} (resources.ram_gb"
-        f"{f' x gang of {step.gang_size}' if step.gang_size > 1 else ''}), but this machine has "
-        f"{format_bytes(total)}: it runs alone, and may run out of memory. Ask for less, or "
-        "choose another runner"
-        for step in pipeline.steps
-        if (asked := gb_to_bytes((step.resources.ram_gb or 0.0) * max(1, step.gang_size))) > total
-    ]
+def machine_warnings(pipeline: Pipeline) -> list[str]:
+    """Return a warning for each resource of a step of which this machine has less."""
+    asks_gpus = any(step.resources.gpus for step in pipeline.steps)
+    present: dict[str, float] = {
+        "ram_gb": machine.total_ram(),
+        "cores": machine.cores(),
+        "gpus": len(detect_gpus().visible) if asks_gpus else 0,
+    }
+    warnings = []
+    for step in pipeline.steps:
+        ranks = max(1, step.gang_size)
+        asked = {
+            "ram_gb": gb_to_bytes((step.resources.ram_gb or 0.0) * ranks),
+            "cores": round((step.resources.cores or 0.0) * ranks, 3),
+            "gpus": step.resources.gpus * ranks,
+        }
+        gang = f" x gang of {step.gang_size}" if step.gang_size > 1 else ""
+        for field, amount in asked.items():
+            if amount > present[field]:
+                warnings.append(
+                    f"step {step.name!r} asks for {_format_amount(field, amount)} "
+                    f"(resources.{field}{gang}), but this machine has "
+                    f"{_format_amount(field, present[field])}: {_CONSEQUENCES[field]}. "
+                    "Ask for less, or choose another runner"
+                )
+    return warnings
+
+
+def _format_amount(field: str, amount: float) -> str:
+    if field == "ram_gb":
+        return format_bytes(int(amount))
+    noun = {"cores": "core", "gpus": "GPU"}[field]
+    return plural(int(amount), noun) if amount == int(amount) else f"{amount:g} {noun}s"
 
 
 def runner_faults(

@@ -98,7 +98,7 @@ def test_all_faults_of_a_step_come_at_once():
         ({"kind": "bash"}, "path is not set"),
         ({"kind": "bash", "path": "a", "argv": ("b",)}, "argv = ('b',)"),
         ({"kind": "command"}, "argv is not set"),
-        ({"kind": "command", "argv": ()}, "argv is not set"),
+        ({"kind": "command", "argv": ()}, "argv = (): expected a value"),
         ({"kind": "command", "argv": ("",)}, "argv.0 = ''"),
         ({"kind": "command", "argv": ("a", "b\0")}, "argv.1 = a value not shown"),
         ({"kind": "command", "argv": "curl -H hunter2"}, "argv = a value not shown"),

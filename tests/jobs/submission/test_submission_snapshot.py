@@ -17,8 +17,9 @@ from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
 from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.job_control import submit_job as submit_job_record
 from hyperplane.jobs.store.job_records import DONE, FAILED
-from hyperplane.jobs.submission import submission_snapshot
+from hyperplane.jobs.submission import option_checks, submission_snapshot
 from hyperplane.jobs.submission.submission_snapshot import NoticeRequest
+from hyperplane.platforms.local.gpus import Gpus
 
 pytestmark = pytest.mark.process
 
@@ -60,7 +61,8 @@ def test_secrets_are_read_from_the_folder_configured_at_submission(tmp_path):
     assert job.logs() == "17\n"
 
 
-def test_a_step_has_the_sizes_of_a_pool_configured_only_at_submission():
+def test_a_step_has_the_sizes_of_a_pool_configured_only_at_submission(monkeypatch):
+    monkeypatch.setattr(option_checks, "detect_gpus", lambda: Gpus(1, ("0",), None))
     with dask.config.set({"hyperplane.pools.mine": POOL}):
         job = submit_job(bash("a", "true", resources=Resources(pool="mine", gpus=1)), max_retries=0)
         submission_snapshot.save_snapshot(job.job, {}, {})

@@ -23,7 +23,6 @@ from hyperplane.clusters.dask.guarded_cluster import (
     dashboard_routes,
 )
 from hyperplane.clusters.dask.local_process import (
-    ACTOR_ANSWERS,
     DASHBOARD_USERS,
     LOOPBACK,
     MESSAGE_BATCHES,
@@ -207,7 +206,7 @@ def _scheduler(
 
 def _worker_config(plan: ClusterPlan, tls: dict[str, str]) -> dict[str, Any]:
     settings = cast(SshSettings, plan.settings)
-    preloads = [PARENT_DEATH, MESSAGE_BATCHES, ACTOR_ANSWERS]
+    preloads = [PARENT_DEATH, MESSAGE_BATCHES]
     if settings.security == "tls":
         preloads.append(DASHBOARD_USERS)
     options = {
