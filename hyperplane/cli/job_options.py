@@ -58,9 +58,8 @@ RunnerOptionsOption = Annotated[
         "--runner-option",
         metavar="NAME=VALUE",
         help="For kubernetes: root, or a setting of the engine such as image. For aws-batch: a "
-        "setting of hyperplane.runners.aws_batch such as queue. For vertex: one of "
-        "hyperplane.runners.vertex such as region. For glue: one of hyperplane.runners.glue such "
-        "as role. May be repeated.",
+        "setting of hyperplane.runners.aws_batch such as queue. For vertex, cloud-run and glue: "
+        "one of hyperplane.runners.vertex, cloud_run or glue such as region. May be repeated.",
     ),
 ]
 ScheduleOption = Annotated[

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hyperplane.jobs.runners.rehearsal import RehearsedRunner, TaskOutcome
 
 #: The runners whose tasks can be rehearsed.
-_RUNNERS = ("aws-batch", "vertex", "glue")
+_RUNNERS = ("aws-batch", "vertex", "cloud-run", "glue")
 #: Lines of the log of a task that are shown.
 _LINES = 20
 
@@ -54,7 +54,7 @@ def rehearse_job(
 
     options, faults = parse_settings(runner_option or (), "--runner-option")
     if runner not in _RUNNERS:
-        faults.append(Fault("--runner", repr(runner), f"{' or '.join(_RUNNERS)} for a rehearsal"))
+        faults.append(Fault("--runner", repr(runner), f"one of {', '.join(_RUNNERS)}"))
     with stating_outcome("nothing was run"):
         job = with_sizes(build_job(file, parameter=parameter, runs_here=False, other_faults=faults))
         rehearsed = cast(

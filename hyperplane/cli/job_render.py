@@ -59,7 +59,7 @@ def render(
             metavar="KEY=VALUE",
             help="Option of the runner: python for slurm, image and root for kubernetes, "
             "queue, image, staging and others for aws-batch, region, image, staging and others for "
-            "vertex, region, role, staging and others for glue.",
+            "vertex and cloud-run, region, role, staging and others for glue.",
         ),
     ] = None,
     out: Annotated[

@@ -350,15 +350,15 @@ def submit(
     runner : str
         Name of the runner, which starts the steps: ``"local"`` starts processes of this machine,
         ``"slurm"`` batch jobs, ``"kubernetes"`` pods, ``"aws-batch"`` jobs of AWS Batch,
-        ``"vertex"`` custom jobs of Vertex AI, ``"glue"`` jobs of AWS Glue. The error for an unknown
-        name lists all runners.
+        ``"vertex"`` custom jobs of Vertex AI, ``"cloud-run"`` jobs of Cloud Run, ``"glue"`` jobs of
+        AWS Glue. The error for an unknown name lists all runners.
     runner_options : mapping, optional
         For Kubernetes: settings of the engine ``kubernetes``, such as ``image`` and ``namespace``,
         which replace the configured ones; and ``root``, the folder of the image that has the
         pipeline's files. Without ``root``, the file of each step is copied into its pod. For AWS
         Batch: settings of ``hyperplane.runners.aws_batch``, such as ``queue``; for Vertex AI of
-        ``hyperplane.runners.vertex``, such as ``region``; for AWS Glue of
-        ``hyperplane.runners.glue``, such as ``role``.
+        ``hyperplane.runners.vertex``, such as ``region``, for Cloud Run of
+        ``hyperplane.runners.cloud_run``, and for AWS Glue of ``hyperplane.runners.glue``.
 
     Returns
     -------

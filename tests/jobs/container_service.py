@@ -41,6 +41,9 @@ class ContainerService(ABC):
             def do_GET(self) -> None:
                 self.do_POST()
 
+            def do_DELETE(self) -> None:
+                self.do_POST()
+
             def log_message(self, *arguments: Any) -> None:
                 """Write nothing."""
 

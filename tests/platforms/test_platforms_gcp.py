@@ -30,7 +30,7 @@ from hyperplane.platforms.gcp.machine_types import (
 )
 from hyperplane.platforms.gcp.object_staging import GcsStaging
 from hyperplane.platforms.gcp.session import GcpSession
-from hyperplane.platforms.gcp.task_log import MAX_JOBS, LogPosition, build_filter, read_page
+from hyperplane.platforms.gcp.task_log import VERTEX_LOGS, LogPosition, build_filter, read_page
 from hyperplane.platforms.gcp.vertex import VertexApi
 from hyperplane.platforms.object_staging import parse_staging
 
@@ -228,7 +228,7 @@ def test_a_time_that_cannot_be_read_is_an_error_of_the_request(text: object) -> 
     entry = {"receiveTimestamp": text, "textPayload": "a"}
     session = cast("Any", SimpleNamespace(project=str, call=lambda *_, **__: {"entries": [entry]}))
     with pytest.raises(GcpConnectionError, match=r"entries\.list\): .* is not a time"):
-        read_page(session, [LogPosition("7")], "")
+        read_page(session, VERTEX_LOGS, [LogPosition("7")], "")
 
 
 def test_machines_have_the_memory_that_is_left_for_containers() -> None:
@@ -262,4 +262,4 @@ def test_prices_are_those_of_the_page_or_unknown() -> None:
 
 def test_the_filter_of_logs_is_short_enough() -> None:
     position = LogPosition("9" * 19, "2026-05-18T00:00:00.123456Z")
-    assert len(build_filter([position] * MAX_JOBS)) < 20_000
+    assert len(build_filter(VERTEX_LOGS, [position] * VERTEX_LOGS.max_jobs)) < 20_000

@@ -16,6 +16,7 @@ from hyperplane.sizing.fit import SINGLE_PROCESS_CORES
 from hyperplane.spec.memory import MemoryPolicy
 from hyperplane.spec.settings import (
     AwsBatchSettings,
+    CloudRunSettings,
     CudaSettings,
     EmailSettings,
     GatewaySettings,
@@ -114,6 +115,7 @@ def test_defaults_of_runners() -> None:
     assert set(AwsBatchSettings.model_fields) == set(shipped["aws_batch"])
     assert set(VertexSettings.model_fields) == set(shipped["vertex"])
     assert set(GlueSettings.model_fields) == set(shipped["glue"])
+    assert set(CloudRunSettings.model_fields) == set(shipped["cloud_run"])
 
 
 def test_defaults_of_the_memory_policy() -> None:

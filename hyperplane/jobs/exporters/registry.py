@@ -26,6 +26,7 @@ EXPORTERS: Registry[Exporter] = Registry(
         "kubernetes": "hyperplane.jobs.exporters.kubernetes:KubernetesExporter",
         "aws-batch": "hyperplane.jobs.exporters.aws_batch:AwsBatchExporter",
         "vertex": "hyperplane.jobs.exporters.vertex:VertexExporter",
+        "cloud-run": "hyperplane.jobs.exporters.cloud_run:CloudRunExporter",
         "glue": "hyperplane.jobs.exporters.glue:GlueExporter",
     },
 )
@@ -35,8 +36,7 @@ def create_exporter(name: str, **options: Any) -> Exporter:
     """Create an exporter; raise a RequestError for an unknown name or unknown options.
 
     The options are ``python`` for Slurm, ``image`` and ``root`` for Kubernetes, and settings of
-    ``hyperplane.runners.aws_batch``, ``hyperplane.runners.vertex`` and ``hyperplane.runners.glue``
-    for these runners.
+    ``hyperplane.runners.aws_batch``, ``vertex``, ``cloud_run`` and ``glue`` for these runners.
     """
     kind: Any = EXPORTERS.load(name)
     known = [field.name for field in dataclasses.fields(kind)]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
-from hyperplane.core.errors import Fault
+from hyperplane import config
+from hyperplane.core.errors import Fault, UnknownPool
 from hyperplane.core.units import format_number, plural
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.retries import count_retries
@@ -52,6 +54,30 @@ class ContainerCosts(NamedTuple):
     price: Callable[[Step, float], Price]
     attempt_seconds: Callable[[float], float]
     stop_seconds: float
+
+
+def find_pool_price(step: Step, why_unknown: str) -> Price:
+    """Return ``price_per_hour`` of the pool of a step, or that it is unknown for a reason."""
+    amount = None
+    with suppress(UnknownPool):
+        amount = config.get_pool(step.resources.pool or "").price_per_hour
+    if amount is None:
+        return Price(None, "", f"{why_unknown}; set price_per_hour of the step's pool")
+    currency = config.sizing_rules().currency
+    return Price(amount, currency, "price_per_hour of the pool, for one node")
+
+
+def describe_price(step: Step, shown: str, price: Price, at_once: int, digits: str = ".4f") -> str:
+    """Return what a step costs while it runs, or that it is unknown, as a line of text.
+
+    ``shown`` is what it runs on, and ``at_once`` the number of its containers that run at once.
+    """
+    where = f"step {step.name!r}: {shown}"
+    if price.amount is None:
+        return f"{where}; cost unknown: {price.source}"
+    text = f"{where}, {price.amount:{digits}} {price.currency} for an hour"
+    several = f", {at_once} at once" * (at_once > 1)
+    return f"{text}{several} ({price.source})"
 
 
 class StepCost(NamedTuple):

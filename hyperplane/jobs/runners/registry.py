@@ -27,6 +27,7 @@ RUNNERS: Registry[Runner] = Registry(
         "kubernetes": "hyperplane.jobs.runners.kubernetes.runner:KubernetesRunner",
         "aws-batch": "hyperplane.jobs.runners.aws_batch.runner:AwsBatchRunner",
         "vertex": "hyperplane.jobs.runners.vertex.runner:VertexRunner",
+        "cloud-run": "hyperplane.jobs.runners.cloud_run.runner:CloudRunRunner",
         "glue": "hyperplane.jobs.runners.glue.runner:GlueRunner",
     },
 )
@@ -46,9 +47,9 @@ def resolve_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
     Options of Kubernetes are settings of the engine of that name, and ``root``; those of AWS Batch
     are settings of ``hyperplane.runners.aws_batch``, those of Vertex AI of
-    ``hyperplane.runners.vertex``, and those of AWS Glue of ``hyperplane.runners.glue``. The other
-    built-in runners have none. Raises RequestError if there is no such runner, or with every fault
-    of the options.
+    ``hyperplane.runners.vertex``, those of Cloud Run of ``hyperplane.runners.cloud_run``, and those
+    of AWS Glue of ``hyperplane.runners.glue``. The other built-in runners have none. Raises
+    RequestError if there is no such runner, or with every fault of the options.
     """
     if not isinstance(options, Mapping) or not all(isinstance(option, str) for option in options):
         allowed = "a mapping of names to values"

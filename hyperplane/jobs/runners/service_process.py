@@ -20,6 +20,8 @@ from hyperplane.jobs.runners.service_client import JobIdT, ServiceClient
 VANISHED_SECONDS = 60.0
 #: Seconds between requests to end a job.
 END_SECONDS = 10.0
+#: Exit code of a step that can never run: a configuration error in sysexits.h.
+CONFIGURATION_ERROR = 78
 
 
 class ServiceJobStatus(Protocol):
@@ -133,6 +135,9 @@ class ServiceProcess(ABC, Generic[JobIdT, StatusT]):
     async def _copy_results(self, job_id: JobIdT, status: StatusT) -> None:
         """Copy the rest of the log and the executed notebook of a job that has ended."""
 
+    async def _clean_up(self) -> None:
+        """Remove what the service keeps of a job that has ended."""
+
     async def _may_exist(self, job_id: JobIdT) -> bool:
         """Return whether a job that the service does not list may run in spite of that."""
         del job_id
@@ -190,8 +195,11 @@ class ServiceProcess(ABC, Generic[JobIdT, StatusT]):
     async def _is_finished(self) -> bool:
         """Poll; return whether the attempt is finished. Its exit code, if any, is then recorded."""
         async with self._lock:
-            if not self._finished:
-                self._finished = self.exit_code() is not None or await self._check_finished()
+            if not self._finished and (
+                self.exit_code() is not None or await self._check_finished()
+            ):
+                await self._clean_up()
+                self._finished = True
             return self._finished
 
     def _read_id(self) -> JobIdT | None:

@@ -85,14 +85,24 @@ class VertexJobStatus(NamedTuple):
         match = _EXIT_CODE.search(self.reason)
         if self.state != FAILED or match is None:
             return None
-        code = int(match[1])
-        return int(_SIGNALS.get(code, code))
+        return signal_code(int(match[1]))
 
     def describe(self) -> str:
         """Return the state with its reason, in one line."""
         state = self.state.removeprefix("JOB_STATE_")
         reason = " ".join(self.reason.split())
         return f"{state} ({reason})" if reason else state
+
+
+def signal_code(code: int) -> int:
+    """Return an exit code, negative if it is that of a shell for SIGKILL or SIGTERM.
+
+    Examples
+    --------
+    >>> signal_code(137), signal_code(3)
+    (-9, 3)
+    """
+    return int(_SIGNALS.get(code, code))
 
 
 def parse_job(job: Mapping[str, Any]) -> VertexJobStatus:

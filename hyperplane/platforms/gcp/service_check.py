@@ -1,9 +1,10 @@
-"""Check, before anything is submitted, what would make jobs of Vertex AI fail."""
+"""Check, before anything is submitted, what would make jobs on Google Cloud fail."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 from urllib.parse import quote
 
 from hyperplane.core.errors import Fault
@@ -16,18 +17,9 @@ from hyperplane.platforms.gcp.errors import (
     GcpRequestError,
 )
 from hyperplane.platforms.gcp.session import GcpSession
-from hyperplane.platforms.gcp.vertex import VertexApi
 from hyperplane.platforms.object_staging import parse_staging
-from hyperplane.spec.settings import VertexSettings
+from hyperplane.spec.settings import GcpJobSettings
 
-#: Permissions that the requests of a job need in the project, and for the objects of the bucket.
-PROJECT_PERMISSIONS = (
-    "aiplatform.customJobs.cancel",
-    "aiplatform.customJobs.create",
-    "aiplatform.customJobs.get",
-    "aiplatform.customJobs.list",
-    "logging.logEntries.list",
-)
 BUCKET_PERMISSIONS = ("storage.objects.create", "storage.objects.delete", "storage.objects.get")
 _ACT_AS = "iam.serviceAccounts.actAs"
 #: An image of Artifact Registry, whose existence can be checked.
@@ -36,24 +28,47 @@ _IMAGE = re.compile(
     r"(?P<name>[a-z0-9._/-]+)(?::(?P<tag>[A-Za-z0-9._-]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
 
-_Check = Callable[[GcpSession, VertexSettings], list[Fault]]
+
+class CheckedService(NamedTuple):
+    """A service that runs jobs.
+
+    Parameters
+    ----------
+    api : str
+        Name of its interface, such as ``"aiplatform"``.
+    title : str
+        Its name.
+    jobs : str
+        Path of the collection of jobs in the interface.
+    permissions : tuple of str
+        Permissions that the requests of a job need in the project.
+    """
+
+    api: str
+    title: str
+    jobs: str
+    permissions: tuple[str, ...]
 
 
-def check_service(session: GcpSession, settings: VertexSettings) -> list[Fault]:
+_Check = Callable[[GcpSession, GcpJobSettings, CheckedService], list[Fault]]
+
+
+def check_service(
+    session: GcpSession, settings: GcpJobSettings, service: CheckedService
+) -> list[Fault]:
     """Return all faults of credentials, region, permissions, bucket, image and service account.
 
     Without credentials that is the only fault.
     """
     try:
-        project = session.project()
-        session.call("aiplatform", "projects.locations.customJobs.list", **_first_page(session))
+        request = {"parent": session.location(), "pageSize": 1, "fields": "nextPageToken"}
+        session.call(service.api, f"{service.jobs}.list", **request)
     except GcpCredentialsError as error:
         return [Fault("credentials", "", str(error))]
     except GcpError as error:
-        faults = [_explain(error, session.project(), settings)]
+        faults = [_explain(error, session.project(), settings, service)]
     else:
         faults = []
-    del project
     checks: tuple[_Check, ...] = (
         _check_permissions,
         _check_bucket,
@@ -62,7 +77,7 @@ def check_service(session: GcpSession, settings: VertexSettings) -> list[Fault]:
     )
     for check in checks:
         try:
-            faults += check(session, settings)
+            faults += check(session, settings, service)
         except GcpCredentialsError as error:
             return [Fault("credentials", "", str(error))]
         except GcpError as error:
@@ -70,24 +85,24 @@ def check_service(session: GcpSession, settings: VertexSettings) -> list[Fault]:
     return faults
 
 
-def _first_page(session: GcpSession) -> dict[str, str | int]:
-    return {"parent": VertexApi(session).parent(), "pageSize": 1, "fields": "nextPageToken"}
-
-
-def _explain(error: GcpError, project: str, settings: VertexSettings) -> Fault:
-    """Return the fault of a project or a region in which Vertex AI does not answer."""
+def _explain(
+    error: GcpError, project: str, settings: GcpJobSettings, service: CheckedService
+) -> Fault:
+    """Return the fault of a project or a region in which the service does not answer."""
     if not isinstance(error, GcpRequestError):  # no server has the name of the region
-        allowed = f"a region of Vertex AI; {error}"
+        allowed = f"a region of {service.title}; {error}"
         return Fault("region", repr(settings.region), allowed)
     if error.reason == DISABLED_REASON:
-        advice = "enable it with: gcloud services enable aiplatform.googleapis.com"
-        return Fault("project", repr(project), "a project that uses Vertex AI", advice)
+        advice = f"enable it with: gcloud services enable {service.api}.googleapis.com"
+        return Fault("project", repr(project), f"a project that uses {service.title}", advice)
     if error.status == NOT_FOUND:
         return Fault("project", repr(project), "an existing project", str(error))
     return Fault("project", repr(project), "a project whose jobs you may list", str(error))
 
 
-def _check_permissions(session: GcpSession, settings: VertexSettings) -> list[Fault]:
+def _check_permissions(
+    session: GcpSession, settings: GcpJobSettings, service: CheckedService
+) -> list[Fault]:
     """Return a fault with the permissions that are missing in the project, if it can be asked."""
     del settings
     project = session.project()
@@ -96,20 +111,23 @@ def _check_permissions(session: GcpSession, settings: VertexSettings) -> list[Fa
             "cloudresourcemanager",
             "projects.testIamPermissions",
             resource=f"projects/{project}",
-            body={"permissions": list(PROJECT_PERMISSIONS)},
+            body={"permissions": list(service.permissions)},
         )
     except GcpRequestError as error:
         if error.status != DENIED:  # such as of a project that does not use the service
             raise
         return []
-    missing = sorted(set(PROJECT_PERMISSIONS) - set(answer.get("permissions", [])))
+    missing = sorted(set(service.permissions) - set(answer.get("permissions", [])))
     if not missing:
         return []
     allowed = f"a project in which you have {', '.join(missing)}"
     return [Fault("project", repr(project), allowed)]
 
 
-def _check_bucket(session: GcpSession, settings: VertexSettings) -> list[Fault]:
+def _check_bucket(
+    session: GcpSession, settings: GcpJobSettings, service: CheckedService
+) -> list[Fault]:
+    del service
     bucket = parse_staging(str(settings.staging)).bucket
     try:
         answer = session.call(
@@ -129,8 +147,11 @@ def _check_bucket(session: GcpSession, settings: VertexSettings) -> list[Fault]:
     return [Fault("staging", repr(settings.staging), allowed)]
 
 
-def _check_image(session: GcpSession, settings: VertexSettings) -> list[Fault]:
+def _check_image(
+    session: GcpSession, settings: GcpJobSettings, service: CheckedService
+) -> list[Fault]:
     """Return a fault if an image of Artifact Registry does not exist; others are not checked."""
+    del service
     match = _IMAGE.fullmatch(str(settings.image))
     if match is None:
         return []
@@ -153,8 +174,11 @@ def _check_image(session: GcpSession, settings: VertexSettings) -> list[Fault]:
     return []
 
 
-def _check_service_account(session: GcpSession, settings: VertexSettings) -> list[Fault]:
+def _check_service_account(
+    session: GcpSession, settings: GcpJobSettings, service: CheckedService
+) -> list[Fault]:
     """Return a fault if the service account does not exist, or may not be used."""
+    del service
     account = settings.service_account
     if account is None:
         return []

@@ -32,8 +32,11 @@ _VERSIONS = {
     "cloudresourcemanager": "v3",
     "iam": "v1",
     "logging": "v2",
+    "run": "v2",
     "storage": "v1",
 }
+#: Services with a server in each region.
+_REGIONAL = ("aiplatform", "run")
 #: Prefix of the variables of gcloud with other addresses of services.
 _ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
 _PROJECT = "GOOGLE_CLOUD_PROJECT"
@@ -49,7 +52,7 @@ class GcpSession:
     project : str or None
         Project of the services; that of ``GOOGLE_CLOUD_PROJECT`` or the credentials if None.
     region : str or None
-        Region of Vertex AI.
+        Region of the jobs.
     environment : mapping of str to str
         Environment with the variables of the credentials, such as that of a submission. Those of
         this process are not used.
@@ -72,6 +75,10 @@ class GcpSession:
             text = f"there is no project: set the option project, or {_PROJECT}"
             raise GcpCredentialsError(text)
         return self._project
+
+    def location(self) -> str:
+        """Return the name of project and region; raise GcpCredentialsError without a project."""
+        return f"projects/{self.project()}/locations/{self.region}"
 
     def call(self, service: str, operation: str, **request: Any) -> Any:
         """Send one request, once.
@@ -138,8 +145,8 @@ class GcpSession:
             if name not in transport.services:
                 document = describe_service(name)
                 root = self._environment.get(_ENDPOINT + name.upper())
-                if root is None and name == "aiplatform":
-                    root = f"https://{self.region}-aiplatform.googleapis.com/"
+                if root is None and name in _REGIONAL:
+                    root = f"https://{self.region}-{name}.googleapis.com/"
                 if root is not None:
                     root = root.rstrip("/") + "/"
                     document = {**document, "rootUrl": root, "baseUrl": root}

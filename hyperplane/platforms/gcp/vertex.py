@@ -7,11 +7,25 @@ from typing import Any
 
 from hyperplane.platforms.gcp.errors import NOT_FOUND, GcpConnectionError, GcpRequestError
 from hyperplane.platforms.gcp.job_status import ENDED
+from hyperplane.platforms.gcp.service_check import CheckedService
 from hyperplane.platforms.gcp.session import GcpSession
 
 #: Maximum jobs of one page.
 _PAGE = 100
 _JOBS = "projects.locations.customJobs"
+#: The service with the permissions that the requests below need.
+SERVICE = CheckedService(
+    "aiplatform",
+    "Vertex AI",
+    _JOBS,
+    (
+        "aiplatform.customJobs.cancel",
+        "aiplatform.customJobs.create",
+        "aiplatform.customJobs.get",
+        "aiplatform.customJobs.list",
+        "logging.logEntries.list",
+    ),
+)
 #: Fields of a job that are read.
 _FIELDS = "name,state,error,startTime,endTime,createTime"
 
@@ -24,13 +38,11 @@ class VertexApi:
     def __init__(self, session: GcpSession) -> None:
         self._session = session
 
-    def parent(self) -> str:
-        """Return the name of project and region."""
-        return f"projects/{self._session.project()}/locations/{self._session.region}"
-
     def create(self, job: Mapping[str, Any]) -> str:
         """Create a job and return its name. Vertex AI has no tokens against a second creation."""
-        answer = self._session.call("aiplatform", f"{_JOBS}.create", parent=self.parent(), body=job)
+        answer = self._session.call(
+            "aiplatform", f"{_JOBS}.create", parent=self._session.location(), body=job
+        )
         if not answer.get("name"):
             raise GcpConnectionError("the answer of Google has no name (aiplatform create)")
         return str(answer["name"])
@@ -71,7 +83,7 @@ class VertexApi:
             answer = self._session.call(
                 "aiplatform",
                 f"{_JOBS}.list",
-                parent=self.parent(),
+                parent=self._session.location(),
                 filter=filter_text,
                 pageSize=_PAGE,
                 fields=f"customJobs({_FIELDS}),nextPageToken",

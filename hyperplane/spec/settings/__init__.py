@@ -12,7 +12,7 @@ from hyperplane.spec.settings.base import (
 )
 from hyperplane.spec.settings.cuda import CudaSettings
 from hyperplane.spec.settings.gateway import GatewaySettings
-from hyperplane.spec.settings.gcp import VertexSettings
+from hyperplane.spec.settings.gcp import CloudRunSettings, GcpJobSettings, VertexSettings
 from hyperplane.spec.settings.history import HistorySettings
 from hyperplane.spec.settings.jobs import EmailSettings, JobSettings
 from hyperplane.spec.settings.kubernetes import (
@@ -43,11 +43,13 @@ from hyperplane.spec.settings.ssh import HostSettings, SshSettings
 __all__ = [
     "AwsBatchSettings",
     "BatchSettings",
+    "CloudRunSettings",
     "ClusterPodSettings",
     "CudaSettings",
     "EmailSettings",
     "EngineSettings",
     "GatewaySettings",
+    "GcpJobSettings",
     "GlueSettings",
     "HistorySettings",
     "HostSettings",

@@ -1,4 +1,4 @@
-"""Settings of steps that run as custom jobs of Vertex AI."""
+"""Settings of steps that run as custom jobs of Vertex AI, or as jobs of Cloud Run."""
 
 from __future__ import annotations
 
@@ -27,9 +27,18 @@ MachineType = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-
 #: A label as "key=value".
 Label = Annotated[str, StringConstraints(pattern=f"^[a-z]{_LABEL}{{0,62}}={_LABEL}{{0,63}}$")]
 
+#: A secret of steps and where Secret Manager has it, as "database/password=flights-database:3".
+SecretSource = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[^=\x00-\x1f]+=(projects/[a-z0-9.:-]+/secrets/)?[A-Za-z0-9_-]{1,255}"
+        r"(:[A-Za-z0-9_-]{1,63})?$"
+    ),
+]
 
-class VertexSettings(BaseModel):
-    """Settings of steps on Vertex AI; ``config/runners.yaml`` explains each."""
+
+class GcpJobSettings(BaseModel):
+    """Settings of jobs that all services of Google Cloud have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,6 +46,18 @@ class VertexSettings(BaseModel):
     region: GcpRegion | None = None
     image: Image | None = None
     staging: GcsUrl | None = None
+    service_account: ServiceAccount | None = None
+    stage: Literal["file", "folder"] = "file"
+    send_package: bool = False
+    root: Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")] | None = None
+    environ: tuple[Variable, ...] = ()
+    labels: tuple[Label, ...] = ()
+    budget: BudgetText | None = None
+
+
+class VertexSettings(GcpJobSettings):
+    """Settings of steps on Vertex AI; ``config/runners.yaml`` explains each."""
+
     series: Literal["e2", "n1", "n2", "c2", "g2", "a2", "a3"] = "e2"
     machine_type: MachineType | None = None
     gpu_type: (
@@ -54,13 +75,14 @@ class VertexSettings(BaseModel):
     ) = None
     spot: bool = False
     disk_gb: Annotated[int, Field(ge=100, le=64_000)] = 100
-    service_account: ServiceAccount | None = None
     network: Network | None = None
     cores: Annotated[float, Field(gt=0, le=256)] = 1.0
     ram_gb: Annotated[float, Field(gt=0, le=4096)] = 2.0
-    stage: Literal["file", "folder"] = "file"
-    send_package: bool = False
-    root: Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")] | None = None
-    environ: tuple[Variable, ...] = ()
-    labels: tuple[Label, ...] = ()
-    budget: BudgetText | None = None
+
+
+class CloudRunSettings(GcpJobSettings):
+    """Settings of steps on Cloud Run; ``config/runners.yaml`` explains each."""
+
+    cores: Annotated[float, Field(gt=0, le=8)] = 1.0
+    ram_gb: Annotated[float, Field(gt=0, le=34)] = 2.0
+    secrets: tuple[SecretSource, ...] = ()

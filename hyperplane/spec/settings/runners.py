@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from hyperplane.spec.settings.aws import AwsBatchSettings, GlueSettings
-from hyperplane.spec.settings.gcp import VertexSettings
+from hyperplane.spec.settings.gcp import CloudRunSettings, VertexSettings
 
 
 class RunnersSection(BaseModel):
@@ -15,4 +15,5 @@ class RunnersSection(BaseModel):
 
     aws_batch: AwsBatchSettings = AwsBatchSettings()
     vertex: VertexSettings = VertexSettings()
+    cloud_run: CloudRunSettings = CloudRunSettings()
     glue: GlueSettings = GlueSettings()

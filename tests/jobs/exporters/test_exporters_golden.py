@@ -13,6 +13,7 @@ import pytest
 from runner_cases import typical
 
 import hyperplane
+from hyperplane.jobs import Resources
 from hyperplane.jobs.exporters.registry import render
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "jobs"
@@ -43,15 +44,30 @@ OPTIONS = {
         "job_type": "glueetl",
         "workers": 4,
     },
+    "cloud-run": {
+        "image": "registry.example/flights:1",
+        "root": "/srv/flights",
+        "project": "flights-test",
+        "staging": "gs://flights/jobs",
+        "region": "us-central1",
+        "service_account": "steps@flights-test.iam.gserviceaccount.com",
+    },
+}
+
+#: What the step with secrets has in place of what a runner refuses.
+CHANGES = {
+    "vertex": {"secrets": ()},
+    "glue": {"secrets": ()},
+    "cloud-run": {"resources": Resources(cores=4, ram_gb=12)},
 }
 
 
 def exported(runner, folder):
     """Return a typical job without what a runner refuses."""
-    job = typical()
-    if runner not in ("vertex", "glue"):
-        return job
-    steps = [step.model_copy(update={"secrets": ()}) for step in job.pipeline.steps]
+    job, changes = typical(), CHANGES.get(runner, {})
+    steps = [
+        step.model_copy(update=changes) if step.secrets else step for step in job.pipeline.steps
+    ]
     changed = {}
     if runner == "glue":  # it has no GPUs, and no image with the files
         for name in ("steps/clean.py", "years.ipynb", "report.sh"):
@@ -73,6 +89,10 @@ def test_rendered_files_equal_the_expected_ones(runner, tmp_path):
         "hyperplane.runners.aws_batch.secrets": [
             f"database/password={arn}database",
             f"API_TOKEN={arn}token",
+        ],
+        "hyperplane.runners.cloud_run.secrets": [
+            "database/password=flights-database:3",
+            "API_TOKEN=projects/others/secrets/token",
         ],
         "hyperplane.runners.glue.python_modules": ["ipykernel", "nbclient"],
     }

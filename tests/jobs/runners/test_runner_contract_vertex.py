@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import google_service
 import pytest
 import vertex_service
 from runner_cases import make_job
 from runner_contract import STEP, RunnerContract
 
 from hyperplane.jobs import Pipeline
-
-MODULE = "hyperplane.jobs.runners.vertex"
+from hyperplane.jobs.runners.vertex.vertex_process import VertexProcess
 
 
 @pytest.mark.service
@@ -25,10 +25,7 @@ class TestVertex(RunnerContract):
     def options(
         self, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[dict[str, Any]]:
-        monkeypatch.setattr(f"{MODULE}.vertex_process.VertexProcess.poll_seconds", 0.1)
-        monkeypatch.setattr(f"{MODULE}.log_reader.SETTLE_SECONDS", 0.3)
-        monkeypatch.setattr(f"{MODULE}.log_reader.READ_SECONDS", 0.1)
-        monkeypatch.setattr(f"{MODULE}.log_reader.REQUEST_RATE", 50.0)
+        google_service.speed_up(monkeypatch, VertexProcess)
         with vertex_service.running(tmp_path_factory.mktemp("vertex")) as service:
             for name, text in vertex_service.variables(service).items():
                 monkeypatch.setenv(name, text)

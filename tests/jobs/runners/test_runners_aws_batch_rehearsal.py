@@ -257,7 +257,7 @@ def test_the_command_shows_outcomes_and_differences(
     assert "exit code 4" in result.output
     result = CliRunner().invoke(app, [*words[:-1], "slurm"])
     assert result.exit_code == 2
-    assert "expected aws-batch or vertex or glue for a rehearsal" in " ".join(result.output.split())
+    assert "expected one of aws-batch, vertex, cloud-run, glue" in " ".join(result.output.split())
 
 
 def test_differences_name_what_the_rehearsal_has_not_tested() -> None:

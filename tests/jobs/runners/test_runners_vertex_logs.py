@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from hyperplane.jobs.runners.vertex import log_reader
-from hyperplane.jobs.runners.vertex.log_reader import LogReader
+from hyperplane.jobs.runners.gcp import log_reader
+from hyperplane.jobs.runners.gcp.log_reader import LogReader
 from hyperplane.platforms.gcp.errors import GcpConnectionError, GcpError
-from hyperplane.platforms.gcp.task_log import LogEntry
+from hyperplane.platforms.gcp.task_log import VERTEX_LOGS, LogEntry
 
 START = 1_800_000_000.0
 
@@ -90,7 +90,7 @@ def read(
     """Follow a log with some steps, each before a reading."""
 
     async def follow() -> GcpError | None:
-        reader = LogReader(cast("Any", Client()), cast("Any", session))
+        reader = LogReader(cast("Any", Client()), cast("Any", session), VERTEX_LOGS)
         reader.follow("7", write)
         for step in steps:
             step()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+import google_service
 import numpy as np
 import pytest
 import vertex_service
@@ -22,8 +23,8 @@ from hyperplane.cli.job_foreground import run_in_foreground
 from hyperplane.jobs import Pipeline, Resources, Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.job_control import new_job
-from hyperplane.jobs.runners import registry, retry_time, service_job_id, service_process
-from hyperplane.jobs.runners.vertex import log_reader, vertex_process
+from hyperplane.jobs.runners import registry, retry_time
+from hyperplane.jobs.runners.vertex import vertex_process
 from hyperplane.jobs.runners.vertex.requests import attempt_seconds
 from hyperplane.jobs.runners.vertex.vertex_job_id import VertexJobId
 from hyperplane.jobs.store.job_records import DONE, FAILED
@@ -34,14 +35,7 @@ pytestmark = [pytest.mark.process, pytest.mark.service]
 
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[VertexService]:
-    monkeypatch.setattr(vertex_process.VertexProcess, "poll_seconds", 0.1)
-    monkeypatch.setattr(service_process, "VANISHED_SECONDS", 0.5)
-    monkeypatch.setattr(service_process, "END_SECONDS", 0.5)
-    monkeypatch.setattr(log_reader, "SETTLE_SECONDS", 0.3)
-    monkeypatch.setattr(log_reader, "READ_SECONDS", 0.1)
-    monkeypatch.setattr(log_reader, "REQUEST_RATE", 50.0)
-    monkeypatch.setattr(service_job_id, "UNCONFIRMED_SECONDS", 1.0)
-    monkeypatch.setattr(retry_time, "MAX_PAUSE_SECONDS", 0.2)
+    google_service.speed_up(monkeypatch, vertex_process.VertexProcess)
     folder = tmp_path / "vertex"
     folder.mkdir()
     with vertex_service.running(folder) as service:
@@ -279,7 +273,7 @@ def test_a_command_with_the_options_of_gcloud_runs_a_training_program(
     result = CliRunner().invoke(app, [*words, "--", "--steps", "7"])
     assert result.exit_code == 0, result.output
     [created] = service.jobs.values()
-    assert [line for _, _, line in created.lines] == ["imported 7 gs://flights/fit {} []"]
+    assert [line.text for line in created.lines] == ["imported 7 gs://flights/fit {} []"]
     [body] = service.bodies("customJobs.create")
     assert len(body["jobSpec"]["workerPoolSpecs"]) == 1
 
@@ -311,7 +305,7 @@ def test_a_command_with_a_file_of_gcloud_has_its_machines(
     assert [pool["replicaCount"] for pool in pools] == ["1", "1"]
     assert {pool["machineSpec"]["machineType"] for pool in pools} == {"n1-standard-4"}
     [created] = service.jobs.values()
-    primary = [line for _, replica, line in created.lines if replica == "workerpool0-0"]
+    primary = [line.text for line in created.lines if line.replica == "workerpool0-0"]
     assert primary[0].startswith("imported 7 gs://flights/fit {'type': 'chief'")
 
 

@@ -12,12 +12,11 @@ from hyperplane.jobs.runners.aws_batch.batch_client import BatchClient
 from hyperplane.jobs.runners.aws_batch.batch_job_id import BatchJobId
 from hyperplane.jobs.runners.aws_process import AwsProcess
 from hyperplane.jobs.runners.cloudwatch_log import CloudWatchLog
+from hyperplane.jobs.runners.service_process import CONFIGURATION_ERROR
 from hyperplane.platforms.aws.job_status import NEVER_STARTS, BatchJobStatus, parse_job
 
 #: Seconds for which Batch must report that a job will never start.
 NEVER_STARTS_SECONDS = 60.0
-#: Exit code of a step that can never run: a configuration error in sysexits.h.
-CONFIGURATION_ERROR = 78
 
 
 class BatchProcess(AwsProcess[BatchJobId, BatchJobStatus]):

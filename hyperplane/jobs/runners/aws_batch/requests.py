@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from hyperplane.core.units import gb_to_bytes
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.execution.step_environment import secret_variables
 from hyperplane.jobs.runners.attempt_names import attempt_job_name, owning_job_id
+from hyperplane.jobs.runners.container_secrets import secret_variable_sources
 from hyperplane.jobs.runners.staged_code import TaskFile
 from hyperplane.jobs.runners.step_resources import grace_seconds, resource_request
 from hyperplane.jobs.runners.task_manifest import build_manifest, parse_pairs, with_notebook_program
@@ -162,7 +162,7 @@ def plan_submission(
     prepared = [with_notebook_program(command, step) for command in commands]
     keys = [folder.content_key(file.content, file.suffix) for file in files]
     manifest_key = folder.key("attempts", f"{name}.json")
-    definition = build_definition(step, size, _secret_arns(step, settings), settings)
+    definition = build_definition(step, size, secret_variable_sources(step, settings), settings)
     words = [
         "python",
         "-c",
@@ -182,18 +182,3 @@ def plan_submission(
     }
     manifest = build_manifest(prepared, step, files, keys)
     return PlannedSubmission(definition, job, manifest_key, manifest)
-
-
-def _secret_arns(step: Step, settings: AwsBatchSettings) -> dict[str, str]:
-    """Return the ARN of the secret of each variable that has one."""
-    return {
-        variable: arn
-        for name, arn in secret_sources(step, settings).items()
-        for variable in secret_variables({name: ""})
-    }
-
-
-def secret_sources(step: Step, settings: AwsBatchSettings) -> dict[str, str]:
-    """Return the ARNs of the secrets of a step by their names, without those that have none."""
-    sources = parse_pairs(settings.secrets)
-    return {name: sources[name] for name in step.secrets if name in sources}

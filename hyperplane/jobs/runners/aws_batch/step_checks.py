@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from hyperplane.core.errors import Fault, UnknownPool
 from hyperplane.jobs.definition.message_formatting import format_value
 from hyperplane.jobs.definition.pipeline import Pipeline
-from hyperplane.jobs.execution.step_environment import secret_variables
-from hyperplane.jobs.runners.aws_batch.requests import JOB_TAG, secret_sources, task_size
+from hyperplane.jobs.runners.aws_batch.requests import JOB_TAG, task_size
+from hyperplane.jobs.runners.container_secrets import find_secret_faults, secret_sources
 from hyperplane.jobs.runners.container_steps import find_code_faults
 from hyperplane.jobs.runners.task_manifest import parse_pairs
 from hyperplane.platforms.aws.service_check import ComputeEnvironment
@@ -60,20 +60,9 @@ def find_option_faults(settings: AwsBatchSettings) -> list[Fault]:
 def find_step_faults(pipeline: Pipeline, settings: AwsBatchSettings) -> Iterator[Fault]:
     """Yield a fault for each part of a pipeline that a container cannot run."""
     yield from find_code_faults(pipeline, settings, "aws-batch")
-    environ = parse_pairs(settings.environ)
+    yield from find_secret_faults(pipeline, settings, _SECTION, "AWS Batch", "ARN")
     for step in pipeline.steps:
-        where = f"step {step.name!r}: "
-        sources = secret_sources(step, settings)
-        for variable in secret_variables(dict.fromkeys(step.secrets, "")):
-            if variable in environ:
-                allowed = f"no variable with a secret of step {step.name!r}"
-                yield Fault(f"{_SECTION}.environ", repr(variable), allowed)
-        for name in step.secrets:
-            if name not in sources:
-                allowed = "a secret that AWS Batch can read"
-                advice = f"add '{name}=ARN' to {_SECTION}.secrets"
-                yield Fault(f"{where}secrets", format_value(name), allowed, advice)
-        if sources and settings.execution_role is None:
+        if secret_sources(step, settings) and settings.execution_role is None:
             yield Fault(
                 f"{_SECTION}.execution_role",
                 "nothing",

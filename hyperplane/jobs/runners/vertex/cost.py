@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from hyperplane import config
-from hyperplane.core.errors import UnknownPool
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.runners.container_budget import ContainerCosts, Price
+from hyperplane.jobs.runners.container_budget import (
+    ContainerCosts,
+    Price,
+    describe_price,
+    find_pool_price,
+)
 from hyperplane.jobs.runners.vertex.machines import step_machine, task_size
 from hyperplane.jobs.runners.vertex.requests import attempt_seconds
 from hyperplane.platforms.gcp.machine_types import (
@@ -25,16 +26,11 @@ _STOP_SECONDS = 60.0
 def estimate_cost(step: Step, settings: VertexSettings, at_once: int) -> str:
     """Return what a step costs while it runs, or that it is unknown, as a line of text."""
     machine = step_machine(step, 1.0, settings)
-    where = f"step {step.name!r}"
     if machine is None:
-        return f"{where}: no machine is large enough"
-    price = find_price(step, machine, settings)
-    if price.amount is None:
-        return f"{where}: {machine.describe()}; cost unknown: {price.source}"
+        return f"step {step.name!r}: no machine is large enough"
     chunks = step.chunk_count or 1
     count = min(chunks, step.max_parallel or at_once) * max(1, step.gang_size)
-    text = f"{where}: {machine.describe()}, {price.amount:.4f} {price.currency} for an hour"
-    return f"{text}, {count} at once ({price.source})" if count > 1 else f"{text} ({price.source})"
+    return describe_price(step, machine.describe(), find_price(step, machine, settings), count)
 
 
 def find_price(step: Step, machine: VertexMachine, settings: VertexSettings) -> Price:
@@ -42,15 +38,9 @@ def find_price(step: Step, machine: VertexMachine, settings: VertexSettings) -> 
     price = None if settings.spot else machine_price(settings.region, machine)
     if price is not None:
         return Price(price, "USD", f"price of {PRICE_DATE}, {PRICE_SOURCE}")
-    pool_price = None
-    with suppress(UnknownPool):
-        pool_price = config.get_pool(step.resources.pool or "").price_per_hour
-    if pool_price is None:
-        spot = " with spot" if settings.spot else ""
-        what = f"no price of {machine.describe()}{spot} in {settings.region or 'an unknown region'}"
-        return Price(None, "", f"{what}; set price_per_hour of the step's pool")
-    currency = config.sizing_rules().currency
-    return Price(pool_price, currency, "price_per_hour of the pool, for one node")
+    spot = " with spot" if settings.spot else ""
+    region = settings.region or "an unknown region"
+    return find_pool_price(step, f"no price of {machine.describe()}{spot} in {region}")
 
 
 def container_costs(settings: VertexSettings) -> ContainerCosts:

@@ -5,58 +5,24 @@ from __future__ import annotations
 import errno
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.notebook import SEND_VARIABLE
-from hyperplane.jobs.runners.attempt_names import attempt_job_name, owning_job_id
+from hyperplane.jobs.runners.gcp.bucket_task import PlannedBucketJob, plan_task
 from hyperplane.jobs.runners.staged_code import TaskFile
 from hyperplane.jobs.runners.step_resources import grace_seconds
-from hyperplane.jobs.runners.task_manifest import build_manifest, parse_pairs, with_notebook_program
+from hyperplane.jobs.runners.task_manifest import parse_pairs
 from hyperplane.jobs.runners.vertex.machines import step_machine
-from hyperplane.platforms.object_staging import StagingFolder, parse_staging
+from hyperplane.platforms.object_staging import parse_staging
 from hyperplane.spec.settings import VertexSettings
 
-#: Labels of all jobs: the id of the job of hyperplane, and the unique name of the attempt.
-JOB_LABEL, ATTEMPT_LABEL = "hyperplane-job", "hyperplane-attempt"
-#: Folder of a container that has all buckets, which Vertex AI mounts with Cloud Storage FUSE.
-MOUNT = "/gcs"
-#: Executes the text of task_program.py. It is fixed: user input is only in its arguments.
-BOOTSTRAP = (
-    "import hashlib,os,sys;"
-    "b,k=sys.argv[1:3];"
-    "t=open(os.path.join(b,k),'rb').read();"
-    "hashlib.sha256(t).hexdigest() in k or sys.exit(k+' has changed');"
-    "exec(compile(t,k,'exec'))"
-)
 #: Seconds that Vertex AI waits longer than the supervisor, which ends attempts at their time limit.
 _TIMEOUT_MARGIN = 120
 #: Name of the service in errors.
 SYSTEM = "Vertex AI"
 
-#: Position of the path of the executed notebook in its command.
-_OUTPUT = 3
-
 Object = dict[str, Any]
-
-
-class PlannedCustomJob(NamedTuple):
-    """Requests of one attempt, before anything is sent.
-
-    Parameters
-    ----------
-    job : dict
-        Request that creates the custom job.
-    manifest_key : str
-        Key of the manifest in the bucket.
-    manifest : dict
-        Files, variables and program of the task.
-    """
-
-    job: Object
-    manifest_key: str
-    manifest: Object
 
 
 def attempt_seconds(timeout: float) -> int:
@@ -82,11 +48,6 @@ def pool_counts(step: Step) -> list[int]:
     return counts
 
 
-def notebook_key(folder: StagingFolder, command: AttemptCommand) -> str:
-    """Return the key of the executed notebook of an attempt in the bucket."""
-    return folder.key("attempts", f"{attempt_job_name(command)}.ipynb")
-
-
 def plan_job(
     command: AttemptCommand,
     step: Step,
@@ -94,7 +55,7 @@ def plan_job(
     settings: VertexSettings,
     program: TaskFile,
     files: Sequence[TaskFile],
-) -> PlannedCustomJob:
+) -> PlannedBucketJob:
     """Return the requests for one attempt.
 
     ``program`` is the program of the container, and ``files`` are those that it writes there.
@@ -103,20 +64,15 @@ def plan_job(
     machine = step_machine(step, memory_factor, settings)
     if machine is None:
         raise OSError(errno.EPERM, "no machine of Vertex AI is large enough", SYSTEM)
-    folder, name = parse_staging(str(settings.staging)), attempt_job_name(command)
-    keys = [folder.content_key(file.content, file.suffix) for file in files]
-    manifest_key = folder.key("attempts", f"{name}.json")
+    folder = parse_staging(str(settings.staging))
+    task = plan_task(command, step, folder, settings.labels, program, files)
     machine_spec: Object = {"machineType": machine.name}
     if machine.gpus:
         machine_spec |= {"acceleratorType": machine.gpu_type, "acceleratorCount": machine.gpus}
     container: Object = {
         "imageUri": settings.image,
-        "command": ["python", "-c", BOOTSTRAP],
-        "args": [
-            f"{MOUNT}/{folder.bucket}",
-            folder.content_key(program.content, program.suffix),
-            manifest_key,
-        ],
+        "command": task.command,
+        "args": task.args,
         "env": [
             # Vertex AI replaces $(NAME) in values by the value of the variable.
             {"name": variable, "value": text.replace("$(", "$$(")}
@@ -143,25 +99,5 @@ def plan_job(
         spec["serviceAccount"] = settings.service_account
     if settings.network:
         spec["network"] = settings.network
-    labels = {JOB_LABEL: owning_job_id(command), ATTEMPT_LABEL: name}
-    job = {
-        "displayName": name,
-        "labels": {**parse_pairs(settings.labels), **labels},
-        "jobSpec": spec,
-    }
-    manifest = build_manifest([with_notebook_program(command, step)], step, files, keys)
-    if step.kind == "notebook":
-        _write_to_bucket(manifest, notebook_key(folder, command))
-    return PlannedCustomJob(job, manifest_key, manifest)
-
-
-def _write_to_bucket(manifest: Object, key: str) -> None:
-    """Let the executed notebook be an object of the mounted bucket, and not a part of the log.
-
-    Cloud Logging does not keep the order of lines that are printed at the same time.
-    """
-    [task] = manifest["tasks"]
-    task["argv"][_OUTPUT] = key
-    manifest["paths"].remove(_OUTPUT)
-    manifest["bucket_paths"] = [_OUTPUT]
-    del manifest["variables"][SEND_VARIABLE]
+    job = {"displayName": task.name, "labels": task.labels, "jobSpec": spec}
+    return PlannedBucketJob(job, task.manifest_key, task.manifest)

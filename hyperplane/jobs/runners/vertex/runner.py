@@ -13,13 +13,12 @@ from typing import Any, ClassVar
 
 from hyperplane import config
 from hyperplane.core.errors import Fault
-from hyperplane.core.optional import is_installed
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.container_budget import ContainerCosts
+from hyperplane.jobs.runners.gcp.gcp_runner import GcpRunner
 from hyperplane.jobs.runners.service_job_id import ServiceJobId
-from hyperplane.jobs.runners.service_runner import ServiceRunner
 from hyperplane.jobs.runners.task_manifest import parse_pairs
 from hyperplane.jobs.runners.vertex.cost import container_costs, estimate_cost
 from hyperplane.jobs.runners.vertex.machines import task_size
@@ -33,25 +32,19 @@ from hyperplane.jobs.runners.vertex.vertex_job_id import VertexJobId
 from hyperplane.jobs.runners.vertex.vertex_process import VertexProcess
 from hyperplane.jobs.runners.vertex.vertex_submitter import VertexSubmitter
 from hyperplane.jobs.store.job_records import Job
-from hyperplane.platforms.gcp.object_staging import GcsStaging
-from hyperplane.platforms.gcp.service_check import check_service
-from hyperplane.platforms.gcp.session import EXTRA, GcpSession
-from hyperplane.platforms.object_staging import parse_staging
+from hyperplane.platforms.gcp.service_check import CheckedService
+from hyperplane.platforms.gcp.vertex import SERVICE
 from hyperplane.platforms.task_size import TaskSize
 from hyperplane.spec.settings import VertexSettings
 from hyperplane.spec.settings.base import replace_settings
 
-_CLIENT = "googleapiclient"
 
-
-class VertexRunner(ServiceRunner[VertexSettings, VertexClient]):
+class VertexRunner(GcpRunner[VertexSettings, VertexClient]):
     """Runs steps as custom jobs; ``options`` are those of :meth:`resolve_options`."""
 
     name: ClassVar[str] = "vertex"
     title: ClassVar[str] = "Vertex AI"
-    vendor: ClassVar[str] = "Google"
-    max_array: ClassVar[int] = 1
-    at_once: ClassVar[int] = 100
+    service: ClassVar[CheckedService] = SERVICE
     job_id_type: ClassVar[type[ServiceJobId]] = VertexJobId
     #: Training programs; other gangs are refused as parts of a pipeline.
     runs_gangs: ClassVar[bool] = True
@@ -64,15 +57,6 @@ class VertexRunner(ServiceRunner[VertexSettings, VertexClient]):
         """Return the settings of the configuration, overridden by options of the submission."""
         settings = replace_settings(config.runners().vertex, options, "runner_options")
         return settings.model_dump(mode="json")
-
-    def unavailable_reason(self) -> str:
-        """Return what prevents jobs: options, credentials, permissions, image, bucket; at once."""
-        if not is_installed(_CLIENT):
-            return f"install google-api-python-client with: pip install 'hyperplane[{EXTRA}]'"
-        faults = self.find_option_faults()
-        if not faults:
-            faults = check_service(self._session(), self.settings)
-        return "\n".join(map(str, faults))
 
     def find_option_faults(self) -> list[Fault]:
         """Return a fault for each setting that is missing, or that Vertex AI refuses."""
@@ -119,13 +103,9 @@ class VertexRunner(ServiceRunner[VertexSettings, VertexClient]):
     def _costs(self) -> ContainerCosts:
         return container_costs(self.settings)
 
-    def _session(self) -> GcpSession:
-        return GcpSession(self.settings.project, self.settings.region, self._environment)
-
     def _create_client(self) -> VertexClient:
         session = self._session()
-        staging = GcsStaging(session, parse_staging(str(self.settings.staging)))
-        return VertexClient(session, staging)
+        return VertexClient(session, self._staging(session))
 
     def _create_submitter(self, client: VertexClient) -> VertexSubmitter:
         return VertexSubmitter(client, self.settings, self._root)

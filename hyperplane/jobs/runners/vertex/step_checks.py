@@ -9,48 +9,18 @@ from hyperplane.core.errors import Fault, UnknownPool
 from hyperplane.jobs.definition.message_formatting import format_value, suggest_names
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.runners.container_steps import find_code_faults
-from hyperplane.jobs.runners.task_manifest import parse_pairs
+from hyperplane.jobs.runners.gcp.option_checks import ReservedVariables, find_setting_faults
 from hyperplane.jobs.runners.vertex.machines import step_machine, step_request
-from hyperplane.jobs.runners.vertex.requests import ATTEMPT_LABEL, JOB_LABEL
 from hyperplane.platforms.gcp.machine_types import find_machine, machine_names
 from hyperplane.spec.settings import VertexSettings
 
 _SECTION = "hyperplane.runners.vertex"
-_ADVICE = "set it in the configuration, or with the option {}="
-#: Settings without which nothing can be submitted, and what they are.
-_REQUIRED = {
-    "region": "the name of a region, such as europe-west4",
-    "image": "the name of an image, such as region-docker.pkg.dev/project/repository/name:tag",
-    "staging": "a folder of a bucket, such as gs://bucket/folder",
-}
-#: Beginnings of the names of variables that only Vertex AI sets, and those without a beginning.
-_RESERVED = ("AIP_", "CLOUD_ML_")
-_RESERVED_NAMES = ("CLUSTER_SPEC", "TF_CONFIG")
-#: Maximum variables of a container, and labels of a job besides those of hyperplane.
-_MAX_VARIABLES, _MAX_LABELS = 100, 62
+_RESERVED = ReservedVariables(("AIP_", "CLOUD_ML_"), ("CLUSTER_SPEC", "TF_CONFIG"), 100)
 
 
 def find_option_faults(settings: VertexSettings) -> list[Fault]:
     """Return a fault for each setting that is missing, or that Vertex AI refuses."""
-    faults = [
-        Fault(f"{_SECTION}.{name}", "nothing", allowed, _ADVICE.format(name))
-        for name, allowed in _REQUIRED.items()
-        if getattr(settings, name) is None
-    ]
-    variables = parse_pairs(settings.environ)
-    reserved = f"names that do not begin with {' or '.join(_RESERVED)}, nor are CLUSTER_SPEC"
-    faults += [
-        Fault(f"{_SECTION}.environ", repr(name), f"{reserved} or TF_CONFIG")
-        for name in variables
-        if name.startswith(_RESERVED) or name in _RESERVED_NAMES
-    ]
-    if len(variables) > _MAX_VARIABLES:
-        allowed = f"at most {_MAX_VARIABLES} variables"
-        faults.append(Fault(f"{_SECTION}.environ", f"{len(variables)} variables", allowed))
-    count = len(parse_pairs(settings.labels).keys() - {JOB_LABEL, ATTEMPT_LABEL})
-    if count > _MAX_LABELS:
-        allowed = f"at most {_MAX_LABELS} labels, besides those that hyperplane adds"
-        faults.append(Fault(f"{_SECTION}.labels", f"{count} labels", allowed))
+    faults = find_setting_faults(_SECTION, settings, _RESERVED)
     name = settings.machine_type
     if name is not None and find_machine(name) is None:
         known = machine_names(name.partition("-")[0]) or machine_names(settings.series)

@@ -5,57 +5,31 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from hyperplane.jobs.runners.gcp.gcp_client import GcpClient, gcp_errors
 from hyperplane.jobs.runners.retry_time import ServiceErrors
-from hyperplane.jobs.runners.service_client import ServiceClient
-from hyperplane.jobs.runners.vertex.log_reader import LogReader
 from hyperplane.jobs.runners.vertex.requests import SYSTEM
 from hyperplane.jobs.runners.vertex.vertex_job_id import VertexJobId
-from hyperplane.platforms.gcp.errors import (
-    GcpCredentialsError,
-    GcpError,
-    is_invalid,
-    is_retryable,
-    is_unconfirmed,
-)
 from hyperplane.platforms.gcp.object_staging import GcsStaging
 from hyperplane.platforms.gcp.session import GcpSession
+from hyperplane.platforms.gcp.task_log import VERTEX_LOGS
 from hyperplane.platforms.gcp.vertex import VertexApi
 
 #: Number of jobs from which they are listed, and not read one by one.
 _LIST_FROM = 4
 
 
-class VertexClient(ServiceClient[VertexJobId]):
+class VertexClient(GcpClient[VertexJobId]):
     """Requests of all attempts; ``session`` is used in threads."""
 
-    errors: ClassVar[ServiceErrors] = ServiceErrors(
-        SYSTEM,
-        GcpCredentialsError,
-        is_retryable,
-        is_invalid,
-        is_unconfirmed,
-    )
+    errors: ClassVar[ServiceErrors] = gcp_errors(SYSTEM)
 
     def __init__(self, session: GcpSession, staging: GcsStaging) -> None:
-        super().__init__("hyperplane-gcp", staging)
-        self.session, self.staging, self.api = session, staging, VertexApi(session)
-        self.logs = LogReader(self, session)
+        super().__init__(session, staging, VERTEX_LOGS)
+        self.api = VertexApi(session)
 
     async def create(self, request: Mapping[str, Any]) -> str:
         """Send a creation once and return the name of the job; raise GcpError if it fails."""
         return await self.run(self.api.create, request)
-
-    async def download(self, key: str) -> bytes | GcpError:
-        """Return an object of the staging folder, or the error."""
-        try:
-            return await self.run(self.staging.read, key)
-        except GcpError as error:
-            return error
-
-    def close(self) -> None:
-        """End the threads, and stop reading logs."""
-        self.logs.close()
-        super().close()
 
     async def _read(self, ids: Sequence[VertexJobId]) -> list[Mapping[str, Any] | None]:
         names = list(dict.fromkeys(job_id.id for job_id in ids))

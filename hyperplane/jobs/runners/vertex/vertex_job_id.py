@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hyperplane.jobs.runners.service_job_id import ServiceJobId
+from hyperplane.jobs.runners.gcp.gcp_job_id import GcpJobId
 
 
 @dataclass(frozen=True)
-class VertexJobId(ServiceJobId):
+class VertexJobId(GcpJobId):
     """Display name of a custom job, and its name in Vertex AI as the id.
 
     The display name is unique because it is that of the attempt. The id has the form
@@ -24,8 +24,3 @@ class VertexJobId(ServiceJobId):
     prefix: str
 
     suffix: ClassVar[str] = ".vertex"
-
-    @property
-    def number(self) -> str:
-        """Number of the job, which its log has; empty until the answer."""
-        return self.id.rpartition("/")[2]

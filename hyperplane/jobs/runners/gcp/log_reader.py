@@ -16,7 +16,7 @@ from typing import Any
 from hyperplane.jobs.runners.service_client import ServiceClient
 from hyperplane.platforms.gcp.errors import GcpCredentialsError, GcpError, is_retryable
 from hyperplane.platforms.gcp.session import GcpSession
-from hyperplane.platforms.gcp.task_log import MAX_JOBS, LogEntry, LogPosition, read_page
+from hyperplane.platforms.gcp.task_log import LogEntry, LogPosition, LogSource, read_page
 from hyperplane.platforms.request_rate import RequestRate
 
 #: Seconds between two readings of all logs, and maximum requests in a second.
@@ -65,8 +65,8 @@ class _FollowedLog:
 class LogReader:
     """Reads the logs of jobs until each is finished; ``client`` runs the requests in threads."""
 
-    def __init__(self, client: ServiceClient[Any], session: GcpSession) -> None:
-        self._client, self._session = client, session
+    def __init__(self, client: ServiceClient[Any], session: GcpSession, source: LogSource) -> None:
+        self._client, self._session, self._source = client, session, source
         self._rate = RequestRate(REQUEST_RATE)
         self._logs: dict[str, _FollowedLog] = {}
         self._task: asyncio.Task[None] | None = None
@@ -109,9 +109,9 @@ class LogReader:
 
     async def _read_all(self) -> None:
         while self._logs:
-            jobs = list(self._logs)
-            for start in range(0, len(jobs), MAX_JOBS):
-                await self._read(jobs[start : start + MAX_JOBS])
+            jobs, most = list(self._logs), self._source.max_jobs
+            for start in range(0, len(jobs), most):
+                await self._read(jobs[start : start + most])
             await asyncio.sleep(READ_SECONDS)
 
     async def _read(self, jobs: list[str]) -> None:
@@ -124,7 +124,9 @@ class LogReader:
         while True:
             await asyncio.sleep(max(0.0, self._rate.reserve() - time.monotonic()))
             try:
-                page = await self._client.run(read_page, self._session, positions, token)
+                page = await self._client.run(
+                    read_page, self._session, self._source, positions, token
+                )
             except GcpError as error:
                 for log in logs.values():
                     log.failing_since = log.failing_since if log.error else began
