@@ -76,8 +76,6 @@ class AttachedCluster(Cluster):
         # Unique: the owner and other handles may be in this process too.
         self.settings_key = f"{record.name} {uuid.uuid4()}"
         self._requests: set[asyncio.Future[None]] = set()
-        #: The owner, if it is in this process and has to live as long as this object.
-        self.owner: Cluster | None = None
         self._restore_settings = weakref.finalize(self, restore_client_settings, self.settings_key)
         if not self.called_from_running_loop:
             self._loop_runner.start()
@@ -124,15 +122,19 @@ class AttachedCluster(Cluster):
         return self.sync(self._request, SCALE_OWNER, n=int(n))
 
     def adapt(  # type: ignore[override]
-        self, *, minimum: int = 0, maximum: float = math.inf
+        self, *, minimum: int | None = 0, maximum: float | None = None
     ) -> AdaptiveLimits:
         """Let the cluster adapt to the work between two numbers of worker processes.
+
+        Without a minimum it is 0; without a maximum there is none.
 
         Returns
         -------
         AdaptiveLimits
             The two numbers; its owner has the object that scales the cluster.
         """
+        minimum = 0 if minimum is None else minimum
+        maximum = math.inf if maximum is None else maximum
         faults = find_count_faults("minimum", minimum, least=0)
         if not (isinstance(maximum, float) and maximum == math.inf):
             faults += find_count_faults("maximum", maximum)
