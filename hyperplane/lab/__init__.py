@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["start_cluster"]
 
 
-async def start_cluster(*args: Any, asynchronous: bool = True, **arguments: Any) -> AttachedCluster:
+async def start_cluster(*args: Any, **arguments: Any) -> AttachedCluster:
     """Start a cluster in this process; return an object for it on the running event loop.
 
     dask-labextension awaits it when the user clicks *+ NEW*.
@@ -34,11 +34,9 @@ async def start_cluster(*args: Any, asynchronous: bool = True, **arguments: Any)
     ----------
     *args
         ``num_workers``, as for :func:`~hyperplane.plan_cluster`.
-    asynchronous : bool
-        What dask-labextension passes: whether the result is used on the running event loop. Only
-        True is possible.
     **arguments
-        Further arguments of :func:`~hyperplane.plan_cluster`.
+        Further arguments of :func:`~hyperplane.plan_cluster`, and ``asynchronous=True``, which
+        dask-labextension adds.
 
     Returns
     -------
@@ -62,7 +60,7 @@ async def start_cluster(*args: Any, asynchronous: bool = True, **arguments: Any)
     # Imported here: the Jupyter server imports this module when it starts.
     from hyperplane.lab.factory import create_cluster
 
-    return await create_cluster(args, arguments, asynchronous)
+    return await create_cluster(args, {"asynchronous": True, **arguments})
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:

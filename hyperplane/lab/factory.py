@@ -31,13 +31,12 @@ class HyperplaneCluster(AttachedCluster):
     """A cluster of the pane, which shows the name of this class and a number."""
 
 
-async def create_cluster(
-    args: Sequence[Any], arguments: Mapping[str, Any], asynchronous: bool
-) -> AttachedCluster:
+async def create_cluster(args: Sequence[Any], arguments: dict[str, Any]) -> AttachedCluster:
     """Return a new cluster of this process, or the running one that is being listed."""
     listed = LISTED.get()
     if listed is not None:
         return listed
+    asynchronous = arguments.pop("asynchronous")
     if asynchronous is not True:
         fault = Fault("asynchronous", repr(asynchronous)[:80], "True, as dask-labextension sets it")
         raise RequestError([fault])
