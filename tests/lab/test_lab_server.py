@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -96,7 +97,12 @@ def test_a_cluster_of_a_kernel_is_listed_scaled_watched_and_stopped(server: LabS
     until(lambda: "of-kernel" in server.clusters())
     server.request("DELETE", f"api/kernels/{kernel.id}")
     until(lambda: server.clusters() == {})
-    assert "Error" not in server.log.read_text()
+    # Jupyter itself may log an error of a kernel that ends while it is connected.
+    traces = re.findall(
+        r'(?:.*\n){12}.*File ".*/(?:hyperplane|dask_labextension|distributed)/(?:.*\n){8}',
+        server.log.read_text(),
+    )
+    assert traces == []
 
 
 def test_wrong_arguments_are_an_error_and_other_clusters_remain_when_a_server_ends(
