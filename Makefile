@@ -48,7 +48,7 @@ $(STAMPS)/%: pyproject.toml | $(BIN)/python
 install: | $(BIN)/python
 	$(if $(PIP),$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip==$(PIP)')
 	@$(MAKE) --no-print-directory $(STAMPS)/dev
-	@touch $(foreach extra,demo test lint docs,$(STAMPS)/$(extra))
+	@touch $(foreach extra,demo test lint docs lab,$(STAMPS)/$(extra))
 
 demo: $(STAMPS)/demo
 	$(BIN)/hyperplane demo
@@ -167,10 +167,11 @@ spark: $(SPARK)/installed
 	  $(subst --numprocesses $(TESTERS),--numprocesses $(shell expr $$(nproc) + 1),$(PYTEST_OPTIONS)) --quiet $(PANDAS_2))
 
 # A missing service is a failure here, not a skip. ENGINES: the engines to test, and browser for the
-# pages of hyperplane ui in Chromium; the first use of kubernetes builds it for a quarter of an hour. ONLY: an expression for pytest -k; ONLY_KUBERNETES:
-# one for the tests of kubernetes.
+# pages of hyperplane ui, and the pane of JupyterLab, in Chromium; the first use of kubernetes builds it
+# for a quarter of an hour. ONLY: an expression for pytest -k; ONLY_KUBERNETES: one for the tests of
+# kubernetes.
 ENGINES ?= ssh slurm gateway
-engines: $(STAMPS)/test
+engines: $(STAMPS)/test $(if $(filter browser,$(ENGINES)),$(STAMPS)/lab)
 	$(if $(filter-out gateway,$(ENGINES)),scripts/engines/install $(filter-out gateway,$(ENGINES)))
 	$(if $(filter kubernetes,$(ENGINES)),scripts/engines/kubernetes_build)
 	HYPERPLANE_REQUIRE_SERVICES=1 $(BIN)/python scripts/engines/run_tests.py $(ENGINES) \

@@ -55,6 +55,8 @@ from hyperplane.ui.view import PageRequest, View
 from scripts import picture_data
 from scripts.picture_data import NOW
 
+#: Pictures of other programs, which :mod:`scripts.lab_picture` takes.
+SCREENSHOTS = ("lab-pane",)
 STATIC = Path(__file__).resolve().parents[1] / "docs" / "_static"
 _WIDTH, _HEIGHT = 1180, 2400
 #: Colors of the picture that remain; text is anti-aliased in grays.
@@ -295,6 +297,11 @@ def take_picture(page: str, scheme: str, target: Path, height: int = _HEIGHT) ->
         raise SystemExit(f"the picture for {target.name} is empty")
     _, _, right, bottom = drawn
     picture = picture.crop((0, 0, min(_WIDTH, right + 12), min(height, bottom + 12)))
+    save_picture(picture, target)
+
+
+def save_picture(picture: Image.Image, target: Path) -> None:
+    """Write a picture with few colors."""
     colors = picture.quantize(_COLORS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     colors.save(target, optimize=True)
 

@@ -24,6 +24,7 @@ import hyperplane.bag
 import hyperplane.dataframe
 import hyperplane.history
 import hyperplane.jobs
+import hyperplane.lab
 import hyperplane.ml
 import hyperplane.orca
 import hyperplane.reports
@@ -167,6 +168,7 @@ CLUSTERS: dict[str, Call] = {
         {"nprocs": 1, "nthreads": 1, "ram_gb_per_proc": 1.0, "cores_per_worker": 1},
     ),
     "initialize_cluster": Call(hyperplane.initialize_cluster, {"num_workers": 1}, REQUEST),
+    "lab.start_cluster": Call(hyperplane.lab.start_cluster, {"num_workers": 1}, REQUEST),
     "quickstart": Call(hyperplane.quickstart, {"num_workers": 1, "size": "16_16"}),
     "quickstart_dask": Call(notebook_common.quickstart_dask, {"num_workers": 1, "size": "16_16"}),
     "start": Call(hyperplane.start, {"plan": PLAN}),

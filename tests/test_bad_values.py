@@ -29,6 +29,7 @@ EXPECTED_ERRORS = {
     **dict.fromkeys(
         (
             "initialize_cluster",
+            "lab.start_cluster",
             "quickstart",
             "quickstart_dask",
             "start",

@@ -15,7 +15,7 @@ pytest.importorskip("starlette")
 from PIL import Image
 
 from scripts import html_pictures
-from scripts.html_pictures import PICTURES, STATIC
+from scripts.html_pictures import PICTURES, SCREENSHOTS, STATIC
 
 DOCS = STATIC.parent
 GALLERY = DOCS / "gallery.md"
@@ -34,12 +34,13 @@ def figures(page: Path) -> list[re.Match[str]]:
 
 
 def files_of_script() -> set[str]:
-    return {f"{name}-{theme}.png" for name in PICTURES for theme in PICTURES[name].themes}
+    made = {f"{name}-{theme}.png" for name in PICTURES for theme in PICTURES[name].themes}
+    return made | {f"{name}-light.png" for name in SCREENSHOTS}
 
 
 def test_the_gallery_has_each_picture_of_the_script_once():
     shown = [figure["file"] for figure in figures(GALLERY)]
-    assert sorted(shown) == sorted(f"{name}-light.png" for name in PICTURES)
+    assert sorted(shown) == sorted(f"{name}-light.png" for name in (*PICTURES, *SCREENSHOTS))
 
 
 def test_each_picture_of_the_gallery_has_a_text_and_a_page_that_explains_it():
@@ -53,7 +54,7 @@ def test_each_picture_of_the_gallery_has_a_text_and_a_page_that_explains_it():
         ).groups()
         assert sentence
         assert (DOCS / link).is_file(), link
-    assert len(alternatives) == len(PICTURES)
+    assert len(alternatives) == len(PICTURES) + len(SCREENSHOTS)
 
 
 def test_every_page_shows_pictures_that_the_script_makes():

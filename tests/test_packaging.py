@@ -60,8 +60,8 @@ def test_every_file_of_config_is_registered():
 
 def test_the_wheel_contains_only_the_packages(wheel):
     tops = {name.partition("/")[0] for name in wheel.namelist()}
-    own = f"hyperplane-{hyperplane.__version__}.dist-info"
-    assert tops == {"hyperplane", "hyperplane_gpu", own}
+    own, data = (f"hyperplane-{hyperplane.__version__}.{kind}" for kind in ("dist-info", "data"))
+    assert tops == {"hyperplane", "hyperplane_gpu", own, data}
     assert [name for name in wheel.namelist() if name.startswith("hyperplane_gpu/")] == [
         "hyperplane_gpu/__init__.py"
     ]
@@ -69,6 +69,16 @@ def test_the_wheel_contains_only_the_packages(wheel):
     modules.remove("hyperplane/hyperplane_gpu.py")  # the other package
     assert modules <= set(wheel.namelist())
     assert "hyperplane/py.typed" in wheel.namelist()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("kind", scaled(["wheel"], ["wheel", "editable"]))
+def test_an_installation_enables_the_extension_of_the_jupyter_server(kind, tmp_path, wheel_file):
+    folder = "jupyter_server_config.d"
+    with zipfile.ZipFile(wheel_file if kind == "wheel" else built(kind, tmp_path)) as opened:
+        [name] = [each for each in opened.namelist() if ".data/" in each]
+        assert name.partition(".data/")[2] == f"data/etc/jupyter/{folder}/hyperplane.json"
+        assert opened.read(name) == (ROOT / "config" / folder / "hyperplane.json").read_bytes()
 
 
 IMPORTS = """

@@ -38,6 +38,7 @@ FOLDERS = {
     "tests/chaos": "test_chaos_{}*.py",
     "tests/jobs/runners": "test_runners_{}*.py",
     "tests/ui": "test_ui_{}*.py",
+    "tests/lab": "test_lab_{}*.py",
 }
 #: Engines whose service can run only once on a machine.
 ONE_SERVICE = {"kubernetes"}

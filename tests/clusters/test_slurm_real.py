@@ -72,6 +72,13 @@ def test_jobs_of_two_processes_are_scaled_together() -> None:
         client.wait_for_workers(4, timeout=120)
         cluster.scale(memory="1 GB")
         until(lambda: len(queue()) == 1)
+        _, handle = other = hyperplane.get_cluster(cluster.name)
+        handle.scale(4)
+        client.wait_for_workers(4, timeout=120)
+        handle.adapt(minimum=2, maximum=4)
+        until(lambda: len(queue()) == 1)  # there is no work
+        other.client.close()
+        handle.detach()
 
 
 def test_adapt_ends_whole_jobs_and_starts_them_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import logging
 import os
@@ -19,6 +20,8 @@ from services import until
 from services_ssh import SMALL, HostNetwork, network, nothing_left, plan, surroundings
 
 import hyperplane
+from hyperplane.clusters import records
+from hyperplane.clusters.dask.attach import attach_asynchronously
 from hyperplane.ml import gang
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
@@ -58,6 +61,39 @@ def test_two_processes_on_each_host_are_scaled_together(network: HostNetwork) ->
         client.wait_for_workers(4, timeout=120)
         with pytest.raises(hyperplane.EngineError, match="no host is free for one more node"):
             cluster.scale(10)
+
+
+def test_another_object_scales_a_cluster_whose_scheduler_is_here() -> None:
+    client, cluster = hyperplane.initialize_cluster(
+        engine="ssh", **SMALL, scheduler_deploy_mode="local", name="here"
+    )
+    with cluster, client:
+        before = len(cluster.worker_spec)
+        _, handle = other = hyperplane.get_cluster("here")
+        handle.scale(before + 1)
+        client.wait_for_workers(before + 1, timeout=120)
+        with pytest.raises(hyperplane.EngineError, match="no host is free for one more node"):
+            handle.scale(100)  # the error of the owner
+        other.client.close()
+        handle.detach()
+
+
+def test_the_pane_of_jupyterlab_has_a_cluster_whose_scheduler_is_on_a_host() -> None:
+    client, cluster = hyperplane.start(plan())
+    with cluster, client:
+
+        async def use() -> None:
+            [record] = records.read_all()
+            attached = await attach_asynchronously(record)
+            assert len(attached.scheduler_info["workers"]) == len(cluster.worker_spec)
+            assert attached.dashboard_link == cluster.dashboard_link
+            assert await attached.read_limits() is None
+            with pytest.raises(hyperplane.EngineError, match="scaled only by the process that"):
+                await attached.scale(1)
+            await attached.close()
+
+        asyncio.run(use())
+        until(lambda: cluster.status.name == "closed")
 
 
 def test_a_scheduler_here_has_its_dashboard_here_and_logs_nothing(

@@ -115,7 +115,8 @@ def _call(name, **arguments):
     call_arguments = {**NEEDED.get(name, {}), **arguments}
     if "self" in inspect.signature(target).parameters:
         call_arguments.setdefault("self", None)
-    return target(**call_arguments)
+    answer = target(**call_arguments)
+    return asyncio.run(answer) if inspect.iscoroutine(answer) else answer
 
 
 def test_the_list_of_public_functions_is_complete():

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import time
 import uuid
 import weakref
+from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NamedTuple, cast
 
 from distributed import Client
 from distributed.core import Status, rpc
@@ -17,15 +20,21 @@ from distributed.objects import SchedulerInfo
 from tornado.ioloop import PeriodicCallback
 
 from hyperplane.clusters import records
-from hyperplane.clusters.dask.guarded_cluster import CLOSE_OWNER
 from hyperplane.clusters.dask.local_process import LOOPBACK
 from hyperplane.clusters.dask.open_client import open_client
+from hyperplane.clusters.dask.owner_requests import (
+    ADAPT_OWNER,
+    CLOSE_OWNER,
+    READ_LIMITS,
+    SCALE_OWNER,
+)
 from hyperplane.clusters.dask.scheduler_requests import find_client_security
 from hyperplane.clusters.dask.scheduler_silence import stall_seconds, watch_scheduler
 from hyperplane.clusters.dask.settings import apply_client_settings, restore_client_settings
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.clusters.running_clusters import describe_running, read_running
-from hyperplane.core.errors import EngineError
+from hyperplane.core.argument_checks import find_count_faults
+from hyperplane.core.errors import EngineError, Fault, check
 from hyperplane.spec.settings import EngineSettings
 
 #: Seconds that closing waits for the owning process to clean up.
@@ -35,12 +44,30 @@ POLL_INTERVAL = 1.0
 #: Seconds that a running cluster may take to answer the first request.
 ANSWER_SECONDS = 30.0
 
+logger = logging.getLogger(__name__)
+
+
+class AdaptiveLimits(NamedTuple):
+    """Numbers of worker processes between which a cluster of another process adapts."""
+
+    minimum: int
+    maximum: float
+
 
 class AttachedCluster(Cluster):
     """Dask's Cluster for a scheduler in another process.
 
-    It shows the cluster and its logs and can close it. Only the owning process can scale it:
-    ``scale`` and ``adapt`` raise an EngineError.
+    It shows the cluster and its logs, scales it and can close it. Its owner carries out what this
+    object requests. A scheduler on another host does not pass requests to scale on: ``scale`` and
+    ``adapt`` raise an EngineError.
+
+    Parameters
+    ----------
+    record : ClusterRecord
+        The running cluster.
+    **kwargs
+        Arguments of Dask's class. With ``asynchronous=True`` the object is used on the running
+        event loop, which :func:`attach_asynchronously` does.
     """
 
     def __init__(self, record: records.ClusterRecord, **kwargs: Any) -> None:
@@ -48,6 +75,7 @@ class AttachedCluster(Cluster):
         self._record = record
         # Unique: the owner and other handles may be in this process too.
         self.settings_key = f"{record.name} {uuid.uuid4()}"
+        self._requests: set[asyncio.Future[None]] = set()
         self._restore_settings = weakref.finalize(self, restore_client_settings, self.settings_key)
         if not self.called_from_running_loop:
             self._loop_runner.start()
@@ -88,15 +116,59 @@ class AttachedCluster(Cluster):
             self._restore_settings()
             await super()._close()  # the owner or another handle has closed the cluster
 
-    def scale(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise an EngineError, because only the owning process can scale the cluster."""
-        del args, kwargs
-        raise _scale_error(self._record)
+    def scale(self, n: int) -> Any:
+        """Scale the cluster to `n` worker processes; an adaptive cluster stops adapting."""
+        check(find_count_faults("n", n, least=0))
+        return self.sync(self._request, SCALE_OWNER, n=int(n))
 
-    def adapt(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise an EngineError, because only the owning process can scale the cluster."""
-        del args, kwargs
-        raise _scale_error(self._record)
+    def adapt(  # type: ignore[override]
+        self, *, minimum: int | None = 0, maximum: float | None = None
+    ) -> AdaptiveLimits:
+        """Let the cluster adapt to the work between two numbers of worker processes.
+
+        Without a minimum it is 0; without a maximum there is none.
+
+        Returns
+        -------
+        AdaptiveLimits
+            The two numbers; its owner has the object that scales the cluster.
+        """
+        minimum = 0 if minimum is None else minimum
+        maximum = math.inf if maximum is None else maximum
+        faults = find_count_faults("minimum", minimum, least=0)
+        if not (isinstance(maximum, float) and maximum == math.inf):
+            faults += find_count_faults("maximum", maximum)
+            if not faults and minimum > maximum:
+                faults = [Fault("minimum", repr(minimum), f"at most maximum, which is {maximum}")]
+        check(faults)
+        request = self.sync(self._request, ADAPT_OWNER, minimum=minimum, maximum=maximum)
+        if asyncio.iscoroutine(request):  # Dask's method returns at once, too
+            task = asyncio.ensure_future(self._log_failure(request))
+            self._requests.add(task)
+            task.add_done_callback(self._requests.discard)
+        return AdaptiveLimits(minimum, maximum)
+
+    async def read_limits(self) -> AdaptiveLimits | None:
+        """Return between which numbers of processes the cluster adapts; None if it does not."""
+        limits = await getattr(cast(rpc, self.scheduler_comm), READ_LIMITS)()
+        return None if limits is None else AdaptiveLimits(*limits)
+
+    async def _request(self, handler: str, **arguments: Any) -> None:
+        """Let the owner carry out a request, and read the workers of the cluster again."""
+        try:
+            request = getattr(cast(rpc, self.scheduler_comm), handler)(**arguments)
+            answer = await asyncio.wait_for(request, ANSWER_SECONDS)
+            await self._refresh_info()
+        except (TimeoutError, OSError) as error:
+            raise _no_answer_error(self._record) from error
+        if not answer:
+            raise _scale_error(self._record)
+
+    async def _log_failure(self, request: Coroutine[Any, Any, None]) -> None:
+        try:
+            await request
+        except Exception as error:  # noqa: BLE001 - the owner's error may be any
+            logger.warning("cluster %s does not adapt: %s", self.name, error)
 
     def close(self, timeout: float | None = None) -> Any:
         """Close the cluster for all its clients."""
@@ -108,9 +180,13 @@ class AttachedCluster(Cluster):
 
     def detach(self) -> None:
         """Close this handle but not the cluster."""
-        self._restore_settings()
-        self.sync(super()._close)
+        self.sync(self.close_handle)
         self._loop_runner.stop()
+
+    async def close_handle(self) -> None:
+        """Close this handle but not the cluster, on its event loop."""
+        self._restore_settings()
+        await super()._close()
 
     async def read_scheduler_process(self) -> str:
         """Return the text of ``/proc/PID/stat`` of the owner, if the scheduler runs in it."""
@@ -153,6 +229,22 @@ def _scale_error(record: records.ClusterRecord) -> EngineError:
         f"{record.pid} of this machine. Call scale() or adapt() there, or close the cluster and "
         "start one of the wanted size",
     )
+
+
+async def attach_asynchronously(
+    record: records.ClusterRecord, cluster_class: type[AttachedCluster] = AttachedCluster
+) -> AttachedCluster:
+    """Return a cluster object for a running cluster, to be used on the running event loop.
+
+    Its ``close`` and ``scale`` are awaited. Raises an EngineError if the cluster does not answer.
+    """
+    cluster = cluster_class(record, asynchronous=True)
+    try:
+        await cluster._start()
+    except BaseException:
+        await cluster.close_handle()
+        raise
+    return cluster
 
 
 def _is_listed(name: str) -> bool:

@@ -30,6 +30,7 @@ from hyperplane.clusters.dask.interruptible_start import (
     StartLimitReached,
 )
 from hyperplane.clusters.dask.lazy_dashboard import LazyDashboard
+from hyperplane.clusters.dask.owner_requests import OwnerPlugin
 from hyperplane.clusters.dask.recovery import is_suspended
 from hyperplane.clusters.dask.run_usage import UsageCopy, finish_record
 from hyperplane.clusters.dask.settings import drop_overridden, in_force
@@ -47,10 +48,6 @@ from hyperplane.spec.settings import StartupSettings
 
 logger = logging.getLogger(__name__)
 
-#: Scheduler handler that a client in another process calls to close the whole cluster.
-CLOSE_OWNER = "hyperplane_close_owner"
-#: Why a cluster ends.
-CLOSED_BY_PROGRAM = "closed by another program"
 #: Setting for the time without a heartbeat after which a worker counts as dead.
 TIME_TO_LIVE = "distributed.scheduler.worker-ttl"
 #: Least seconds between checks whether a worker has ended the loan of its memory.
@@ -106,42 +103,6 @@ class GuardedScheduler(Scheduler):
     def identity(self, n_workers: int = -1) -> dict[str, Any]:
         """Return Dask's identity, with Dask's type name because programs compare it."""
         return {**super().identity(n_workers), "type": Scheduler.__name__}
-
-
-class _CloseOwnerPlugin(SchedulerPlugin):
-    """Scheduler plugin that closes the cluster object which owns the scheduler.
-
-    A client in another process can close the whole cluster through it, workers first. The cluster
-    object also closes when the scheduler ends by itself; otherwise its status would stay running
-    and its nannies would be left behind.
-    """
-
-    name = "hyperplane-owner"
-
-    def __init__(self, cluster: GuardedCluster) -> None:
-        self.cluster = weakref.ref(cluster)
-
-    async def start(self, scheduler: Scheduler) -> None:
-        """Register the handler that clients call to close the cluster."""
-        scheduler.handlers[CLOSE_OWNER] = self.close_cluster
-
-    def close_cluster(self, reason: str = CLOSED_BY_PROGRAM) -> None:
-        """Close the cluster object in a new thread, because its event loop runs this method."""
-        cluster = self.cluster()
-        if cluster is not None and cluster.status == Status.running:
-            cluster.end_reason = cluster.end_reason or reason
-            # Not a daemon thread, so that the program waits for it at exit.
-            threading.Thread(
-                target=cluster.close_all, name="hyperplane-close", daemon=False
-            ).start()
-
-    async def close(self) -> None:
-        """Close the cluster object when the scheduler ends."""
-        cluster = self.cluster()
-        if cluster is not None and cluster.status == Status.running:
-            # A request to a scheduler that has ended would wait 30 s for an answer.
-            cluster.shutdown_scheduler = False
-            self.close_cluster("its scheduler has ended")
 
 
 def scheduler_settings(plan: ClusterPlan, settings: StartupSettings) -> dict[str, Any]:
@@ -279,11 +240,11 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
         self.has_guards = True
 
     async def _add_guards(self, scheduler: Scheduler) -> None:
-        closing = _CloseOwnerPlugin(self)
-        plugins: list[SchedulerPlugin] = [closing]
+        owner = OwnerPlugin(self)
+        plugins: list[SchedulerPlugin] = [owner]
         if TIME_TO_LIVE in self._scheduler_config:
             plugins.append(BusyWorkerGuard())  # not if the user has set the time-to-live
-        plugins += self._guards.plugins(closing.close_cluster, self._warn)
+        plugins += self._guards.plugins(owner.close_cluster, self._warn)
         self._idle_guard = next((each for each in plugins if isinstance(each, IdleGuard)), None)
         for plugin in plugins:
             scheduler.add_plugin(plugin)

@@ -8,9 +8,11 @@ from typing import Any
 from distributed.client import _current_client as current_client
 from distributed.client import _del_global_client
 from distributed.client import _global_clients as global_clients
+from distributed.deploy.adaptive import Adaptive
 
 __all__ = [
     "current_client",
+    "find_adaptive_class",
     "find_default_clients",
     "forget_default_client",
     "forget_failed_connection",
@@ -52,6 +54,15 @@ def get_adaptive(cluster: Any) -> Any | None:
     """Return the Adaptive object of a cluster that ``adapt`` scales; None otherwise."""
     adaptive = getattr(cluster, "_adaptive", None)
     return adaptive if getattr(adaptive, "periodic_callback", None) is not None else None
+
+
+def find_adaptive_class(cluster: Any) -> type[Adaptive]:
+    """Return the class with which a cluster adapts, or adapted last; Dask's if it never did.
+
+    ``adapt`` passes the options of the call before to the new object, which only this class knows.
+    """
+    adaptive = getattr(cluster, "_adaptive", None)
+    return Adaptive if adaptive is None else type(adaptive)
 
 
 def get_versions(client: Any, seconds: float) -> dict[str, Any]:

@@ -15,8 +15,8 @@ import psutil
 from distributed import Nanny, Scheduler
 from distributed.utils import get_ip_interface
 
-from hyperplane.clusters.dask.guarded_cluster import CLOSE_OWNER, CLOSED_BY_PROGRAM
 from hyperplane.clusters.dask.lazy_dashboard import LazyDashboard
+from hyperplane.clusters.dask.owner_requests import CLOSE_OWNER, CLOSED_BY_PROGRAM
 from hyperplane.clusters.dask.remote_process import make_security
 from hyperplane.clusters.dask.ssh.gpus import gpu_fault, nannies
 from hyperplane.core.dask_internals.message_batches import install_message_batches

@@ -134,6 +134,16 @@ class Browser:
                 windowsVirtualKeyCode=code, **typed,
             )  # fmt: skip
 
+    def click(self, selector: str) -> None:
+        """Click an element with the mouse; some widgets ignore its method ``click``."""
+        element = f"document.querySelector({json.dumps(selector)})"
+        self.wait(f"!!{element} && {element}.getBoundingClientRect().width > 0")
+        self.evaluate(f"{element}.scrollIntoView({{block: 'center'}})")
+        box = self.evaluate(f"{element}.getBoundingClientRect().toJSON()")
+        where = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **where)
+
     def close(self) -> None:
         """End the browser."""
         self._process.terminate()
