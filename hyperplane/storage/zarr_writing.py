@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import dask.array as da
+import numpy as np
 import zarr
 from dask.array.core import slices_from_chunks
 from dask.array.optimization import optimize
@@ -27,12 +28,13 @@ from zarr.core.buffer import Buffer
 from zarr.storage import MemoryStore, StorePath
 
 from hyperplane.collections.frames import task_graph
-from hyperplane.core.errors import Fault, OutputExists, RequestError
+from hyperplane.core.errors import Fault, OutputExists, RequestError, WrongType
 from hyperplane.core.optional import need
 from hyperplane.objectstore.locations import Store
 from hyperplane.objectstore.redaction import describe_error
 from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.manifest import ManifestEntry
+from hyperplane.storage.object_checks import MASKED_ADVICE
 
 _DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 #: Names with which xarray stores an array in a data set if the array's own name cannot be used.
@@ -168,10 +170,6 @@ def _write_dataset_metadata(obj: Any, files: dict[str, Buffer]) -> list[tuple[da
     """Write the metadata of a data set and of its variables as xarray encodes them."""
     xarray = need("xarray", "array")
     data = _as_dataset(obj) if isinstance(obj, xarray.DataArray) else obj
-    invalid = [name for name in data.variables if not isinstance(name, str) or not name]
-    if invalid:
-        allowed = "variable names that are non-empty strings"
-        raise RequestError([Fault("obj", f"variables named {invalid}", allowed)])
     store = xarray.backends.ZarrStore.open_group(
         MemoryStore(files), mode="w", consolidate_on_close=True
     )
@@ -249,7 +247,18 @@ def _return_writer(writer: ChunkWriter) -> ChunkWriter:
 def write_block(
     block: Any, path: str, region: tuple[slice, ...], writer: ChunkWriter
 ) -> list[ManifestEntry]:
-    """Write the chunks of one block, in a task."""
+    """Write the chunks of one block, in a task.
+
+    Raises
+    ------
+    WrongType
+        If the block is masked, which is known only now if the array does not declare it.
+    """
+    if isinstance(block, np.ma.MaskedArray):
+        name = f"obj[{path!r}]" if path else "obj"
+        starts = tuple(side.start for side in region)
+        message = f"{name} has a masked block at {starts}, and Zarr has no masks; {MASKED_ADVICE}"
+        raise WrongType(name, "a masked array", f"block at {starts}", message)
     # Chunks of only the fill value are not stored.
     chunks: dict[str, Buffer] = {}
     prefix = f"{path}/" if path else ""
