@@ -53,11 +53,14 @@ class ZarrTemplate:
         Chunks of variables in memory.
     lazy : list of (dask.array.Array, str)
         Arrays to compute, with the path of each in the store.
+    time_units : mapping of str to str
+        Units of variables of times, by name; those in nanoseconds are omitted.
     """
 
     documents: Mapping[str, bytes]
     chunks: Mapping[str, bytes]
     lazy: list[tuple[da.Array, str]]
+    time_units: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,7 @@ def build_template(obj: Any) -> ZarrTemplate:
         If Zarr does not support it.
     """
     files: dict[str, Buffer] = {}
+    time_units: dict[str, str] = {}
     try:
         with warnings.catch_warnings():
             # A warning of zarr 3: consolidated metadata is not part of its specification.
@@ -136,7 +140,7 @@ def build_template(obj: Any) -> ZarrTemplate:
             lazy = (
                 _write_array_metadata(obj, files)
                 if isinstance(obj, da.Array)
-                else _write_dataset_metadata(obj, files)
+                else _write_dataset_metadata(obj, files, time_units)
             )
     except (ValueError, TypeError, NotImplementedError) as error:
         if isinstance(error, RequestError):
@@ -144,7 +148,7 @@ def build_template(obj: Any) -> ZarrTemplate:
         raise _refusal_error(obj, error) from error
     data = {key: value.to_bytes() for key, value in sorted(files.items())}
     documents = {key: data.pop(key) for key in list(data) if _is_document(key)}
-    return ZarrTemplate(documents, data, lazy)
+    return ZarrTemplate(documents, data, lazy, time_units)
 
 
 def _is_document(key: str) -> bool:
@@ -166,10 +170,15 @@ def _write_array_metadata(array: da.Array, files: dict[str, Buffer]) -> list[tup
     return [(array, "")]
 
 
-def _write_dataset_metadata(obj: Any, files: dict[str, Buffer]) -> list[tuple[da.Array, str]]:
+def _write_dataset_metadata(
+    obj: Any, files: dict[str, Buffer], time_units: dict[str, str]
+) -> list[tuple[da.Array, str]]:
     """Write the metadata of a data set and of its variables as xarray encodes them."""
     xarray = need("xarray", "array")
     data = _as_dataset(obj) if isinstance(obj, xarray.DataArray) else obj
+    for name, variable in data.variables.items():
+        if variable.dtype.kind == "M" and (unit := np.datetime_data(variable.dtype)[0]) != "ns":
+            time_units[name] = unit
     store = xarray.backends.ZarrStore.open_group(
         MemoryStore(files), mode="w", consolidate_on_close=True
     )

@@ -119,3 +119,18 @@ def test_pandas_types_in_xarray_are_refused_with_a_conversion(tmp_path, values, 
         fault = refusal(obj, tmp_path, "s.zarr")
         assert fault.where == "obj['t']"
         assert conversion in fault.advice
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_times_beyond_those_of_nanoseconds_are_loaded_from_zarr(tmp_path, unit):
+    # The first and last ones are in the range: xarray looks only at these when it opens a store.
+    times = np.array(["2024-01-01", "1500-01-01T00:00:01", "NaT", "2024-01-02"], f"M8[{unit}]")
+    fine = pd.to_datetime(["2024-01-01T00:00:00.000000001"] * 4).as_unit("ns")
+    data = xr.Dataset({"d": ("x", times), "n": ("x", fine)}, coords={"t": ("x", times[::-1])})
+    for number, obj in enumerate((data, data.chunk(x=2), data.d, data.d.rename(None), data.n)):
+        url = tmp_path / f"{number}.zarr"
+        hyperplane.save(obj, url)
+        loaded = hyperplane.load(url).compute()
+        xr.testing.assert_identical(loaded, obj.compute())
+        assert loaded.t.dtype == f"M8[{unit}]"
+        assert not hyperplane.save(obj, url).changed
