@@ -47,6 +47,7 @@ from hyperplane.storage.part_schemas import unify_schemas
 from hyperplane.storage.published_state import FOREIGN
 from hyperplane.storage.replaced_files import ZARR_METADATA_NAMES
 from hyperplane.storage.request import target_suffix
+from hyperplane.storage.shard_saving import describe_incomplete_runs
 
 #: Reads of the published state before the output counts as missing or incomplete.
 _STATE_READS = 5
@@ -116,6 +117,9 @@ def load(
             break
         time.sleep(0.02)  # another process may be replacing it
     if manifest is None:
+        shards = describe_incomplete_runs(commits)
+        if shards:
+            raise StorageError(target.url, f"nothing is saved there yet: {shards}")
         advice = "check the URL, or save it first"
         if "{" in target.path:
             pattern = re.sub(r"{[^{}]*}", "*", target.url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections import Counter
@@ -9,8 +10,17 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from hyperplane.core.errors import Fault
+from hyperplane.storage.object_kinds import find_format
 from hyperplane.storage.replaced_files import ZARR_METADATA_NAMES
 
+#: Bytes with which files of a format begin.
+_FILE_STARTS = {
+    "parquet": b"PAR1",
+    "npy": b"\x93NUMPY",
+    "avro": b"Obj\x01",
+    "orc": b"ORC",
+    "skops": b"PK",
+}
 _OBJECTS = "numbers, text, or times instead of Python objects"
 #: What to do with a masked Dask array.
 MASKED_ADVICE = "write da.ma.filled(obj, value), or da.ma.filled(obj.astype(float), np.nan)"
@@ -61,6 +71,38 @@ def object_faults(obj: Any, kind: str) -> list[Fault]:
     if kind == "array":
         faults += _array_faults(obj)
     return faults
+
+
+def content_faults(obj: Any, kind: str, suffix: str) -> list[Fault]:
+    """Return a fault if text or bytes are not content of a file that ``load`` reads by its suffix.
+
+    Examples
+    --------
+    >>> content_faults("not json", "text", ".json")[0].allowed
+    "the content of a json file for a name that ends in '.json'"
+    """
+    name = find_format(suffix)
+    if name == "json":
+        try:
+            json.loads(obj if isinstance(obj, str) else bytes(obj))
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return []
+    elif name not in _FILE_STARTS or _starts_with(obj, _FILE_STARTS[name]):
+        return []
+    allowed = f"the content of a {name} file for a name that ends in {suffix!r}"
+    advice = (
+        f"pass the object itself, such as a dataframe or a dict, or use a suffix such as "
+        f"{'.txt' if kind == 'text' else '.bin'}"
+    )
+    return [Fault("obj", f"{kind} that load cannot read as {name}", allowed, advice)]
+
+
+def _starts_with(obj: Any, start: bytes) -> bool:
+    """Return whether text or bytes start with the bytes that begin each file of a format."""
+    head = obj[: len(start)]
+    return (head.encode(errors="replace") if isinstance(head, str) else bytes(head)) == start
 
 
 def _async_client_faults(obj: Any) -> list[Fault]:

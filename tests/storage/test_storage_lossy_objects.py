@@ -19,10 +19,10 @@ def _here():
         yield
 
 
-def refusal(obj, tmp_path, name):
+def refusal(obj, tmp_path, name, **options):
     """Return the one fault of a save, which leaves no file."""
     with pytest.raises(RequestError) as caught:
-        hyperplane.save(obj, tmp_path / name)
+        hyperplane.save(obj, tmp_path / name, **options)
     assert not list(tmp_path.iterdir())
     (fault,) = caught.value.faults
     return fault
@@ -134,3 +134,30 @@ def test_times_beyond_those_of_nanoseconds_are_loaded_from_zarr(tmp_path, unit):
         xr.testing.assert_identical(loaded, obj.compute())
         assert loaded.t.dtype == f"M8[{unit}]"
         assert not hyperplane.save(obj, url).changed
+
+
+@pytest.mark.parametrize(
+    "name", ["x.json", "x.npy", "x.parquet", "x.avro", "x.orc", "x.skops", "x.JSON"]
+)
+@pytest.mark.parametrize("obj", ["not json", b"not json", bytearray(b""), "", memoryview(b"ab")])
+def test_text_and_bytes_that_load_cannot_read_are_refused(tmp_path, obj, name):
+    fault = refusal(obj, tmp_path, name)
+    assert f"a name that ends in '{name[1:].lower()}'" in fault.allowed
+
+
+def test_text_and_bytes_that_are_the_content_of_a_file_are_saved(tmp_path):
+    hyperplane.save('{"a": [1]}', tmp_path / "x.json")
+    hyperplane.save(b'{"a": [1]}', tmp_path / "y.json")
+    assert hyperplane.load(tmp_path / "x.json") == hyperplane.load(tmp_path / "y.json")
+    frame = pd.DataFrame({"a": [1]})
+    for suffix in (".parquet", ".avro", ".orc", ".csv"):
+        hyperplane.save(frame, tmp_path / f"a{suffix}")
+        hyperplane.save((tmp_path / f"a{suffix}").read_bytes(), tmp_path / f"b{suffix}")
+        assert hyperplane.load(tmp_path / f"b{suffix}").a.tolist() == [1]
+
+
+def test_suffixes_of_compressions_are_refused(tmp_path):
+    fault = refusal(pd.DataFrame({"a": [1]}), tmp_path, "t.csv.gz", format="csv")
+    assert "without '.gz'" in fault.allowed
+    assert refusal("text", tmp_path, "t.txt.zst").where == "url"
+    hyperplane.save(b"bytes", tmp_path / "t.gz")
