@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from hyperplane.core.errors import Fault
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.units import plural
 from hyperplane.storage.object_kinds import find_format
 from hyperplane.storage.replaced_files import ZARR_METADATA_NAMES
 
@@ -103,6 +104,15 @@ def _starts_with(obj: Any, start: bytes) -> bool:
     """Return whether text or bytes start with the bytes that begin each file of a format."""
     head = obj[: len(start)]
     return (head.encode(errors="replace") if isinstance(head, str) else bytes(head)) == start
+
+
+def check_rows_are_stored(obj: Any, encoded: Any) -> None:
+    """Raise RequestError if a table has rows, and its encoded Arrow table has no columns."""
+    if encoded.num_columns or not len(obj):
+        return
+    advice = "write df.reset_index() to save the index as a column"
+    fault = Fault("obj", f"{plural(len(obj), 'row')} without columns", "one column or more", advice)
+    raise RequestError([fault])
 
 
 def _async_client_faults(obj: Any) -> list[Fault]:

@@ -30,6 +30,7 @@ from hyperplane.objectstore.retrying import is_full
 from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
+from hyperplane.storage.object_checks import check_rows_are_stored
 from hyperplane.storage.object_kinds import find_format, part_suffix
 from hyperplane.storage.part_reading import PartFile
 from hyperplane.storage.part_schemas import serialize_schema
@@ -293,6 +294,7 @@ def _encode_part(partition: Any, write_options: PartWriteOptions) -> tuple[Encod
         return encoded, serialize_schema(encoded.table, encoded.schema)
     if hasattr(partition, "columns"):
         encoded = file_format.encode_table(partition)
+        check_rows_are_stored(partition, encoded.table)
         return encoded, serialize_schema(encoded.table)
     return file_format.encode_records(list(partition)), ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dask
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
@@ -161,3 +162,36 @@ def test_suffixes_of_compressions_are_refused(tmp_path):
     assert "without '.gz'" in fault.allowed
     assert refusal("text", tmp_path, "t.txt.zst").where == "url"
     hyperplane.save(b"bytes", tmp_path / "t.gz")
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "tsv", "jsonl", "avro", "orc"])
+@pytest.mark.parametrize("partitions", [0, 1])
+def test_rows_without_columns_are_refused(tmp_path, form, partitions):
+    def save(frame, name):
+        obj = dd.from_pandas(frame, npartitions=1) if partitions else frame
+        hyperplane.save(obj, tmp_path / name, format=form)
+        loaded = hyperplane.load(tmp_path / name, format=None if partitions else form)
+        return loaded.compute() if partitions else loaded
+
+    with pytest.raises((RequestError, DataError), match=r"without columns.*reset_index\(\)"):
+        save(pd.DataFrame(index=range(3)), "rows")
+    assert save(pd.DataFrame(), "nothing").shape == (0, 0)
+    assert len(save(pd.DataFrame(index=pd.Index(["a", "b"], name="k")), "index")) == 2
+
+
+def test_a_file_without_a_suffix_is_loaded_with_its_format(tmp_path):
+    frame = pd.DataFrame({"a": [1]})
+    for form in ("parquet", "csv", "jsonl", "avro", "orc"):
+        hyperplane.save(frame, tmp_path / form, format=form)
+        assert hyperplane.load(tmp_path / form, format=form).a.tolist() == [1]
+    assert hyperplane.load(tmp_path / "csv", format="text") == "a\n1\n"
+    assert hyperplane.load(tmp_path / "csv", format="bytes") == b"a\n1\n"
+    assert isinstance(hyperplane.load(tmp_path / "parquet"), bytes)
+    with pytest.raises(RequestError, match="trusted"):
+        hyperplane.load(tmp_path / "csv", format="joblib")
+    for wrong in ("parq", "", 3, ["csv"]):
+        with pytest.raises(RequestError, match=r"format.*one of avro"):
+            hyperplane.load(tmp_path / "csv", format=wrong)
+    hyperplane.save(dd.from_pandas(frame, npartitions=1), tmp_path / "folder")
+    with pytest.raises(RequestError, match="is a folder; omit format="):
+        hyperplane.load(tmp_path / "folder", format="parquet")
