@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from dask.tokenize import tokenize
@@ -13,11 +14,14 @@ from hyperplane.core.progress import compute_with_progress
 from hyperplane.formats.base import SupportsColumnLoad
 from hyperplane.formats.pandas_frames.from_arrow import empty_frame
 from hyperplane.formats.registry import load as load_format
+from hyperplane.storage.commit_protocol import CommitProtocol
+from hyperplane.storage.manifest import Manifest, ManifestEntry
+from hyperplane.storage.object_kinds import find_format
 from hyperplane.storage.part_reading import FrameReader, PartFile
 from hyperplane.storage.part_schemas import needs_value_check, unify_schemas
 
 
-def check_appended_columns(obj: Any, saved: Sequence[PartFile]) -> None:
+def check_appended_columns(obj: Any, commits: CommitProtocol, manifest: Manifest) -> None:
     """Raise unless a dataframe has the columns of the saved parts, before it is computed.
 
     Raises
@@ -25,7 +29,7 @@ def check_appended_columns(obj: Any, saved: Sequence[PartFile]) -> None:
     RequestError
         If it lacks columns, or has others.
     """
-    filled = next((file for file in saved if file.part.rows != 0), None)
+    filled = next((file for file in _saved_files(commits, manifest) if file.part.rows != 0), None)
     if filled is None or not _has_schema(filled):
         return
     present, names = list(empty_frame(filled.read_schema()).columns), list(obj.columns)
@@ -42,17 +46,27 @@ def check_appended_columns(obj: Any, saved: Sequence[PartFile]) -> None:
         check([Fault("obj", f"a dataframe to append {differences}", allowed, advice)])
 
 
-def check_appended_types(url: str, saved: Sequence[PartFile], appended: Sequence[PartFile]) -> None:
+def check_appended_types(
+    commits: CommitProtocol, manifest: Manifest, folder: str, appended: Sequence[ManifestEntry]
+) -> None:
     """Raise unless all values can be loaded in the common types of saved and appended parts.
 
-    Parts are read only if their types differ from the common ones such that values may not fit.
+    ``appended`` are parts in a staging folder, and ``manifest`` has the saved ones. Parts are read
+    only if their types differ from the common ones such that values may not fit.
 
     Raises
     ------
     OutputConflict
         If a value does not fit.
     """
-    files = [*saved, *appended]
+    url, saved = commits.target.url, _saved_files(commits, manifest)
+    files = [
+        *saved,
+        *(
+            PartFile(commits.target.store, path, part, saved[0].format, path)
+            for path, part in ((f"{folder}/{part.name}", part) for part in appended)
+        ),
+    ]
     if not all(map(_has_schema, files)):
         return
     schemas = [file.read_schema() for file in files]
@@ -84,6 +98,16 @@ def check_appended_types(url: str, saved: Sequence[PartFile], appended: Sequence
     problem = next(filter(None, problems), "")
     if problem:
         raise _misfit_error(url, problem)
+
+
+def _saved_files(commits: CommitProtocol, manifest: Manifest) -> list[PartFile]:
+    """Return the published parts of a dataframe."""
+    target, paths = commits.target, commits.part_paths(manifest)
+    suffix_format = find_format(PurePosixPath(manifest.parts[0].name).suffix.lower())
+    return [
+        PartFile(target.store, path, part, suffix_format, f"{target.path}/{part.name}")
+        for path, part in zip(paths, manifest.parts, strict=True)
+    ]
 
 
 def _has_schema(file: PartFile) -> bool:

@@ -31,8 +31,7 @@ from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.object_checks import check_rows_are_stored
-from hyperplane.storage.object_kinds import find_format, part_suffix
-from hyperplane.storage.part_reading import PartFile
+from hyperplane.storage.object_kinds import part_suffix
 from hyperplane.storage.part_schemas import serialize_schema
 from hyperplane.storage.published_state import FOREIGN
 from hyperplane.storage.replaced_files import check_not_source, check_replaceable
@@ -89,9 +88,10 @@ def save_parts(obj: Any, request: SaveRequest) -> SaveResult:
     appends = request.mode == "append"
     added = _find_appended_parts(request, base.manifest) if appends else ()
     if appends and base.manifest is not None and base.manifest.kind != "bag":
+        # Imports Polars, which takes time, so only where it is needed.
         from hyperplane.storage.append_checks import check_appended_columns
 
-        check_appended_columns(obj, _saved_files(commits, base.manifest))
+        check_appended_columns(obj, commits, base.manifest)
     with staging_folder(commits) as staged:
         manifest = write_parts(
             obj,
@@ -111,26 +111,9 @@ def save_parts(obj: Any, request: SaveRequest) -> SaveResult:
         if appends and base.manifest is not None and manifest.kind != "bag":
             from hyperplane.storage.append_checks import check_appended_types
 
-            store = request.target.store
-            paths = [f"{staged}/{part.name}" for part in new]
-            appended = [
-                PartFile(store, path, part, request.format, path)
-                for path, part in zip(paths, new, strict=True)
-            ]
-            saved = _saved_files(commits, base.manifest)
-            check_appended_types(request.target.url, saved, appended)
+            check_appended_types(commits, base.manifest, staged, new)
         published = commits.publish(manifest, staged, base)
         return replace(_save_result(request, published, written=len(new)), published=True)
-
-
-def _saved_files(commits: CommitProtocol, manifest: Manifest) -> list[PartFile]:
-    """Return the published parts of a dataframe."""
-    target, paths = commits.target, commits.part_paths(manifest)
-    suffix_format = find_format(PurePosixPath(manifest.parts[0].name).suffix.lower())
-    return [
-        PartFile(target.store, path, part, suffix_format, f"{target.path}/{part.name}")
-        for path, part in zip(paths, manifest.parts, strict=True)
-    ]
 
 
 def _find_appended_parts(request: SaveRequest, saved: Manifest | None) -> tuple[ManifestEntry, ...]:
