@@ -257,5 +257,8 @@ def build_integer_column(values: Sequence[Any]) -> Any:
         objects = np.empty(len(values), dtype=object)
         objects[:] = list(values)
         return pd.Series(objects, dtype=object)
-    dtype: Any = name if len(present) < len(values) else name.lower()
+    if len(present) == len(values):
+        # Not pandas.array, which rounds integers of 2**63 and more to floats.
+        return np.array(values, dtype=name.lower())
+    dtype: Any = name
     return pd.array(list(values), dtype=dtype)

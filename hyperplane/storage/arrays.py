@@ -22,6 +22,8 @@ from hyperplane.storage.single_file import exists_error
 
 #: Exceptions that Zarr and xarray raise for invalid metadata.
 _METADATA_ERRORS = (AttributeError, KeyError, TypeError, ValueError)
+#: Key of the units of variables of times in the details of a manifest; xarray stores no units.
+_TIME_UNITS_KEY = "time_units"
 
 
 def save_array(obj: Any, request: SaveRequest) -> SaveResult:
@@ -47,8 +49,9 @@ def save_array(obj: Any, request: SaveRequest) -> SaveResult:
     with staging_folder(commits) as staged:
         protected = old is not None and request.mode == "error"
         existing = _find_reusable_parts(commits, old, check_sizes=not protected)
-        parts = _write_files(obj, commits, staged, existing, protected=protected)
-        manifest = Manifest("zarr", _array_kind(obj), parts)
+        parts, time_units = _write_files(obj, commits, staged, existing, protected=protected)
+        details = {_TIME_UNITS_KEY: dict(time_units)} if time_units else {}
+        manifest = Manifest("zarr", _array_kind(obj), parts, details=details)
         new = [part for part in parts if existing.get(part.name) != part]
         same = old is not None and (old.kind, old.parts) == (manifest.kind, parts)
         if same and not new:
@@ -91,8 +94,10 @@ def _write_files(
     existing: dict[str, ManifestEntry],
     *,
     protected: bool,
-) -> tuple[ManifestEntry, ...]:
-    """Write new files to the staging folder, chunks before metadata; return all entries.
+) -> tuple[tuple[ManifestEntry, ...], Mapping[str, str]]:
+    """Write new files to the staging folder, chunks before metadata.
+
+    Returns all entries, and the units of variables of times.
 
     If ``protected``, a file that differs from the published one is an error.
     """
@@ -113,7 +118,7 @@ def _write_files(
     ):
         parts += written
     parts += put_all(list(template.documents.items()))
-    return tuple(sorted(parts, key=lambda part: part.name))
+    return tuple(sorted(parts, key=lambda part: part.name)), template.time_units
 
 
 def _check_unchanged(commits: CommitProtocol, base: PublishedState) -> None:
@@ -149,11 +154,16 @@ def load_array(commits: CommitProtocol, manifest: Manifest) -> Any:
         store = Location(target.store, folder).address
         if not target.store.local:
             options["storage_options"] = dict(target.store.options)
-    xarray = need("xarray", "array")
-    if manifest.kind == "dataarray":
-        return xarray.open_dataarray(store, engine="zarr", chunks={}, **options)
+    need("xarray", "array")
+    time_units = manifest.details.get(_TIME_UNITS_KEY)
+    if time_units:
+        from xarray.coders import CFDatetimeCoder
+
+        options["decode_times"] = {
+            name: CFDatetimeCoder(time_unit=unit) for name, unit in time_units.items()
+        }
     try:
-        return _open_group(store, options)
+        return _open_group(store, manifest.kind, options)
     except FileNotFoundError as error:
         problem = "contains Zarr files but is not a Zarr group; load the group or array inside it"
         raise StorageError(target.url, problem) from error
@@ -162,12 +172,14 @@ def load_array(commits: CommitProtocol, manifest: Manifest) -> Any:
         raise ReadError(target.url, f"{problem} ({describe_error(error)})") from error
 
 
-def _open_group(store: Any, options: Mapping[str, Any]) -> Any:
-    """Return a Zarr group as a data set, or an array outside of groups as a Dask array."""
+def _open_group(store: Any, kind: str, options: Mapping[str, Any]) -> Any:
+    """Return a Zarr group as an xarray object, or an array outside of groups as a Dask array."""
     import dask.array as da
     import xarray
     from zarr.errors import ContainsArrayError
 
+    if kind == "dataarray":
+        return xarray.open_dataarray(store, engine="zarr", chunks={}, **options)
     try:
         return xarray.open_zarr(store, **options)
     except (ContainsArrayError, FileNotFoundError) as error:

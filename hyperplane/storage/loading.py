@@ -25,6 +25,7 @@ from hyperplane.core.errors import (
     ReadError,
     RequestError,
     StorageError,
+    check,
 )
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import plural
@@ -41,12 +42,18 @@ from hyperplane.storage.arrays import load_array
 from hyperplane.storage.commit_protocol import commit_protocol_for
 from hyperplane.storage.manifest import Manifest
 from hyperplane.storage.object_encoding import decode_object
-from hyperplane.storage.object_kinds import find_format, is_format_of, loaded_kind
+from hyperplane.storage.object_kinds import (
+    find_format,
+    is_format_of,
+    list_loaded_formats,
+    loaded_kind,
+)
 from hyperplane.storage.part_reading import FrameReader, PartFile, read_records
 from hyperplane.storage.part_schemas import unify_schemas
 from hyperplane.storage.published_state import FOREIGN
 from hyperplane.storage.replaced_files import ZARR_METADATA_NAMES
 from hyperplane.storage.request import target_suffix
+from hyperplane.storage.shard_saving import describe_incomplete_runs
 
 #: Reads of the published state before the output counts as missing or incomplete.
 _STATE_READS = 5
@@ -56,6 +63,7 @@ _STATE_READS = 5
 def load(
     url: str | PathLike[str],
     *,
+    format: str | None = None,  # noqa: A002
     trusted: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
@@ -66,6 +74,9 @@ def load(
     ----------
     url : str or path
         The saved output, or files that another program wrote.
+    format : str, optional
+        Name of the format of a single file, such as ``"parquet"``; by the suffix of the URL if
+        omitted. A folder has a recorded format.
     trusted : bool
         Whether to load a model saved with joblib, which runs code chosen by the author of the
         file. A model saved with skops needs it only if it has types that skops does not trust,
@@ -102,10 +113,12 @@ def load(
     np.int64(42)
     """
     check_options(url, options, load)
+    if format is not None:
+        _check_format_name(format)
     target = resolve_target(url, storage_options, options)
     store_files = StoreFiles(target.store)
     if store_files.is_file(target.path):
-        return _load_file(target, store_files, trusted)
+        return _load_file(target, store_files, format, trusted)
     if target.store.protocol in ("http", "https"):  # HTTP has no folders
         problem = "the file does not exist, or its server does not answer; check the URL"
         raise StorageError(target.url, problem)
@@ -116,6 +129,9 @@ def load(
             break
         time.sleep(0.02)  # another process may be replacing it
     if manifest is None:
+        shards = describe_incomplete_runs(commits)
+        if shards:
+            raise StorageError(target.url, f"nothing is saved there yet: {shards}")
         advice = "check the URL, or save it first"
         if "{" in target.path:
             pattern = re.sub(r"{[^{}]*}", "*", target.url)
@@ -124,6 +140,9 @@ def load(
                 f"hyperplane.dataframe.read({pattern!r})"
             )
         raise StorageError(target.url, f"nothing is saved there; {advice}")
+    if format is not None:
+        allowed = f"None, as {target.url} is a folder"
+        check([Fault("format", repr(format), allowed, "omit format=")])
     if manifest.format == FOREIGN:
         manifest = _infer_foreign_format(target, manifest)
     if manifest.format == "files":
@@ -139,6 +158,13 @@ def load(
     if manifest.kind == "bag":
         return db.from_delayed([delayed(read_records)(file) for file in files])
     return _load_frame(target, manifest, files)
+
+
+def _check_format_name(name: Any) -> None:
+    """Raise RequestError unless single files can be loaded in a format of a name."""
+    known = list_loaded_formats()
+    if not isinstance(name, str) or name not in known:
+        check([Fault("format", repr(name)[:80], f"one of {', '.join(known)}, or None")])
 
 
 def _check_format(target: Target, manifest: Manifest) -> None:
@@ -188,9 +214,11 @@ def _add_partition_keys(
     )
 
 
-def _load_file(target: Target, store_files: StoreFiles, trusted: bool) -> Any:
+def _load_file(
+    target: Target, store_files: StoreFiles, given_format: str | None, trusted: bool
+) -> Any:
     """Return the object in a single file."""
-    format_name = find_format(target_suffix(target)) or "bytes"
+    format_name = given_format or find_format(target_suffix(target)) or "bytes"
     if format_name == "joblib" and not trusted:
         allowed = "True if you trust the author of the file, as loading it runs code in it"
         raise RequestError([Fault("trusted", "False", allowed, "or save the model as .skops")])

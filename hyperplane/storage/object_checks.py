@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from hyperplane.core.errors import Fault
+from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.units import plural
+from hyperplane.storage.object_kinds import find_format
+from hyperplane.storage.replaced_files import ZARR_METADATA_NAMES
 
+#: Bytes with which files of a format begin.
+_FILE_STARTS = {
+    "parquet": b"PAR1",
+    "npy": b"\x93NUMPY",
+    "avro": b"Obj\x01",
+    "orc": b"ORC",
+    "skops": b"PK",
+}
 _OBJECTS = "numbers, text, or times instead of Python objects"
+#: What to do with a masked Dask array.
+MASKED_ADVICE = "write da.ma.filled(obj, value), or da.ma.filled(obj.astype(float), np.nan)"
+#: Class of a type of pandas -> conversion to a type of NumPy.
+_NUMPY_CONVERSIONS = {
+    "DatetimeTZDtype": "tz_convert(None), which keeps the times in UTC",
+    "CategoricalDtype": "astype(str)",
+    "PeriodDtype": "to_timestamp()",
+    "IntervalDtype": "index.mid, or with columns of the left and right ends",
+    "BooleanDtype": "fillna(False).astype(bool)",
+}
 
 
 def object_faults(obj: Any, kind: str) -> list[Fault]:
@@ -40,9 +63,56 @@ def object_faults(obj: Any, kind: str) -> list[Fault]:
             faults.append(Fault("obj", shown, "valid Unicode text, without unpaired surrogates"))
     if kind == "numpy" and obj.dtype.hasobject:
         faults.append(Fault("obj", f"an array of {obj.dtype}", _OBJECTS, "convert it with astype"))
+    if kind == "numpy" and type(obj).__module__.startswith("numpy.ma"):
+        advice = (
+            "write obj.filled(value), or save a dataframe with missing values as Parquet, for "
+            "example pd.DataFrame({'values': obj})"
+        )
+        faults.append(Fault("obj", "a masked array", "an array without a mask", advice))
     if kind == "array":
         faults += _array_faults(obj)
     return faults
+
+
+def content_faults(obj: Any, kind: str, suffix: str) -> list[Fault]:
+    """Return a fault if text or bytes are not content of a file that ``load`` reads by its suffix.
+
+    Examples
+    --------
+    >>> content_faults("not json", "text", ".json")[0].allowed
+    "the content of a json file for a name that ends in '.json'"
+    """
+    name = find_format(suffix)
+    if name == "json":
+        try:
+            json.loads(obj if isinstance(obj, str) else bytes(obj))
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return []
+    elif name not in _FILE_STARTS or _starts_with(obj, _FILE_STARTS[name]):
+        return []
+    allowed = f"the content of a {name} file for a name that ends in {suffix!r}"
+    advice = (
+        f"pass the object itself, such as a dataframe or a dict, or use a suffix such as "
+        f"{'.txt' if kind == 'text' else '.bin'}"
+    )
+    return [Fault("obj", f"{kind} that load cannot read as {name}", allowed, advice)]
+
+
+def _starts_with(obj: Any, start: bytes) -> bool:
+    """Return whether text or bytes start with the bytes that begin each file of a format."""
+    head = obj[: len(start)]
+    return (head.encode(errors="replace") if isinstance(head, str) else bytes(head)) == start
+
+
+def check_rows_are_stored(obj: Any, encoded: Any) -> None:
+    """Raise RequestError if a table has rows, and its encoded Arrow table has no columns."""
+    if encoded.num_columns or not len(obj):
+        return
+    advice = "write df.reset_index() to save the index as a column"
+    fault = Fault("obj", f"{plural(len(obj), 'row')} without columns", "one column or more", advice)
+    raise RequestError([fault])
 
 
 def _async_client_faults(obj: Any) -> list[Fault]:
@@ -91,21 +161,76 @@ def _name_faults(obj: Any) -> list[Fault]:
 
 
 def _array_faults(obj: Any) -> list[Fault]:
-    """Return faults for arrays of Python objects, except text in xarray, which Zarr supports."""
+    """Return faults for arrays of types that Zarr does not support."""
     if type(obj).__module__.startswith("dask"):
+        if type(obj._meta).__module__.startswith("numpy.ma"):
+            return [Fault("obj", "a masked array", "an array without a mask", MASKED_ADVICE)]
         if not obj.dtype.hasobject:
             return []
         return [Fault("obj", f"an array of {obj.dtype}", _OBJECTS, "convert it with astype")]
+    is_dataset = type(obj).__name__ == "Dataset"
+    variables = dict(obj.variables if is_dataset else obj.coords.variables)
+    invalid = [name for name in variables if not _is_variable_name(name)]
+    if not is_dataset:
+        # An array with the name of a dimension gets another name in the Zarr store.
+        if obj.name is not None and obj.name not in obj.dims and not _is_variable_name(obj.name):
+            invalid.append(obj.name)
+        variables[obj.name or "values"] = obj.variable
+    faults = [
+        fault for name, variable in variables.items() for fault in _variable_faults(name, variable)
+    ]
+    if invalid:
+        allowed = (
+            "variable names that are non-empty strings without '/' and '\\\\', other than '.', "
+            "'..' and the names of Zarr's metadata"
+        )
+        advice = _renaming_advice(obj, invalid[0])
+        faults.append(Fault("obj", f"variables named {invalid}"[:200], allowed, advice))
+    return faults
+
+
+def _is_variable_name(name: Any) -> bool:
+    """Return whether a variable of a name can be loaded: Zarr has a folder for each variable.
+
+    Zarr takes ``/`` and a backslash as separators of nested groups, which xarray does not open.
+    """
+    if not isinstance(name, str) or not name:
+        return False
+    return not set(name) & set("/\\\0") and name not in (".", "..", *ZARR_METADATA_NAMES)
+
+
+def _renaming_advice(obj: Any, name: Any) -> str:
+    """Return the call that renames an invalid variable; empty if no similar name is valid."""
+    new_name = re.sub(r"[/\\\0]", "_", str(name)).strip(".")
+    if not isinstance(name, str) or not _is_variable_name(new_name):
+        return "rename them with obj.rename"
+    if name == getattr(obj, "name", None) and name not in obj.coords:
+        return f"write obj.rename({new_name!r})"
+    return f"write obj.rename({{{name!r}: {new_name!r}}})"
+
+
+def _variable_faults(name: Hashable, variable: Any) -> list[Fault]:
+    """Return faults for a variable of a type of pandas, or of Python objects except text."""
+    where = f"obj[{name!r}]"
+    if not hasattr(variable.dtype, "hasobject"):
+        conversion = _NUMPY_CONVERSIONS.get(type(variable.dtype).__name__, "astype('float64')")
+        advice = f"convert it in pandas before to_xarray(), for example with {conversion}"
+        shown = f"a variable of the pandas type {variable.dtype}"
+        return [Fault(where, shown, "a type of NumPy, as Zarr has no types of pandas", advice)]
+    if not variable.dtype.hasobject or variable.chunks is not None:
+        return []
     from pandas.api.types import infer_dtype
 
-    variables = dict(obj.variables if type(obj).__name__ == "Dataset" else obj.coords.variables)
-    if type(obj).__name__ == "DataArray":
-        variables[obj.name or "values"] = obj.variable
-    return [
-        Fault(f"obj[{name!r}]", "an array of objects", _OBJECTS, "convert it with astype")
-        for name, variable in variables.items()
-        if variable.dtype.hasobject and variable.chunks is None
-        if infer_dtype(variable.values.ravel(), skipna=True).startswith("mixed")
-        # Zarr supports cftime objects, which are times of other calendars.
-        if not type(variable.values.ravel()[0]).__module__.startswith("cftime")
-    ]
+    values = variable.values.ravel()
+    kind = infer_dtype(values, skipna=True)
+    # Zarr supports cftime objects, which are times of other calendars.
+    if kind.startswith("mixed") and not type(values[0]).__module__.startswith("cftime"):
+        return [Fault(where, "an array of objects", _OBJECTS, "convert it with astype")]
+    first = next((value for value in values if value is not None), None)
+    if kind == "datetime" and getattr(first, "tzinfo", None) is not None:
+        advice = (
+            "convert it in pandas before to_xarray(), for example with "
+            f"{_NUMPY_CONVERSIONS['DatetimeTZDtype']}"
+        )
+        return [Fault(where, "times with a time zone", "times without a time zone", advice)]
+    return []

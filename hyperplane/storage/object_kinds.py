@@ -99,6 +99,12 @@ def list_formats(kind: str) -> dict[str, list[str]]:
     return formats
 
 
+def list_loaded_formats() -> list[str]:
+    """Return the names of the formats in which a single file can be loaded."""
+    objects = {name for names in _OBJECT_FORMATS.values() for name in names} - {"zarr"}
+    return sorted(objects.union(list_formats("table")))
+
+
 def part_suffix(name: str) -> str:
     """Return the suffix of part files of a format."""
     return _saved_suffixes(registry.load(name))[0]

@@ -30,6 +30,7 @@ from hyperplane.objectstore.retrying import is_full
 from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
+from hyperplane.storage.object_checks import check_rows_are_stored
 from hyperplane.storage.object_kinds import part_suffix
 from hyperplane.storage.part_schemas import serialize_schema
 from hyperplane.storage.published_state import FOREIGN
@@ -86,6 +87,11 @@ def save_parts(obj: Any, request: SaveRequest) -> SaveResult:
     old = base.manifest.parts if base.manifest else ()
     appends = request.mode == "append"
     added = _find_appended_parts(request, base.manifest) if appends else ()
+    if appends and base.manifest is not None and base.manifest.kind != "bag":
+        # Imports Polars, which takes time, so only where it is needed.
+        from hyperplane.storage.append_checks import check_appended_columns
+
+        check_appended_columns(obj, commits, base.manifest)
     with staging_folder(commits) as staged:
         manifest = write_parts(
             obj,
@@ -102,6 +108,10 @@ def save_parts(obj: Any, request: SaveRequest) -> SaveResult:
         existing_names = {part.name for part in old}
         new = [part for part in manifest.parts if part.name not in existing_names]
         verify_listing(commits.store_files, staged, new)
+        if appends and base.manifest is not None and manifest.kind != "bag":
+            from hyperplane.storage.append_checks import check_appended_types
+
+            check_appended_types(commits, base.manifest, staged, new)
         published = commits.publish(manifest, staged, base)
         return replace(_save_result(request, published, written=len(new)), published=True)
 
@@ -267,6 +277,7 @@ def _encode_part(partition: Any, write_options: PartWriteOptions) -> tuple[Encod
         return encoded, serialize_schema(encoded.table, encoded.schema)
     if hasattr(partition, "columns"):
         encoded = file_format.encode_table(partition)
+        check_rows_are_stored(partition, encoded.table)
         return encoded, serialize_schema(encoded.table)
     return file_format.encode_records(list(partition)), ""
 

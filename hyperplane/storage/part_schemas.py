@@ -275,6 +275,28 @@ def _convert_column(column: Any, dtype: Any, name: Any, url: str) -> Any:
     return converted
 
 
+def needs_value_check(source: Any, dtype: Any) -> bool:
+    """Return whether some value of a dtype may not fit the common dtype of the parts.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> needs_value_check(np.dtype("int64"), np.dtype("float64"))
+    True
+    >>> needs_value_check(np.dtype("int64"), pd.Int64Dtype())
+    False
+    """
+    import numpy as np
+    import pandas as pd
+
+    if _has_dtype(source, dtype) or dtype == np.dtype(object):
+        return False
+    if all(pd.api.types.is_numeric_dtype(kind) for kind in (source, dtype)):
+        # The types of NumPy of nullable types.
+        source, dtype = (getattr(kind, "numpy_dtype", kind) for kind in (source, dtype))
+    return not (source == dtype or _is_exact_cast(source, dtype))
+
+
 def _is_exact_cast(source: Any, dtype: Any) -> bool:
     """Return whether NumPy converts every value between two dtypes exactly."""
     import numpy as np

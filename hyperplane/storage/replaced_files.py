@@ -17,7 +17,8 @@ from hyperplane.storage.published_state import FOREIGN
 
 #: Names of the metadata of Zarr stores, whose other files have names of any kind.
 ZARR_METADATA_NAMES = ("zarr.json", ".zgroup", ".zarray")
-_COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".snappy")
+#: Suffixes of compressed files.
+COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".snappy")
 
 
 def check_replaceable(url: str, published: Manifest | None) -> None:
@@ -99,6 +100,6 @@ def _is_data(name: str) -> bool:
     if path.name.startswith(("_", ".")):  # such as _SUCCESS, or .part-0.parquet.crc
         return True
     suffix = path.suffix.lower()
-    if suffix in _COMPRESSIONS:
+    if suffix in COMPRESSIONS:
         suffix = PurePosixPath(path.stem).suffix.lower()
     return is_format_of("dataframe", find_format(suffix))

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeGuard, get_args
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.objectstore.save_target import Target, location_faults
-from hyperplane.storage.object_checks import object_faults
+from hyperplane.storage.object_checks import content_faults, object_faults
 from hyperplane.storage.object_kinds import (
     DEFAULT_FORMATS,
     detect_kind,
@@ -18,6 +18,7 @@ from hyperplane.storage.object_kinds import (
     is_format_of,
     list_formats,
 )
+from hyperplane.storage.replaced_files import COMPRESSIONS
 
 _RUN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 Mode = Literal["error", "overwrite", "append", "skip"]
@@ -116,6 +117,8 @@ def parse_request(
     if kind == "text" and len(obj) < 4096 and "\n" not in obj and _is_file_name(obj):
         advice = f"to save the file, pass pathlib.Path({obj!r}); for the text itself, obj.encode()"
         faults.append(Fault("obj", repr(obj), "text that is not the name of a local file", advice))
+    if kind in ("text", "bytes"):
+        faults += content_faults(obj, kind, target_suffix(target))
     in_parts = kind in DEFAULT_FORMATS or (shard is not None and kind == "table")
     saved_kind = "dataframe" if in_parts and kind == "table" else kind
     if shard is not None and not in_parts and kind != "series":
@@ -132,6 +135,12 @@ def parse_request(
         format_name = "bytes"
     if kind == "text":
         format_name = "text"
+    if not in_parts and kind in ("table", "json", "text", "numpy", "model"):
+        ending = target_suffix(target)
+        if ending in COMPRESSIONS:
+            advice = "omit the suffix; Parquet is compressed already"
+            allowed = f"a name without {ending!r}, as save does not compress files"
+            faults.append(Fault("url", repr(target.name), allowed, advice))
     if kind not in ("path", "array", "series") and not is_format_of(saved_kind, format_name):
         suffix = target_suffix(target)
         ending = f"which ends in {suffix!r}" if suffix else "which has no suffix"

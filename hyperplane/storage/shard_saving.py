@@ -50,6 +50,7 @@ def save_shard(obj: Any, request: SaveRequest) -> SaveResult:
     if committed is not None and request.mode == "skip":
         complete = run.publish_if_complete(replaces=replaces)
         return _save_result(request, run, committed, 0, complete=complete)
+    _check_count(commits, run, old)
     check_writable(commits, run.folder)
     existing = committed.parts if committed else published
     manifest = write_parts(obj, request, f"{run.folder}/data", existing=existing)
@@ -73,6 +74,20 @@ def save_shard(obj: Any, request: SaveRequest) -> SaveResult:
         return _finish_repeated(request, run, manifest, run.read_record(index), new)
     complete = run.publish_if_complete(replaces=replaces)
     return _save_result(request, run, manifest, len(new), complete=complete)
+
+
+def _check_count(commits: CommitProtocol, run: _ShardRun, published: Manifest | None) -> None:
+    """Raise OutputConflict if the run has shards of another count, as it would never complete."""
+    for count, name in list_incomplete_runs(commits, published):
+        if name == run.name and count != run.count:
+            url = commits.target.url
+            of_run = f"of run {name!r}" if name else "of a run without a name"
+            raise OutputConflict(
+                url,
+                f"shards {of_run} are saved there with the count {count}, not {run.count}; pass "
+                f"shard=(index, {count}), pass another run=, or remove them with hyperplane "
+                f"storage clean {url} --older-than 0",
+            )
 
 
 class _ShardRun:
@@ -189,6 +204,38 @@ def run_of_folder(name: str) -> str:
     return next((run for run, folder in _FOLDER_NAMES.items() if folder == name), name)
 
 
+def list_incomplete_runs(
+    commits: CommitProtocol, published: Manifest | None
+) -> dict[tuple[int, str], set[int]]:
+    """Return the indices of committed shards by count and name of each unpublished run."""
+    folder = commits.target.metadata_folder
+    committed: dict[tuple[int, str], set[int]] = {}
+    for match in map(_RECORD.fullmatch, commits.store_files.list_files(folder)):
+        if match:
+            run = (int(match[1]), run_of_folder(match[2]))
+            committed.setdefault(run, set()).add(int(match[3]))
+    return {
+        (count, name): indices
+        for (count, name), indices in committed.items()
+        if published is None or not _ShardRun(commits, count, name).has_published(published)
+    }
+
+
+def describe_incomplete_runs(commits: CommitProtocol) -> str:
+    """Return which shards are missing where no run is complete; empty if none is saved."""
+    texts = []
+    for (count, name), indices in sorted(list_incomplete_runs(commits, None).items()):
+        missing = [str(index) for index in range(count) if index not in indices]
+        of_run = f" of run {name!r}" if name else ""
+        shown = ", ".join(missing[:10]) + ", ..." * (len(missing) > 10)
+        texts.append(
+            f"{plural(len(missing), 'shard')}{of_run} of {count} missing ({shown})"
+            if missing
+            else f"all {count} shards{of_run} saved but not published; save one again to see why"
+        )
+    return "; ".join(texts)
+
+
 def _column_names(obj: Any) -> list[str]:
     """Return the column names of a dataframe or table; none for a bag."""
     # Arrow has column_names, and its columns are data; pandas, Polars, and Dask have columns.
@@ -284,19 +331,16 @@ def missing_shards(
     check(faults)
     commits = commit_protocol_for(target)
     base = commits.read_state().manifest
-    committed: dict[tuple[int, str], set[int]] = {}
-    for match in map(_RECORD.fullmatch, commits.store_files.list_files(target.metadata_folder)):
-        if match and run in (None, name := run_of_folder(match[2])):
-            committed.setdefault((int(match[1]), name), set()).add(int(match[3]))
     incomplete = {
         (count, name): indices
-        for (count, name), indices in committed.items()
-        if base is None or not _ShardRun(commits, count, name).has_published(base)
+        for (count, name), indices in list_incomplete_runs(commits, base).items()
+        if run in (None, name)
     }
     if len(incomplete) > 1:
         names = sorted(f"{name!r} (of {plural(count, 'shard')})" for count, name in incomplete)
         allowed = f"the name of one of the incomplete runs: {', '.join(names)}"
-        raise RequestError([Fault("run", repr(run), allowed)])
+        advice = f"hyperplane storage clean {target.url} --older-than 0 removes incomplete runs"
+        raise RequestError([Fault("run", repr(run), allowed, advice)])
     if incomplete:
         (((count, _), indices),) = incomplete.items()
         return sorted(set(range(count)) - indices)

@@ -9,6 +9,7 @@ from hyperplane.core.public_calls import warn_caller
 from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.commit_protocol import commit_protocol_for
+from hyperplane.storage.object_checks import check_rows_are_stored
 from hyperplane.storage.object_encoding import encode_object
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
@@ -65,6 +66,7 @@ def save_file(obj: Any, request: SaveRequest) -> SaveResult:
     if request.kind == "table":
         file_format: Any = load_format(request.format)
         encoded = file_format.encode_table(obj)
+        check_rows_are_stored(obj, encoded.table)
         if request.format in ("csv", "tsv"):
             _warn_of_empty_text(encoded.table, request.format.upper())
         return save_content(BytesContent(bytes(encoded.data)), encoded.rows, request)

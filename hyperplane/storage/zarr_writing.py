@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import dask.array as da
+import numpy as np
 import zarr
 from dask.array.core import slices_from_chunks
 from dask.array.optimization import optimize
@@ -27,12 +28,13 @@ from zarr.core.buffer import Buffer
 from zarr.storage import MemoryStore, StorePath
 
 from hyperplane.collections.frames import task_graph
-from hyperplane.core.errors import Fault, OutputExists, RequestError
+from hyperplane.core.errors import Fault, OutputExists, RequestError, WrongType
 from hyperplane.core.optional import need
 from hyperplane.objectstore.locations import Store
 from hyperplane.objectstore.redaction import describe_error
 from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.manifest import ManifestEntry
+from hyperplane.storage.object_checks import MASKED_ADVICE
 
 _DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 #: Names with which xarray stores an array in a data set if the array's own name cannot be used.
@@ -51,11 +53,14 @@ class ZarrTemplate:
         Chunks of variables in memory.
     lazy : list of (dask.array.Array, str)
         Arrays to compute, with the path of each in the store.
+    time_units : mapping of str to str
+        Units of variables of times, by name; those in nanoseconds are omitted.
     """
 
     documents: Mapping[str, bytes]
     chunks: Mapping[str, bytes]
     lazy: list[tuple[da.Array, str]]
+    time_units: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,7 @@ def build_template(obj: Any) -> ZarrTemplate:
         If Zarr does not support it.
     """
     files: dict[str, Buffer] = {}
+    time_units: dict[str, str] = {}
     try:
         with warnings.catch_warnings():
             # A warning of zarr 3: consolidated metadata is not part of its specification.
@@ -134,7 +140,7 @@ def build_template(obj: Any) -> ZarrTemplate:
             lazy = (
                 _write_array_metadata(obj, files)
                 if isinstance(obj, da.Array)
-                else _write_dataset_metadata(obj, files)
+                else _write_dataset_metadata(obj, files, time_units)
             )
     except (ValueError, TypeError, NotImplementedError) as error:
         if isinstance(error, RequestError):
@@ -142,7 +148,7 @@ def build_template(obj: Any) -> ZarrTemplate:
         raise _refusal_error(obj, error) from error
     data = {key: value.to_bytes() for key, value in sorted(files.items())}
     documents = {key: data.pop(key) for key in list(data) if _is_document(key)}
-    return ZarrTemplate(documents, data, lazy)
+    return ZarrTemplate(documents, data, lazy, time_units)
 
 
 def _is_document(key: str) -> bool:
@@ -164,14 +170,15 @@ def _write_array_metadata(array: da.Array, files: dict[str, Buffer]) -> list[tup
     return [(array, "")]
 
 
-def _write_dataset_metadata(obj: Any, files: dict[str, Buffer]) -> list[tuple[da.Array, str]]:
+def _write_dataset_metadata(
+    obj: Any, files: dict[str, Buffer], time_units: dict[str, str]
+) -> list[tuple[da.Array, str]]:
     """Write the metadata of a data set and of its variables as xarray encodes them."""
     xarray = need("xarray", "array")
     data = _as_dataset(obj) if isinstance(obj, xarray.DataArray) else obj
-    invalid = [name for name in data.variables if not isinstance(name, str) or not name]
-    if invalid:
-        allowed = "variable names that are non-empty strings"
-        raise RequestError([Fault("obj", f"variables named {invalid}", allowed)])
+    for name, variable in data.variables.items():
+        if variable.dtype.kind == "M" and (unit := np.datetime_data(variable.dtype)[0]) != "ns":
+            time_units[name] = unit
     store = xarray.backends.ZarrStore.open_group(
         MemoryStore(files), mode="w", consolidate_on_close=True
     )
@@ -249,7 +256,18 @@ def _return_writer(writer: ChunkWriter) -> ChunkWriter:
 def write_block(
     block: Any, path: str, region: tuple[slice, ...], writer: ChunkWriter
 ) -> list[ManifestEntry]:
-    """Write the chunks of one block, in a task."""
+    """Write the chunks of one block, in a task.
+
+    Raises
+    ------
+    WrongType
+        If the block is masked, which is known only now if the array does not declare it.
+    """
+    if isinstance(block, np.ma.MaskedArray):
+        name = f"obj[{path!r}]" if path else "obj"
+        starts = tuple(side.start for side in region)
+        message = f"{name} has a masked block at {starts}, and Zarr has no masks; {MASKED_ADVICE}"
+        raise WrongType(name, "a masked array", f"block at {starts}", message)
     # Chunks of only the fill value are not stored.
     chunks: dict[str, Buffer] = {}
     prefix = f"{path}/" if path else ""

@@ -75,3 +75,45 @@ def test_bags_are_not_appended_to_dataframes(url):
     append(rows(1, 2), url)
     with pytest.raises(RequestError, match="dataframe as parquet"):
         append(db.from_sequence([{"n": 1}]), url)
+
+
+def test_other_columns_are_not_appended(url):
+    append(rows(1, 2), url)
+
+    def never(part):
+        raise AssertionError("it was computed")
+
+    renamed = rows(3).rename(columns={"n": "m"}).map_partitions(never, meta={"m": "int64"})
+    with pytest.raises(RequestError, match="without the columns 'n' and with the other columns"):
+        append(renamed, url)
+    wider = pd.DataFrame({"o": [5.5], "n": [3]})
+    with pytest.raises(RequestError, match="append with the other columns 'o': expected"):
+        append(dd.from_pandas(wider, npartitions=1), url)
+    assert numbers_at(url) == [1, 2]
+
+
+def test_values_that_do_not_fit_the_types_of_the_saved_parts_are_not_appended(url):
+    append(rows(1, 2**53 + 1), url)
+    with pytest.raises(OutputConflict, match=r"nothing was appended: .* 9007199254740993"):
+        append(rows(0.5), url)
+    assert numbers_at(url) == [1, 2**53 + 1]
+    append(rows(3), url)
+    assert numbers_at(url) == [1, 2**53 + 1, 3]
+
+
+def test_types_that_have_a_common_type_are_appended(url):
+    append(rows(1, 2), url)
+    append(rows(0.5), url)
+    append(rows(2), url)
+    assert numbers_at(url) == [1, 2, 0.5, 2]
+    append(dd.from_pandas(pd.DataFrame({"n": ["a"]}), npartitions=1), url)
+    assert numbers_at(url) == [1, 2, 0.5, 2, "a"]
+
+
+def test_rows_with_other_index_levels_are_not_appended(url):
+    append(rows(1, 2), url)
+    levels = pd.DataFrame({"n": [3]}, index=pd.MultiIndex.from_tuples([(1, "x")], names=["i", "j"]))
+    parts = dd.from_map(lambda _: levels, [0], meta=levels, enforce_metadata=False)
+    with pytest.raises(OutputConflict, match="number of index levels"):
+        append(parts, url)
+    assert numbers_at(url) == [1, 2]

@@ -28,6 +28,11 @@ def append(url, form, *columns):
         hyperplane.save(dd.from_pandas(frame, npartitions=1), url, format=form, mode="append")
 
 
+def differing(*frames):
+    """Return a collection whose partitions differ from its declared columns and types."""
+    return dd.from_map(frames.__getitem__, range(len(frames)), meta=frames[0][:0])
+
+
 def loaded(url):
     """Load a collection, and check that each partition has its dtypes."""
     found = hyperplane.load(url)
@@ -78,19 +83,18 @@ def test_shards_widen_the_type(tmp_path, form):
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_value_that_does_not_fit_the_common_type_is_named(tmp_path, form):
-    append(tmp_path / "out", form, [1.5], [1, 2**53 + 1])
+    frames = [pd.DataFrame({"n": values}) for values in ([1.5], [1, 2**53 + 1])]
+    hyperplane.save(differing(*frames), tmp_path / "out", format=form)
     with pytest.raises(ReadError, match=r"part-0000.*'n' holds 9007199254740993.* float64"):
         hyperplane.load(tmp_path / "out").compute()
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_parts_with_other_columns_are_an_error_of_load(tmp_path, form):
-    for names in ("ab", "ba", "ac"):
-        frame = pd.DataFrame({name: [1] for name in names})
-        df = dd.from_pandas(frame, npartitions=1)
-        if names == "ac":
-            assert hyperplane.load(tmp_path / "out").compute().columns.to_list() == ["a", "b"]
-        hyperplane.save(df, tmp_path / "out", format=form, mode="append")
+    frames = [pd.DataFrame({name: [1] for name in names}) for names in ("ab", "ba", "ac")]
+    hyperplane.save(differing(*frames[:2]), tmp_path / "out", format=form)
+    assert hyperplane.load(tmp_path / "out").compute().columns.to_list() == ["a", "b"]
+    hyperplane.save(differing(*frames), tmp_path / "out", format=form, mode="overwrite")
     with pytest.raises(
         ReadError, match=r"lacks the columns 'b' and has the additional columns 'c'"
     ):

@@ -248,7 +248,7 @@ def test_a_full_disk_names_the_command_that_removes_leftovers(tmp_path, monkeypa
 
 
 def test_cleanup_of_one_output_keeps_files_of_another(tmp_path):
-    hyperplane.save(b"x", tmp_path / "cl.parquet")
+    hyperplane.save(b"PAR1x", tmp_path / "cl.parquet")
     draft = tmp_path / ".cl.parquet.0123456789ab.part"
     draft.write_bytes(b"half")
     assert hyperplane.storage.clean(tmp_path / "cl", older_than=0).files == 0

@@ -221,3 +221,27 @@ def test_shards_of_different_columns_are_not_published(url):
         hyperplane.save(rows(1).rename(columns={"n": "m"}), url, shard=(1, 2))
     with pytest.raises(StorageError, match="nothing is saved there"):
         hyperplane.load(url)
+
+
+def test_shards_with_another_count_of_the_same_run_are_refused(url):
+    hyperplane.save(rows(0), url, shard=(0, 2))
+    with pytest.raises(OutputConflict, match=r"with the count 2, not 3; pass shard=\(index, 2\)"):
+        hyperplane.save(rows(1), url, shard=(1, 3))
+    assert missing_shards(url) == [1]
+    hyperplane.save(rows(1), url, shard=(1, 3), run="b")
+    with pytest.raises(OutputConflict, match="of run 'b' are saved there with the count 3"):
+        hyperplane.save(rows(1), url, shard=(1, 2), run="b")
+    with pytest.raises(RequestError, match=r"'' .of 2 shards., 'b' .of 3 shards.; .*clean"):
+        missing_shards(url)
+    hyperplane.storage.clean(url, older_than=0)
+    assert not hyperplane.save(rows(1), url, shard=(1, 3)).complete
+    assert missing_shards(url) == [0, 2]
+
+
+def test_load_names_the_missing_shards(url):
+    hyperplane.save(rows(1), url, shard=(1, 3))
+    with pytest.raises(StorageError, match=r"yet: 2 shards of 3 missing \(0, 2\)"):
+        hyperplane.load(url)
+    hyperplane.save(rows(1), url, shard=(1, 2), run="b")
+    with pytest.raises(StorageError, match=r"1 shard of run 'b' of 2 missing \(0\); 2 shards of 3"):
+        hyperplane.load(url)

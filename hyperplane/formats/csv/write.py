@@ -127,6 +127,8 @@ def from_csv(data: bytes, schema: pa.Schema, separator: str) -> pa.Table:
     pyarrow.ArrowException, ValueError
         If the data does not match the schema.
     """
+    if not len(schema) and not data.strip():
+        return schema.empty_table()
     texts = read_in_blocks(
         lambda block: csv.read_csv(
             pa.BufferReader(data),

@@ -73,7 +73,7 @@ def encode_orc(table: Any) -> EncodedFile:
     """
     arrow = decode_categories(to_arrow(table, "ORC"), lambda kind: True)
     if arrow.num_rows and not arrow.num_columns:
-        raise DataError("obj", "ORC does not support rows without columns; save it as Parquet")
+        raise DataError("obj", "ORC does not support rows without columns; write df.reset_index()")
     columns = []
     for name, column in zip(arrow.column_names, arrow.columns, strict=True):
         try:

@@ -160,6 +160,13 @@ def find_mixed_kinds(values: Iterable[Any]) -> list[str]:
     if float in types and len(names) > 1 and all_nan:
         names = {_name_kind(value_class) for value_class in types - {float}}
     names.discard("")
+    if names == {"times"}:
+        # Arrow converts times without a zone as if they were in UTC.
+        names = {
+            "times without a time zone" if item.tzinfo is None else "times with a time zone"
+            for item in items
+            if isinstance(item, dt.datetime) and item == item  # NaT is a datetime
+        }
     if len(names) > 1:
         return sorted(names)
     if any(issubclass(value_class, _LISTS) for value_class in types):
