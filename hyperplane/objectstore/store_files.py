@@ -143,6 +143,9 @@ class StoreFiles:
 
     def get(self, path: str) -> bytes | None:
         """Return the content of a file; None if it does not exist."""
+        if self.store.local and is_special_file(path):
+            # Reading a pipe would wait, and some devices have no end.
+            raise StorageError(path, "it is a device, pipe or socket; choose another name")
         try:
             data: bytes = self.call(path, partial(self.store.system.cat_file, path))
             return data

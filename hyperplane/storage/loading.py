@@ -37,6 +37,7 @@ from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.locations import Location
 from hyperplane.objectstore.redaction import describe_error
 from hyperplane.objectstore.save_target import Target, check_options, resolve_target
+from hyperplane.objectstore.special_files import is_special_file
 from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage.arrays import load_array
 from hyperplane.storage.commit_protocol import commit_protocol_for
@@ -116,6 +117,8 @@ def load(
     if format is not None:
         _check_format_name(format)
     target = resolve_target(url, storage_options, options)
+    if target.store.local and is_special_file(target.path):
+        raise StorageError(target.url, "it is a device, pipe or socket; load a file or folder")
     store_files = StoreFiles(target.store)
     if store_files.is_file(target.path):
         return _load_file(target, store_files, format, trusted)

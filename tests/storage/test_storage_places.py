@@ -64,6 +64,8 @@ def test_devices_pipes_and_sockets_are_not_replaced(tmp_path, kind, mode):
     assert path.stat() == before
     with pytest.raises((OSError, RequestError), match="device, pipe or socket"):
         hyperplane.plan_shards([__file__], 1, plan=path)
+    with pytest.raises(StorageError, match="device, pipe or socket"):
+        hyperplane.load(path)  # reading a pipe would wait
     assert path.stat() == before
 
 
