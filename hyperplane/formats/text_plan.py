@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -90,7 +91,6 @@ class TextOptions:
         """
         checks: dict[str, tuple[Callable[[Any], bool], str]] = {
             "separator": (_is_one_ascii, "one ASCII character"),
-            "encoding": (_is_like_ascii, "an encoding that includes ASCII, such as 'latin-1'"),
             "names": (_are_unique_names, "a list of unique names"),
             "multiline": (lambda v: isinstance(v, bool), "True or False"),
         }
@@ -99,19 +99,29 @@ class TextOptions:
             for name, (is_valid, allowed) in checks.items()
             if name in options and not is_valid(options[name])
         ]
-        check(faults)
-        return cls(**options)
+        encoding, encoding_faults = _check_encoding(options.get("encoding", cls.encoding))
+        check([*faults, *encoding_faults])
+        return cls(**{**options, "encoding": encoding})
 
 
 def _is_one_ascii(separator: Any) -> bool:
     return isinstance(separator, str) and len(separator) == 1 and separator.isascii()
 
 
-def _is_like_ascii(encoding: Any) -> bool:
+def _check_encoding(encoding: Any) -> tuple[str, list[Fault]]:
+    """Return the encoding, utf-8 for utf-8-sig, and its faults."""
+    allowed = "an encoding that includes ASCII, such as 'latin-1'"
     try:
-        return "\n,".encode(encoding) == b"\n,"
-    except (LookupError, TypeError, ValueError):
-        return False
+        if codecs.lookup(encoding).name == "utf-8-sig":
+            return "utf-8", []  # a byte order mark is skipped with every encoding
+        if "\n,".encode(encoding) == b"\n,":
+            return encoding, []
+        advice = "convert the files to utf-8"
+    except LookupError:
+        advice = "Python knows no encoding of this name"
+    except (TypeError, ValueError):
+        advice = ""
+    return "", [Fault("encoding", repr(encoding)[:80], allowed, advice)]
 
 
 def _are_unique_names(names: Any) -> bool:

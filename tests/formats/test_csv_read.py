@@ -218,6 +218,32 @@ def test_all_faults_are_reported_together(tmp_path):
     assert len(caught.value.faults) == 3
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "UTF_8_SIG"])
+def test_utf_8_with_a_byte_order_mark_is_read_by_its_name_of_python(tmp_path, encoding):
+    frame = pd.DataFrame({"city": ["Köln", "Rome"], "n": [1, 2]})
+    frame.to_csv(tmp_path / "a.csv", index=False, encoding="utf-8-sig")
+    frame.to_csv(tmp_path / "b.csv", index=False)
+    df = read([tmp_path / "a.csv", tmp_path / "b.csv"], encoding=encoding)
+    same(df.compute().reset_index(drop=True), pd.concat([frame, frame], ignore_index=True))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "advice"),
+    [("nope", "Python knows no encoding of this name"), ("utf-16", "convert the files to utf-8")],
+)
+def test_an_encoding_that_cannot_be_read_is_a_fault(tmp_path, encoding, advice):
+    (tmp_path / "a.csv").write_text("n\n1\n")
+    with pytest.raises(RequestError, match=f"encoding = '{encoding}': .*; {advice}"):
+        read(tmp_path / "a.csv", encoding=encoding)
+
+
+@pytest.mark.parametrize("options", [{}, {"names": ["a", "b"]}])
+def test_a_file_in_utf_16_is_named_as_such(tmp_path, options):
+    (tmp_path / "a.csv").write_text("a,b\n1,x\n", encoding="utf-16")
+    with pytest.raises(ReadError, match=r"encoded in utf-16, .*convert the file to utf-8"):
+        read(tmp_path / "a.csv", **options)
+
+
 def test_special_numbers_equal_pandas(tmp_path):
     (tmp_path / "a.csv").write_text("x,y\ninf, 1\n-inf,2 \nNA,3\n1e5,\n")
     ours, theirs = read(tmp_path / "a.csv").compute(), pd.read_csv(tmp_path / "a.csv")

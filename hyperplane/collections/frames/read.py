@@ -88,7 +88,7 @@ def read(
     separator : str, optional
         CSV: one character; by default a comma, or a tab for ``.tsv``.
     encoding : str, optional
-        CSV: UTF-8 by default.
+        CSV: one that includes ASCII, UTF-8 by default; a byte order mark is skipped.
     names : list of str, optional
         CSV: the columns of files without a header.
     multiline : bool, optional

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Collection, Sequence
@@ -119,6 +120,9 @@ def _make_text_file(file: _InspectedFile, density: float) -> TextFile:
 
 
 def _inspect(sample: TextSample, options: TextOptions) -> _InspectedFile:
+    if sample.head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        message = "is encoded in utf-16, as its byte order mark says; convert the file to utf-8"
+        raise ReadError(sample.file.url, message)
     separator = _choose_separator(sample.file, options)
     start = len(BOM) if sample.head.startswith(BOM) else 0
     while sample.head[start : start + 1] in (b"\r", b"\n"):

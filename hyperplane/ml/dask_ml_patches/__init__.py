@@ -36,7 +36,7 @@ PATCHES: dict[str, Callable[[Any], None]] = {
     "dask_ml.metrics.scorer": metrics.correct_scorers,  # after the metrics
     "dask_ml.compose._column_transformer": column_transformer.correct_column_transformer,
     "dask_ml.ensemble._blockwise": estimators.correct_voting,
-    "dask_ml.preprocessing.data": estimators.correct_quantile_transformer,
+    "dask_ml.preprocessing.data": estimators.correct_preprocessing,
     "dask_ml.decomposition.pca": estimators.correct_pca,
     "dask_ml.cluster.k_means": estimators.correct_k_means,
     "dask_ml.linear_model.glm": estimators.correct_linear_models,

@@ -102,6 +102,23 @@ def correct_quantile_transformer(module: Any) -> None:
     module.QuantileTransformer.inverse_transform = inverse_transform
 
 
+def correct_preprocessing(module: Any) -> None:
+    """Correct ``QuantileTransformer``, and let ``RobustScaler`` fit dataframes.
+
+    Fault: ``RobustScaler.fit`` calls ``numpy.find_common_type``, which NumPy 2.0 removed. Remove it
+    when dask-ml calls ``numpy.result_type``.
+    """
+    correct_quantile_transformer(module)
+    original = module.RobustScaler.fit
+
+    @functools.wraps(original)
+    def fit(self: Any, X: Any, y: Any = None) -> Any:  # noqa: N803
+        is_frame = isinstance(X, module.dd.DataFrame)
+        return original(self, X.to_dask_array(lengths=True) if is_frame else X, y)
+
+    module.RobustScaler.fit = fit
+
+
 def correct_pca(module: Any) -> None:
     """Let ``PCA`` with a randomized solver transform.
 
@@ -112,10 +129,11 @@ def correct_pca(module: Any) -> None:
 
 
 def correct_k_means(module: Any) -> None:
-    """Let ``KMeans`` begin with ``init="k-means++"``.
+    """Let ``KMeans`` begin with ``init="k-means++"``; sum squares in ``inertia_``.
 
-    Fault: scikit-learn 1.3 added ``sample_weight`` to ``_kmeans_plusplus``, which dask-ml does not
-    pass. Remove it when it does.
+    Faults: scikit-learn 1.3 added ``sample_weight`` to ``_kmeans_plusplus``, which dask-ml does not
+    pass; and a fit that ends before the centers stay the same sums distances, not their squares.
+    Remove it when dask-ml passes the weights and squares the distances.
     """
     original = module._kmeans_plusplus
 
@@ -127,6 +145,18 @@ def correct_k_means(module: Any) -> None:
         return original(X, *arguments, **options)
 
     replace(module, "_kmeans_plusplus", initialize)
+    fit_once = module._kmeans_single_lloyd
+
+    @functools.wraps(fit_once)
+    def fit_with_squares(X: Any, *arguments: Any, **options: Any) -> Any:  # noqa: N803
+        labels, _, centers, iterations = fit_once(X, *arguments, **options)
+        # Lazy: it replaces the sum of dask-ml, which is not computed then.
+        _, squares = module.pairwise_distances_argmin_min(
+            X, centers, metric="euclidean", metric_kwargs={"squared": True}
+        )
+        return labels, squares.sum(), centers, iterations
+
+    replace(module, "_kmeans_single_lloyd", fit_with_squares)
 
 
 def correct_linear_models(module: Any) -> None:

@@ -313,7 +313,12 @@ def _predict_shard(shard: _Shard) -> _ShardReport:
         results, reasons = Path(folder, "results"), Path(folder, "errors")
         with results.open("w") as result_lines, reasons.open("w") as error_lines:
             for rows in read_rows(
-                file, data_format, request.batch_size, request.columns, predictor
+                file,
+                data_format,
+                request.batch_size,
+                request.columns,
+                predictor,
+                request.model.url,
             ):
                 found = predict_rows(predictor, rows, request.batch_size, request.columns)
                 predicted += len(found.values)

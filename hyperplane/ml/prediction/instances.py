@@ -18,6 +18,11 @@ from hyperplane.objectstore.locations import File
 #: Minimum rows that are read at once.
 READ_ROWS = 8192
 _BLANK = object()
+_ADVICE = "add them to the file, or predict with a model of the columns that it has"
+
+
+class _MissingColumns(ValueError):
+    """A table without columns of the model."""
 
 
 def read_rows(
@@ -26,6 +31,7 @@ def read_rows(
     batch_size: int,
     columns: Sequence[str] | None,
     predictor: Predictor,
+    model_url: str,
 ) -> Iterator[Rows]:
     """Yield the rows of a file, whole batches at a time.
 
@@ -46,6 +52,8 @@ def read_rows(
                 yield from read(opened, count, columns, predictor)
     except (HyperplaneError, MemoryError):
         raise
+    except _MissingColumns as error:
+        raise ReadError(file.url, f"{error} {model_url}; {_ADVICE}") from None
     except Exception as error:  # each library raises its own exceptions
         problem = f"cannot be read as {data_format} ({describe_refusal(error)})"
         raise ReadError(file.url, problem) from error
@@ -122,10 +130,11 @@ def _select_columns(
 
     Raises
     ------
-    ReadError
+    _MissingColumns
         With the names of all missing columns.
     """
     names, missing = order_columns([str(name) for name in found], columns, predictor)
     if missing:
-        raise ValueError(f"it lacks the columns {', '.join(map(repr, missing))} of the model")
+        shown = ", ".join(map(repr, missing))
+        raise _MissingColumns(f"lacks the columns {shown} of the model")
     return names if frame is None else frame.set_axis(map(str, frame.columns), axis=1)[names]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,6 @@ from hyperplane.core.argument_checks import describe_value
 from hyperplane.core.errors import Fault, check
 from hyperplane.ml.search.search_plan import HALVING_FACTOR
 from hyperplane.ml.search.trial import Trial
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 #: Rows of the first step of successive halving, unless there are fewer, for each fold.
 _FIRST_ROWS = 50
@@ -144,12 +142,20 @@ def make_objective(
         folds = check_cv(cv, y, classifier=is_classifier(estimator))
         splits = list(folds.split(X, y))
     except (ValueError, TypeError) as error:
-        faults.append(Fault("cv", describe_value(cv), f"folds of these rows ({error})"))
-    try:
-        scorer = check_scoring(estimator, scoring)
-    except (ValueError, TypeError) as error:
-        allowed = f"a score of scikit-learn or a function ({str(error).splitlines()[0]})"
-        faults.append(Fault("scoring", describe_value(scoring), allowed))
+        needs_groups = "groups" in str(error)  # GroupKFold and others
+        advice = "pass cv=list(splitter.split(X, y, groups))" if needs_groups else ""
+        faults.append(Fault("cv", describe_value(cv), f"folds of these rows ({error})", advice))
+    if isinstance(scoring, (Mapping, list, tuple, set)):
+        # check_scoring returns a scorer of several scores, which a trial cannot be ranked by.
+        advice = "pass one of them, such as scoring='accuracy'"
+        allowed = "one score of scikit-learn or a function"
+        faults.append(Fault("scoring", describe_value(scoring), allowed, advice))
+    else:
+        try:
+            scorer = check_scoring(estimator, scoring)
+        except (ValueError, TypeError) as error:
+            allowed = f"a score of scikit-learn or a function ({str(error).splitlines()[0]})"
+            faults.append(Fault("scoring", describe_value(scoring), allowed))
     check(faults)
     return EstimatorObjective(estimator, splits, scorer, halving)
 

@@ -93,9 +93,10 @@ def tune(
         Whether a trial ends early if its intermediate value is below the median of the others at
         the same step. An estimator reports the mean score after each fold.
     cv : int, splitter or list
-        Folds of an estimator, as for ``sklearn.model_selection.cross_val_score``.
+        Folds of an estimator, as for ``sklearn.model_selection.cross_val_score``. Of a splitter
+        that needs groups pass ``list(splitter.split(X, y, groups))``.
     scoring : str or callable, optional
-        Score of an estimator, as for ``cross_val_score``.
+        One score of an estimator, as for ``cross_val_score``.
     refit : bool
         Whether to fit the best estimator to all rows.
     name : str, optional

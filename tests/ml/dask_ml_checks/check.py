@@ -65,9 +65,13 @@ FAULTS = {
         "scikit-learn selects no columns of Dask, and passes `n_samples`"
     ),
     "dask_ml.ensemble._blockwise": "`fit` returns None",
-    "dask_ml.preprocessing.data": "scikit-learn converts the rows to NumPy",
+    "dask_ml.preprocessing.data": (
+        "scikit-learn converts the rows to NumPy; calls `numpy.find_common_type`, which is removed"
+    ),
     "dask_ml.decomposition.pca": "scikit-learn reads an attribute that is not set",
-    "dask_ml.cluster.k_means": "passes no `sample_weight`, which scikit-learn added",
+    "dask_ml.cluster.k_means": (
+        "passes no `sample_weight`, which scikit-learn added; sums distances for their squares"
+    ),
     "dask_ml.linear_model.glm": "dask-glm computes `log1p` for `log`",
 }
 

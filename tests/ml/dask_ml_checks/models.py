@@ -67,6 +67,19 @@ def _logistic_regression_results(data: Data) -> None:
     close(model.score(data.X, labels), expected.score(data.rows, data.unclear_classes), 0.02)
 
 
+def _penalized_logistic_regression(**options: Any) -> Callable[[Data], None]:
+    def run(data: Data) -> None:
+        from dask_ml.linear_model import LogisticRegression
+
+        rows = data.rows * [0.1, 1, 1, 1, 3]
+        model = LogisticRegression(C=0.1, solver="lbfgs", fit_intercept=False, **options)
+        model.fit(data.to_dask(rows), data.to_dask(data.unclear_classes))
+        expected = sklearn.linear_model.LogisticRegression(C=0.1, fit_intercept=False)
+        close(model.coef_, expected.fit(rows, data.unclear_classes).coef_[0], 1e-2)
+
+    return run
+
+
 def _linear_model_of_frame(name: str) -> Callable[[Data], None]:
     def run(data: Data) -> None:
         import dask_ml.linear_model as ours
@@ -174,6 +187,15 @@ def _k_means_results(data: Data) -> None:
     close(model.transform(X), distances)
 
 
+def _k_means_inertia(data: Data) -> None:
+    from dask_ml.cluster import KMeans
+
+    # Of one group, and one iteration: the centers have moved, as they have at the default tol.
+    model = KMeans(3, init=data.rows[:3], max_iter=1).fit(data.X)
+    distances = sklearn.metrics.pairwise_distances(data.rows, model.cluster_centers_)
+    close(model.inertia_, (distances.min(axis=1) ** 2).sum())
+
+
 def _k_means_of_frame(data: Data) -> None:
     from dask_ml.cluster import KMeans
 
@@ -243,6 +265,12 @@ CHECKS: dict[str, Check] = {
         f"linear_model.LogisticRegression with {solver}": Check(_logistic_regression(solver))
         for solver in ("admm", "lbfgs", "proximal_grad", "newton", "gradient_descent")
     },
+    "linear_model.LogisticRegression with C of columns of several scales": Check(
+        _penalized_logistic_regression(),
+        instead="`solver_kwargs={'normalize': False}`: [what `C` means](#what-c-means)",
+        error="Different",
+        alternative=_penalized_logistic_regression(solver_kwargs={"normalize": False}),
+    ),
     "linear_model.LogisticRegression.predict_proba, decision_function, score": Check(
         _logistic_regression_results
     ),
@@ -266,6 +294,7 @@ CHECKS: dict[str, Check] = {
     "cluster.KMeans with random": Check(_k_means("random")),
     "cluster.KMeans with centers": Check(_k_means("array")),
     "cluster.KMeans.predict, transform": Check(_k_means_results),
+    "cluster.KMeans.inertia_": Check(_k_means_inertia, "dask_ml.cluster.k_means"),
     "cluster.KMeans of a dataframe": Check(_k_means_of_frame),
     "cluster.SpectralClustering": Check(_spectral_clustering),
     "decomposition.PCA": Check(_decomposition("PCA", svd_solver="full")),

@@ -253,6 +253,9 @@ CHECKS: dict[str, Check] = {
     "preprocessing.MinMaxScaler": Check(_scaler("MinMaxScaler")),
     "preprocessing.MinMaxScaler of a dataframe": Check(_scaler("MinMaxScaler", of_frame=True)),
     "preprocessing.RobustScaler": Check(_scaler("RobustScaler", 0.5)),
+    "preprocessing.RobustScaler of a dataframe": Check(
+        _scaler("RobustScaler", 0.5, of_frame=True), "dask_ml.preprocessing.data"
+    ),
     "preprocessing.QuantileTransformer": Check(
         _scaler("QuantileTransformer", 0.1, n_quantiles=ROWS), "dask_ml.preprocessing.data"
     ),

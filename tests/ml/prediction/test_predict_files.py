@@ -193,8 +193,10 @@ def test_all_faults_are_reported_at_once(flights: Flights) -> None:
 def test_a_missing_column_is_an_error_that_names_file_and_column(flights: Flights) -> None:
     files, out = flights.write("parquet"), flights.folder / "out"
     flights.frames[2].drop(columns="a").to_parquet(flights.folder / "part-2.parquet")
-    with pytest.raises(ReadError, match=r"part-2.parquet: .*lacks the columns 'a'") as raised:
+    problem = r"part-2.parquet: lacks the columns 'a' of the model \S+\.skops; add them"
+    with pytest.raises(ReadError, match=problem) as raised:
         predict_files(flights.url, files, out)
+    assert "cannot be read" not in str(raised.value)
     assert "outputs of 2 of 5 files" in raised.value.__notes__[0]
     flights.frames[2].to_parquet(flights.folder / "part-2.parquet")
     with pytest.raises(RequestError, match="has changed"):

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits, load_iris
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    LeaveOneGroupOut,
+    StratifiedGroupKFold,
+)
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
@@ -191,6 +196,22 @@ def test_faults_of_the_data(client, arguments, where):
     with pytest.raises(RequestError) as caught:
         tune(SVC(), {"C": [1.0]}, **arguments)
     assert [fault.where for fault in caught.value.faults] == where
+
+
+@pytest.mark.parametrize("scoring", [{"a": "accuracy"}, ["accuracy"], ("accuracy",), {"accuracy"}])
+def test_several_scores_are_refused_before_the_start(client, scoring):
+    with pytest.raises(RequestError, match=r"pass one of them, such as scoring='accuracy'"):
+        tune(SVC(), {"C": [1.0]}, np.ones((4, 2)), [0, 1, 0, 1], cv=2, scoring=scoring)
+
+
+@pytest.mark.parametrize("splitter", [GroupKFold(2), LeaveOneGroupOut(), StratifiedGroupKFold(2)])
+def test_a_splitter_of_groups_is_passed_as_its_splits(client, splitter):
+    table, labels, groups = np.arange(16.0).reshape(8, 2), [0, 1] * 4, [0, 0, 0, 0, 1, 1, 1, 1]
+    options = {"space": {"max_depth": [1]}, "X": table, "y": labels, "search": "grid"}
+    with pytest.raises(RequestError, match=r"pass cv=list\(splitter.split\(X, y, groups\)\)"):
+        tune(DecisionTreeClassifier(), **options, cv=splitter)
+    splits = list(splitter.split(table, labels, groups))
+    assert len(tune(DecisionTreeClassifier(), **options, cv=splits).history) == 1
 
 
 def test_an_unknown_parameter_of_an_estimator_proposes_a_name(client):
