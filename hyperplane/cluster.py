@@ -127,7 +127,6 @@ def plan_cluster(
 
 
 @check_call(outcome="nothing was started")
-@interrupts.carry_handler_errors
 def start(plan: ClusterPlan, sync: bool = False) -> StartedCluster:
     """Start the cluster of a plan, without printing anything.
 
@@ -163,7 +162,7 @@ def start(plan: ClusterPlan, sync: bool = False) -> StartedCluster:
     if not isinstance(value, ClusterPlan):
         check([Fault("plan", repr(value)[:80], "a ClusterPlan, as plan_cluster returns it")])
     engine = registry.load(plan.engine)
-    ship = check_before_start(engine, plan, sync)
+    ship = interrupts.carry_handler_errors(check_before_start)(engine, plan, sync)
     framework = registry.load_framework(plan.engine)
     framework.check_process()
     return interrupts.complete_start(

@@ -192,7 +192,6 @@ def carry_handler_errors(function: Callable[_P, _T]) -> Callable[_P, _T]:
     return call
 
 
-@carry_handler_errors
 def complete_start(
     begin: Callable[[], StartedCluster[ClientType, ClusterType]],
     *steps: Callable[[StartedCluster[ClientType, ClusterType]], object],
@@ -203,13 +202,19 @@ def complete_start(
     that was interrupted would have no cluster object to close.
     """
     started: StartedCluster[ClientType, ClusterType] | None = None
-    try:
-        # Within the try, because Ctrl-C may arrive at the end of the block, too.
+
+    @carry_handler_errors
+    def run() -> StartedCluster[ClientType, ClusterType]:
+        nonlocal started
         with defer_interrupts():
             started = begin()
             for step in steps:
                 step(started)
         return started
+
+    try:
+        # Within the try, because Ctrl-C may arrive at the end of the call, too.
+        return run()
     except BaseException:
         if started is not None:
             with defer_interrupts():
