@@ -93,8 +93,8 @@ def save(
         If something else is saved there and ``mode`` is ``"error"``.
     OutputConflict
         If another process has saved there meanwhile, whose version remains; if the same shard or
-        run has already saved other rows, or its shards have another count; or if rows to append
-        have no common type with the saved ones.
+        run has already saved other rows; or if rows to append have no common type with the saved
+        ones.
     StorageError
         If the store refuses a request, or does not list all written files.
 

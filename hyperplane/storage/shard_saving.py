@@ -50,7 +50,6 @@ def save_shard(obj: Any, request: SaveRequest) -> SaveResult:
     if committed is not None and request.mode == "skip":
         complete = run.publish_if_complete(replaces=replaces)
         return _save_result(request, run, committed, 0, complete=complete)
-    _check_count(commits, run, old)
     check_writable(commits, run.folder)
     existing = committed.parts if committed else published
     manifest = write_parts(obj, request, f"{run.folder}/data", existing=existing)
@@ -74,20 +73,6 @@ def save_shard(obj: Any, request: SaveRequest) -> SaveResult:
         return _finish_repeated(request, run, manifest, run.read_record(index), new)
     complete = run.publish_if_complete(replaces=replaces)
     return _save_result(request, run, manifest, len(new), complete=complete)
-
-
-def _check_count(commits: CommitProtocol, run: _ShardRun, published: Manifest | None) -> None:
-    """Raise OutputConflict if the run has shards of another count, as it would never complete."""
-    for count, name in list_incomplete_runs(commits, published):
-        if name == run.name and count != run.count:
-            url = commits.target.url
-            of_run = f"of run {name!r}" if name else "of a run without a name"
-            raise OutputConflict(
-                url,
-                f"shards {of_run} are saved there with the count {count}, not {run.count}; pass "
-                f"shard=(index, {count}), pass another run=, or remove them with hyperplane "
-                f"storage clean {url} --older-than 0",
-            )
 
 
 class _ShardRun:
