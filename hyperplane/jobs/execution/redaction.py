@@ -195,9 +195,8 @@ class _SecretForms:
 
     def find_begun(self, raw: bytes) -> int:
         """Return the length of the longest end of a text that is the beginning of a form."""
-        longest = max(
-            (end for end in range(1, _PIECE) if raw[-end:] in self._beginnings), default=0
-        )
+        ends = range(1, min(_PIECE, len(raw) + 1))  # raw[-9:] of a shorter text is the whole text
+        longest = max((end for end in ends if raw[-end:] in self._beginnings), default=0)
         for form in self._long_forms:
             longest = max(longest, _count_begun(raw, form))
         for at in range(max(0, len(raw) - _SHORT_FORM), len(raw) - max(longest, _PIECE - 1)):

@@ -197,6 +197,12 @@ def test_only_what_may_begin_a_secret_is_held_back():
     assert masker.mask(b"the end: hidden") + masker.flush() == b"the end: hidden"
 
 
+def test_a_short_secret_that_arrives_by_bytes_is_masked():
+    masker = SecretMasker(["aaaaaa"])
+    masked = [masker.mask(b"a") for _ in range(6)]
+    assert b"".join(masked) + masker.flush() == b"*" * 6
+
+
 def test_a_secret_that_is_no_text_of_utf_8_is_masked():
     secret = b"hidden-\xff-word"
     masker = SecretMasker([os.fsdecode(secret)])
