@@ -195,6 +195,8 @@ def test_the_context_of_a_handlers_error_stays() -> None:
     assert not caught.value.__suppress_context__
 
 
+# Python ignores what a handler raises in a callback of the garbage collector, such as Hypothesis's.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_signals_at_any_moment_of_a_start_leave_no_state() -> None:
     def handler(number: int, frame: Any) -> None:
         raise _Alarm
