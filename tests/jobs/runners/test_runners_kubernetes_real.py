@@ -217,7 +217,7 @@ def test_the_timeout_of_a_step_ends_its_pod():
 def test_the_exit_code_decides_on_a_retry():
     job = run_job(bash("a", "echo no >&2; exit 65"), runner="kubernetes", max_retries=3, wait=120)
     assert (job.status, len(job.attempts)) == (FAILED, 1)
-    assert job.job.reason.endswith("exit code 65: no")
+    assert "exit code 65: no" in job.job.reason
     job = run_job(bash("a", "exit 9"), runner="kubernetes", max_retries=1, wait=120)
     assert [attempt.exit_code for attempt in job.attempts] == [9, 9]
 

@@ -72,7 +72,9 @@ def test_the_failure_is_that_of_the_first_rank_and_is_not_retried():
     job = run(gang(2, "fail"), max_retries=3)
     [attempt] = job.attempts
     assert (job.status, attempt.exit_code, attempt.fault) == (FAILED, 1, "input")
-    assert attempt.reason == "rank 1: exit code 1: ValueError: no such column"
+    assert attempt.reason == (
+        "rank 1: exit code 1: ValueError: no such column; not retried, because it would fail again"
+    )
 
 
 def test_cancelling_ends_all_ranks(folder):
