@@ -13,7 +13,7 @@ from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.message_formatting import format_value
 
 #: Name of the notebook of a chunk; ``step_command`` adds the number.
-_CHUNK = re.compile(r"(.*)-(\d{5,})(\.[^.]*)?")
+_CHUNK = re.compile(r"(.*)-(\d{5,9})(\.[^.]*)?")
 
 
 class _Output(NamedTuple):
@@ -30,24 +30,25 @@ class _Files:
 
     def __init__(self, names: Mapping[str, int | str]) -> None:
         self._names: dict[object, int | str] = {}
+        #: Path without the number -> numbers and names of the files.
+        self._numbered: dict[str, list[tuple[str, int | str]]] = defaultdict(list)
         for path, name in names.items():
-            keys = [path, _identify(path)]
+            for key in (path, _identify(path)):
+                self._names.setdefault(key, name)
             folder, file = os.path.split(path)
             if parts := _CHUNK.fullmatch(file):
                 whole = str(Path(folder, f"{parts[1]}{parts[3] or ''}"))
-                keys.append((whole, parts[2]))
-            for key in keys:
-                self._names.setdefault(key, name)
+                self._numbered[whole].append((parts[2], name))
 
     def find(self, output: _Output) -> int | str | None:
         """Return the name of the first file that an output replaces; None if it replaces none."""
-        numbers = (f"{number:05d}" for number in range(output.chunks))
-        keys: Iterable[object] = (
-            ((output.path, number) for number in numbers)
-            if output.chunks
-            else (output.path, _identify(output.path))
-        )
-        return next((self._names[key] for key in keys if key in self._names), None)
+        if not output.chunks:
+            keys = (output.path, _identify(output.path))
+            return next((self._names[key] for key in keys if key in self._names), None)
+        for number, name in self._numbered.get(output.path, ()):
+            if int(number) < output.chunks and f"{int(number):05d}" == number:
+                return name
+        return None
 
 
 class NotebookOutputs:
