@@ -66,11 +66,11 @@ PYTEST  := PYTHONDONTWRITEBYTECODE= $(BIN)/python $(PYTEST_OPTIONS)
 test: $(STAMPS)/test
 	$(PYTEST) --quiet -m 'not slow and not engine'
 
-# Half of the time of all tests. They wait for processes, timeouts and leases most of the time, so that
-# two test processes for each core are faster.
-slow: TESTERS = $(shell expr 2 \* $$(nproc))
+# Half of the time of all tests. Files without slow tests are not imported, which takes up to a minute
+# in each process.
 slow: $(STAMPS)/test
-	$(PYTEST) --quiet -m 'slow and not engine'
+	$(PYTEST) --quiet -m 'slow and not engine' \
+	  $$(grep --recursive --files-with-matches --extended-regexp 'slow|_contract import' --include 'test_*.py' tests)
 
 # Only tests that depend on the scale: those with `scaled(...)`, and those of Hypothesis.
 # SEED: seed of the random examples; without it each run has new ones. CALLS: the fraction of the
@@ -85,14 +85,15 @@ chaos: $(STAMPS)/test
 	HYPERPLANE_CHAOS=full $(BIN)/python -m pytest --quiet --timeout 7200 -o faulthandler_timeout=7200 tests/chaos
 
 # In a separate environment, because an environment has one version of Dask. All checks of dask-ml
-# run here, too, for the table of its page. OLDEST: the files and folders of the tests.
+# run here, too, for the table of its page. OLDEST: the files and folders of the tests. QUICK=1: without
+# tests that are marked as slow.
 oldest:
 	@PIP_CONSTRAINT=tests/oldest.txt $(MAKE) --no-print-directory VENV=.venv-oldest test-oldest
 
 OLDEST ?= tests/collections tests/formats tests/clusters tests/storage tests/shards tests/ml tests/orca \
   tests/test_cluster.py tests/core/test_column_cast.py tests/core/test_dask_internals.py
 test-oldest: $(STAMPS)/test
-	$(PYTEST) --quiet $(OLDEST)
+	$(PYTEST) --quiet $(if $(QUICK),-m 'not slow') $(OLDEST)
 	HYPERPLANE_TEST_SCALE=full $(BIN)/python -m pytest --quiet tests/ml/test_dask_ml_patches.py
 
 # In a separate environment, because make test must pass without these packages. It takes all other

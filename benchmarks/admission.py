@@ -30,6 +30,8 @@ import pandas as pd
 import psutil
 import pyarrow as pa
 
+from benchmarks.memory_jobs import MEMORY_JOBS
+
 PROCESSES, MEMORY_GB = 2, 1.0
 #: Approximate bytes of a row in memory.
 ROW = 72
@@ -287,7 +289,10 @@ def run_job(job: str, engine: str, size_mb: float, partition_mb: float) -> None:
         began, cpu = time.perf_counter(), cpu_seconds()
         outcome = "ok"
         try:
-            JOBS[job](Data(size_mb, partition_mb))
+            if job in MEMORY_JOBS:
+                MEMORY_JOBS[job]()
+            else:
+                JOBS[job](Data(size_mb, partition_mb))
         except Exception as error:  # noqa: BLE001 - the outcome of the job
             outcome = type(error).__name__
             print(error, file=sys.stderr)
@@ -330,7 +335,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=float, nargs="+", default=[1, 4])
     parser.add_argument("--partition-mb", type=float, default=64)
-    parser.add_argument("--jobs", nargs="+", default=list(JOBS), choices=list(JOBS))
+    parser.add_argument("--jobs", nargs="+", default=list(JOBS), choices=[*JOBS, *MEMORY_JOBS])
     parser.add_argument("--engines", nargs="+", default=["dask", "hyperplane"])
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--limit-s", type=float, default=900)

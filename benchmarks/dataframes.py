@@ -23,7 +23,7 @@ from pathlib import Path
 from benchmarks import event_log_csv, event_log_jobs, event_log_rows, web_log_jobs
 from benchmarks.event_log import write_event_log
 from benchmarks.event_log_jobs import ENGINES, Job
-from benchmarks.measure import cpu_seconds, measure
+from benchmarks.measure import cpu_seconds, measure, wait_until_cold
 from benchmarks.web_log import write_web_log
 
 JOBS: dict[str, dict[str, Job]] = {
@@ -45,6 +45,7 @@ def run_job(job: str, engine: str, folder: Path) -> None:
     with start():
         figures = {"start_s": time.perf_counter() - began, "start_cpu_s": cpu_seconds() - cpu}
         run(folder, "00.parquet")
+        wait_until_cold()
         answer, measured = measure(lambda: run(folder, "*.parquet"))
     print(json.dumps({**figures, **measured, "answer": answer}))
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from benchmarks.large_joins import JOBS as LARGE_JOBS
 from benchmarks.large_joins import write_large_tables
-from benchmarks.measure import measure
+from benchmarks.measure import measure, wait_until_cold
 from hyperplane.core.units import parse_bytes
 
 Answer = list[int]
@@ -213,6 +213,7 @@ def run_job(job: str, engine: str, folder: Path, limits: Limits) -> None:
     with _start(engine, limits):
         if not limits.memory:
             run(folder)
+            wait_until_cold()
         answer, measured = measure(lambda: run(folder))
     print(json.dumps({**measured, "answer": answer}))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -9,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
+#: Seconds between two runs, in which allocators return memory.
+_IDLE_SECONDS = 6.0
 
 
 def _tree() -> list[psutil.Process]:
@@ -40,6 +44,30 @@ def memory_mb() -> float:
             if line.startswith("RssAnon"):
                 total += int(line.split()[1])
     return total / 1000
+
+
+def wait_until_cold() -> None:
+    """Wait until the workers of hyperplane, if there are any, hold no tables of former runs.
+
+    They keep the right side of a join for five seconds, and would not read it in the next run.
+    """
+    time.sleep(_IDLE_SECONDS)
+    if "distributed" not in sys.modules:
+        return
+    from distributed import get_client
+
+    try:
+        client = get_client()
+    except ValueError:  # no cluster
+        return
+    while sum(client.run(_count_shared_tables).values()):
+        time.sleep(1.0)
+
+
+def _count_shared_tables() -> int:
+    """Return the number of tables that the tasks of a worker process share."""
+    module = sys.modules.get("hyperplane.collections.frames.shared_tables")
+    return 0 if module is None else len(module.SHARED_TABLES)
 
 
 class _PeakMemoryThread(threading.Thread):

@@ -252,7 +252,7 @@ def initialize_cluster(
     name : str, optional
         Name of the cluster; ``dask-cluster-<uuid4>`` by default.
     local_fit : {"fit", "exact"}, optional
-        For the local engine: reduce the request to this machine, or start exactly the request.
+        For the local engine: reduce the request to this machine, or start exactly that.
     tuning : str, optional
         Profile of Dask settings: the configured one, ``"fast"``, by default; ``"dask"`` has none.
     framework : str, optional
@@ -262,12 +262,12 @@ def initialize_cluster(
     stall_timeout : float or str, optional
         Seconds without progress after which the tasks of a stalled Dask cluster end; 60 by default.
     oom : {"retry", "raise"}, optional
-        Whether tasks that ran out of memory run again so that they may fit; ``"retry"`` by default.
+        Whether tasks that run out of memory get more, or run again; ``"retry"`` by default.
     preflight : bool, optional
         Whether the engine checks first what would make the start fail; by default it does.
     replace : bool
-        First close the cluster that an earlier run of the same notebook cell or line of code has
-        started; with ``name`` also the cluster of that name, in any of your processes.
+        First close the cluster that an earlier run of the same cell or line of code has started;
+        with ``name`` also the cluster of that name, in any of your processes.
     sync : bool
         Ship modules that are files of this machine, and editable packages, to all workers.
     **others
@@ -355,7 +355,8 @@ def initialize_cluster(
 
 def _start_shown(plan: ClusterPlan, ships: bool) -> StartedCluster:
     """Start the cluster of a plan, and show what the start waits for."""
-    with start_progress.show_start(plan, config.progress().delay_seconds):
+    progress = config.progress()
+    with start_progress.show_start(plan, progress.delay_seconds, progress.log_lines):
         return start(plan, ships)
 
 

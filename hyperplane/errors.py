@@ -26,6 +26,8 @@
     +- ClusterStalled (RuntimeError)  .cause .tasks .seconds
     +- WorkerOutOfMemory (MemoryError, distributed.KilledWorker)
     |     .task .operation .peak .limit .inputs .attempts .cause .fix
+    +- WorkerCrash (RuntimeError, distributed.KilledWorker)
+    |     .task .operation .exit_code .attempts .fix
     +- SchedulerUnreachable (ConnectionError, distributed.client.FutureCancelledError,
     |     distributed.CommClosedError)   .cause .seconds
     +- EngineError (RuntimeError)     .engine .log_tail
@@ -84,7 +86,7 @@ from hyperplane.core.errors import (
 
 if TYPE_CHECKING:
     from hyperplane.guard.scheduler_unreachable import SchedulerUnreachable
-    from hyperplane.guard.worker_out_of_memory import WorkerOutOfMemory
+    from hyperplane.guard.worker_out_of_memory import WorkerCrash, WorkerOutOfMemory
 
 __all__ = [
     "BadLines",
@@ -123,6 +125,7 @@ __all__ = [
     "UnknownName",
     "UnknownPool",
     "UnsupportedModule",
+    "WorkerCrash",
     "WorkerOutOfMemory",
     "WrongType",
     "check",
@@ -131,11 +134,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # On first use, because their base classes load distributed.
-    if name == "WorkerOutOfMemory":
-        from hyperplane.guard.worker_out_of_memory import WorkerOutOfMemory
+    if name in ("WorkerCrash", "WorkerOutOfMemory"):
+        from hyperplane.guard import worker_out_of_memory
 
-        globals()[name] = WorkerOutOfMemory
-        return WorkerOutOfMemory
+        globals()[name] = getattr(worker_out_of_memory, name)
+        return globals()[name]
     if name == "SchedulerUnreachable":
         from hyperplane.guard.scheduler_unreachable import SchedulerUnreachable
 

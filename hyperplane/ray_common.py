@@ -29,7 +29,7 @@ from hyperplane.core.errors import (
     check,
 )
 from hyperplane.core.errors.base import request_error
-from hyperplane.core.printed_text import print_text
+from hyperplane.core.printed_text import print_note, print_text
 from hyperplane.core.public_calls import check_call
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.request import OMITTED, ClusterArguments, read_request
@@ -347,7 +347,7 @@ def _initialize(planner: Planner, num_workers: int, use_existing: bool) -> RayCl
     plan = _plan(planner)
     _print(f"{BRAND} selecting worker node pool")
     for line in filter(None, (plan.fit_note, *plan.alerts)):
-        print_text(f"{BRAND} {line}\n", sys.stderr)
+        print_note(f"{BRAND} {line}")
     lines: dict[str, Callable[[str], None]] = {
         "dashboard": _announce_dashboard,
         "worker": _announce,

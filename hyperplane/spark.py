@@ -21,7 +21,7 @@ from hyperplane.clusters.start_lines import BRAND
 from hyperplane.core.argument_checks import describe_value, find_count_faults
 from hyperplane.core.errors import EngineError, EngineUnavailable, Fault, RequestError, check
 from hyperplane.core.errors.base import request_error
-from hyperplane.core.printed_text import print_text
+from hyperplane.core.printed_text import print_note, print_text
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import bytes_to_gb, format_bytes, gb_to_bytes, plural
 from hyperplane.spec.plan import ClusterPlan
@@ -157,7 +157,7 @@ def init_spark(
     plan = _plan(engine.name, *sizes)
     _print(f"{BRAND} selecting worker node pool")
     for line in plan.alerts:
-        print_text(f"{BRAND} {line}\n", sys.stderr)
+        print_note(f"{BRAND} {line}")
     lines: dict[str, Callable[[str], None]] = {
         "dashboard": lambda url: _print(SparkFramework.describe_dashboard(url)),
         "worker": lambda name: _print(f"Waiting for worker {name}..."),

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,21 +15,27 @@ from hyperplane.clusters import interrupts, registry
 from hyperplane.clusters.engine import Engine, StartedCluster, SupportsPreflight
 from hyperplane.clusters.least_memory import find_memory_faults
 from hyperplane.core.argument_checks import find_flag_faults
-from hyperplane.core.errors import EngineUnavailable, Fault, RequestError, check
+from hyperplane.core.errors import EngineUnavailable, Fault, ReadError, RequestError, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.guard.preflight.check_deadline import CheckDeadline
-from hyperplane.guard.preflight.missing_modules import MODULES, report_absent
+from hyperplane.guard.preflight.missing_modules import MODULES, report_absent, report_nowhere
 from hyperplane.guard.preflight.partition_memory import check_partition
-from hyperplane.guard.preflight.paths import find_local_paths, find_output_folder, is_paths
+from hyperplane.guard.preflight.paths import (
+    find_data_bytes,
+    find_local_paths,
+    find_output_folder,
+    is_paths,
+)
 from hyperplane.guard.preflight.program_modules import (
     SEARCH_SECONDS,
     ProgramModules,
     find_program_modules,
+    find_unknown_modules,
 )
 from hyperplane.guard.preflight.report import PreflightFinding, PreflightReport
 from hyperplane.guard.preflight.request import PreflightRequest
 from hyperplane.guard.preflight.run_checks import Check, run_checks
-from hyperplane.guard.preflight.task_modules import find_task_modules
+from hyperplane.guard.preflight.task_modules import TaskModules, find_task_modules
 from hyperplane.spec.engine_names import DASK
 from hyperplane.spec.plan import ClusterPlan
 
@@ -214,19 +221,23 @@ def _examine(
     sync: bool,
 ) -> PreflightReport:
     began = time.monotonic()
-    known = data is None or is_paths(data) or plan.engine in _SAME_MACHINE
-    needed = frozenset(() if known else find_task_modules(data))
+    # For workers that import as this process does the search is one of the checks.
+    is_shared = plan.engine in _SAME_MACHINE
+    tasks = find_task_modules(data) if _has_tasks(data) and not is_shared else TaskModules()
+    program = _find_program(plan, tasks.needed | tasks.imported, sync)
     request = PreflightRequest(
-        program=_find_program(plan, needed, sync),
-        needed=needed,
+        program=replace(program, absent=find_unknown_modules(tasks.certain)),
+        needed=tasks.needed,
         inputs=tuple(find_local_paths(data)) if is_paths(data) else (),
         output_folder=None if output is None else find_output_folder(output),
         sync=sync,
     )
     checks = [
         *_checks_of_engine(plan, request),
+        *_checks_of_imports(plan, data),
+        *_checks_of_shipment(request),
         *_checks_of_data(plan, data, options),
-        *([] if output is None else [Check("output", partial(_check_output, output, options))]),
+        *([] if output is None else _checks_of_output(output, data, options)),
     ]
     try:
         return _report(plan, checks, began)
@@ -253,6 +264,30 @@ def _checks_of_engine(plan: ClusterPlan, request: PreflightRequest) -> Sequence[
     return [Check("engine", lambda _: [PreflightFinding("engine", "unchecked", text)])]
 
 
+def _has_tasks(data: Any) -> bool:
+    return data is not None and not is_paths(data)
+
+
+def _checks_of_imports(plan: ClusterPlan, data: Any) -> Iterator[Check]:
+    """Yield the check of modules that tasks import, if the workers have those of this process."""
+    if plan.engine in _SAME_MACHINE and _has_tasks(data):
+        yield Check(MODULES, partial(_check_imports, data))
+
+
+def _check_imports(data: Any, deadline: CheckDeadline) -> Iterator[PreflightFinding]:
+    del deadline  # the search has a shorter one
+    for name in find_unknown_modules(find_task_modules(data).certain):
+        yield report_nowhere(name, "not on this machine")
+
+
+def _checks_of_shipment(request: PreflightRequest) -> Iterator[Check]:
+    """Yield the check of modules that are shipped: their files may be too large together."""
+    if request.sync and request.program.local:
+        from hyperplane.guard.module_archive import check_shipment
+
+        yield Check(MODULES, lambda _: [check_shipment(request.program.local)])
+
+
 def _checks_of_data(
     plan: ClusterPlan, data: Any, options: Mapping[str, Any] | None
 ) -> Iterator[Check]:
@@ -263,17 +298,31 @@ def _checks_of_data(
     yield Check("partitions", partial(_check_partitions, plan, data, options))
 
 
+def _checks_of_output(output: Any, data: Any, options: Mapping[str, Any] | None) -> Iterator[Check]:
+    yield Check("output", partial(_check_output, output, data, options))
+    yield Check("output", partial(_check_saved, output, data, options))
+
+
 # The next functions import modules that load fsspec, pandas and pyarrow: starts without data and
 # output do not need them.
 
 
 def _check_output(
-    output: Any, options: Mapping[str, Any] | None, deadline: CheckDeadline
+    output: Any, data: Any, options: Mapping[str, Any] | None, deadline: CheckDeadline
 ) -> Iterator[PreflightFinding]:
     from hyperplane.guard.preflight.storage import check_output
 
     del deadline
-    return check_output(output, options)
+    return check_output(output, options, find_data_bytes(data))
+
+
+def _check_saved(
+    output: Any, data: Any, options: Mapping[str, Any] | None, deadline: CheckDeadline
+) -> Iterator[PreflightFinding]:
+    from hyperplane.storage.output_checks import check_saved_output
+
+    del deadline
+    return check_saved_output(output, data, options)
 
 
 def _check_input(
@@ -295,4 +344,9 @@ def _check_partitions(
         size, how = measure_largest_partition(data, options)
     except RequestError:  # reported by check_input
         return iter(())
+    except ReadError as error:
+        if isinstance(error.__cause__, ConnectionError | TimeoutError):
+            raise
+        advice = "replace the file, or leave it out"
+        return iter([PreflightFinding("data", "fault", str(error), advice)])
     return check_partition(size, how, plan)

@@ -1,10 +1,10 @@
 """Take the pictures of the gallery with Chromium: ``python -m scripts.html_pictures [NAME ...]``.
 
 Writes ``html-<name>-light.png`` of results as a notebook shows them, ``ui-<name>-light.png`` of
-pages of ``hyperplane ui`` and ``report-light.png`` in ``docs/_static``, of those that pages show
-with a dark theme also ``...-dark.png``. With names it takes these pictures only, such as
-``ui-job``; with ``--lab FOLDER`` it also writes results with a theme of JupyterLab other than that
-of the browser. The sample data is in :mod:`scripts.picture_data`.
+pages of ``hyperplane ui``, ``report-light.png`` and ``job-report-light.png`` in ``docs/_static``,
+of those that pages show with a dark theme also ``...-dark.png``. With names it takes these
+pictures only, such as ``ui-job``; with ``--lab FOLDER`` it also writes results with a theme of
+JupyterLab other than that of the browser. The sample data is in :mod:`scripts.picture_data`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from PIL import Image, ImageChops
 from starlette.datastructures import QueryParams
 
 import hyperplane
+from hyperplane.clusters import cluster_listing
 from hyperplane.clusters.dask.local import engine as local_engine
 from hyperplane.clusters.dask.progress_texts import ComputeFigures
 from hyperplane.core.wait_display import WaitStatus
 from hyperplane.history.store import write_run
-from hyperplane.jobs import schedules
+from hyperplane.jobs import Artifact, schedules
 from hyperplane.jobs.artifact_html import render_artifacts
 from hyperplane.jobs.job_html import render_job, render_jobs
 from hyperplane.jobs.store.jobs_home import open_store
@@ -49,7 +50,7 @@ from hyperplane.ui import (
     sizing_views,
 )
 from hyperplane.ui.application import read_style
-from hyperplane.ui.artifact_view import describe_artifacts
+from hyperplane.ui.artifact_view import describe_artifacts, make_key, show_artifact
 from hyperplane.ui.cluster_views import describe_cluster
 from hyperplane.ui.view import PageRequest, View
 from scripts import picture_data
@@ -119,17 +120,19 @@ def _saved(folder: Path) -> str:
 
 
 def _cluster(folder: Path) -> str:
-    """Return the HTML of Dask for a cluster, with the usual ports in place of those it got."""
+    """Return the HTML of a cluster, with the usual ports in place of those it got."""
     with dask.config.set({"temporary-directory": str(folder)}):
         client, cluster = hyperplane.initialize_cluster(
             num_workers=1, nprocs=2, nthreads=1, ram_gb_per_proc=0.5, local_fit="exact",
-            name="flights",
+            name="flights", budget=20, idle_timeout="30 min",
         )  # fmt: skip
+        time.sleep(2)  # until there are figures
         shown = cluster._repr_html_()
         client.close()
         cluster.close()
     # Below a fold that is closed: addresses, folders and times of the scheduler and the workers.
-    shown = re.sub(r"<details>.*</details>", "", shown, flags=re.DOTALL)
+    fold = r"\1</details>"
+    shown = re.sub(r"(<details><summary>.*?</summary>).*</details>", fold, shown, flags=re.DOTALL)
     return re.sub(r"127\.0\.0\.1:\d+(/\w+)?/status", "127.0.0.1:8787/status", shown)
 
 
@@ -155,6 +158,33 @@ def _artifacts_page(folder: Path) -> str:
     page = _add_style(view.render_page(PageRequest(f"/jobs/{job.id}/artifacts", QueryParams(""))))
     content = base64.b64encode((folder / "delays.png").read_bytes()).decode()
     return re.sub(r'src="/jobs/[^"]*"', f'src="data:image/png;base64,{content}"', page)
+
+
+def _artifact_page(folder: Path) -> str:
+    """Return the page of an artifact: the executed notebook of a step."""
+    with _provide_data(folder):
+        saved = _save_artifacts(folder)[-1]
+        names = {"id": picture_data.JOB, "key": make_key(saved)}
+        path = f"/jobs/{picture_data.JOB}/artifacts/{names['key']}"
+        request = PageRequest(path, QueryParams(""), names)
+        return _add_style(show_artifact(request).render_page(request))
+
+
+def _job_report(folder: Path) -> str:
+    """Return the report of the job that has failed, with what its steps have saved."""
+    with _provide_data(folder):
+        _save_artifacts(folder)
+        request = PageRequest("", QueryParams(""), {"id": picture_data.JOB})
+        return job_view.render_report(request)
+
+
+def _save_artifacts(folder: Path) -> list[Artifact]:
+    """Store the artifacts of the job that has failed, the notebook last."""
+    job = open_store().get(picture_data.JOB)
+    made = picture_data.make_artifacts(job, folder)
+    made.append(picture_data.make_notebook(job, folder))
+    open_store().save_artifacts(made)
+    return made
 
 
 def _forecast(folder: Path) -> str:
@@ -223,6 +253,9 @@ def _provide_data(folder: Path) -> Iterator[None]:
         mock.patch.dict(os.environ, {"XDG_STATE_HOME": str(folder)}),
         dask.config.set({"hyperplane.jobs.home": str(home), "hyperplane.jobs.store": None}),
         mock.patch.object(cluster_views, "read_records", return_value=clusters),
+        mock.patch.object(
+            cluster_listing, "list_clusters", return_value=picture_data.list_clusters_elsewhere()
+        ),
         mock.patch.object(schedules, "read_installed", return_value=picture_data.SCHEDULES),
         mock.patch.object(time, "time", return_value=NOW),
     ):
@@ -237,7 +270,7 @@ def _provide_data(folder: Path) -> Iterator[None]:
 PICTURES = {
     "html-advice": Picture(_advice, has_dark=True),
     "html-plan": Picture(_plan, has_dark=True),
-    "html-cluster": Picture(_cluster),
+    "html-cluster": Picture(_cluster, has_dark=True),
     "html-job": Picture(_job, has_dark=True),
     "html-jobs": Picture(_jobs, has_dark=True),
     "html-artifacts": Picture(_artifacts, has_dark=True),
@@ -245,8 +278,10 @@ PICTURES = {
     "html-forecast": Picture(_forecast, has_dark=True),
     "html-progress": Picture(_progress),
     "report": Picture(_report),
+    "job-report": Picture(_job_report, height=1500),
     "ui-overview": Picture(_show("/", overview.show_overview), height=900),
     "ui-clusters": Picture(_show("/clusters", cluster_views.list_clusters)),
+    "ui-other-clusters": Picture(_show("/other-clusters", cluster_views.list_other_clusters)),
     "ui-cluster": Picture(_show("/clusters/slurm/flights", _show_cluster), has_dark=True),
     "ui-jobs": Picture(
         _show("/jobs", job_list_view.list_jobs, "pipeline=flights"), height=900
@@ -256,7 +291,14 @@ PICTURES = {
         has_dark=True, height=1640,
     ),
     "ui-artifacts": Picture(_artifacts_page, has_dark=True),
+    "ui-artifact": Picture(_artifact_page),
     "ui-records": Picture(_show("/records", record_views.list_records)),
+    "ui-record": Picture(
+        _show(
+            f"/records/{picture_data.RECORD}", record_views.show_record, name=picture_data.RECORD
+        ),
+        height=1500,
+    ),
     "ui-schedules": Picture(_show("/schedules", schedule_view.list_schedules)),
     "ui-pools": Picture(_show("/pools", sizing_views.list_pools)),
     "ui-size": Picture(

@@ -16,11 +16,16 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
+from hyperplane.core.notebook_output import NOTE_METADATA
+
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 #: What notebooks need in addition to the packages of the tests: an extra, which is also a mark.
 NEEDS = {"05_train_a_network": "torch", "06_spark_on_ray": "spark"}
 
 _FILE_LINK = re.compile(r'<a href="file:[^"]*"[^>]*>(.*?)</a>', re.DOTALL)
+
+#: What replaces a progress bar at its end: of tasks, of a job and of the start of a cluster.
+_ENDED = re.compile(r"[\d,]+ tasks? in \d|(job .*|start \(\S+\)): .* after \d")
 
 
 def main(environment: str = "") -> None:
@@ -72,14 +77,15 @@ def replace_paths(output: Any, home: str, folder: str) -> None:
 def is_reproducible(output: Any) -> bool:
     """Return whether an output of a cell appears on every machine.
 
-    Lines on standard error differ. A progress bar, and the output that replaces it at its end,
-    appear only if the cell takes longer than two seconds.
+    Lines on standard error and notes differ. A progress bar, and the output that replaces it at its
+    end, appear only if the cell takes longer than two seconds.
     """
     data = output.get("data", {})
+    is_note = output.get("metadata", {}) == NOTE_METADATA
     is_bar = "application/vnd.jupyter.widget-view+json" in data
     text = data.get("text/plain", "") if output.output_type == "display_data" else None
-    has_ended = text == "" or re.match(r"[\d,]+ tasks? in \d|job .*: .* after \d", text or "")
-    return output.get("name") != "stderr" and not is_bar and not has_ended
+    has_ended = text == "" or _ENDED.match(text or "")
+    return output.get("name") != "stderr" and not is_bar and not is_note and not has_ended
 
 
 if __name__ == "__main__":

@@ -5,13 +5,17 @@ Nothing here depends on the machine that takes the pictures.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from nbformat import v4, write
 
+from hyperplane.clusters.cluster_listing import ClusterListing
+from hyperplane.clusters.listed_cluster import ListedCluster
 from hyperplane.clusters.records import ClusterRecord
 from hyperplane.history import (
     PlanSummary,
@@ -39,6 +43,8 @@ BEGAN = 1_779_948_000.0
 NOW = BEGAN + 7000
 #: Id of the job that has failed.
 JOB = "5f0c2a9e-7d41-4b1f-9a53-0c6d1f2b8e77"
+#: Name of the record of a cluster that has ended.
+RECORD = new_run_name("flights", BEGAN)
 _DAY = 86_400
 _MACHINE = "ada@login"
 _LOG = """\
@@ -127,6 +133,32 @@ def make_artifacts(job: Job, folder: Path) -> list[Artifact]:
             created=BEGAN + 600 + 20 * number, identity=str(identity or ""),
         ))  # fmt: skip
     return found
+
+
+def make_notebook(job: Job, folder: Path) -> Artifact:
+    """Return the executed notebook of a step, with the picture of :func:`make_artifacts`."""
+    picture = base64.b64encode((folder / "delays.png").read_bytes()).decode()
+    outputs = [
+        v4.new_output("stream", name="stdout", text="read 5 rows of delays.parquet\n"),
+        v4.new_output("display_data", data={"image/png": picture, "text/plain": "<Axes>"}),
+    ]
+    cells = [
+        v4.new_markdown_cell("# Delays\n\nMinutes after the planned departure, by carrier."),
+        v4.new_code_cell(
+            'delays = pd.read_parquet("delays.parquet")\n'
+            'print(f"read {len(delays)} rows of delays.parquet")\n'
+            'delays.plot.bar("carrier", "delay", legend=False, ylabel="minutes")',
+            outputs=outputs, execution_count=1,
+        ),
+    ]  # fmt: skip
+    path = folder / "delays.ipynb"
+    write(v4.new_notebook(cells=cells), path)
+    identity = identify(str(path))
+    assert identity is not None  # noqa: S101 - for mypy: it was written here
+    return Artifact(
+        job.id, "score", -1, 1, path.name, kind_of_file(path.name), find_suffix(path.name),
+        str(path), identity.size, created=BEGAN + 680, identity=str(identity),
+    )  # fmt: skip
 
 
 def make_cluster() -> tuple[ClusterRecord, LiveCluster]:
@@ -265,3 +297,15 @@ def list_clusters() -> list[ClusterRecord]:
         "weather", "local", "tcp://127.0.0.1:8786", dashboard, 4823, 1.0, 2, 4, 4.0
     )
     return [slurm, local]
+
+
+def list_clusters_elsewhere() -> ClusterListing:
+    """Return the clusters that platforms list, and the platform that did not answer."""
+    clusters = (
+        ListedCluster(
+            "flights-dev", "kubernetes", "namespace ada", "running", "2026-05-28T06:02:11Z"
+        ),
+        ListedCluster("prices", "ray:slurm", "Slurm", "4 RUNNING", "2026-05-28T05:40:32"),
+        ListedCluster("weather", "slurm", "Slurm", "2 PENDING, 2 RUNNING", "2026-05-28T07:51:09"),
+    )
+    return ClusterListing(clusters, ())

@@ -19,6 +19,7 @@ import hyperplane
 from hyperplane import start_checks
 from hyperplane.clusters import registry
 from hyperplane.clusters.dask import absent_modules
+from hyperplane.guard import module_archive
 from hyperplane.guard.preflight.check_deadline import CheckDeadline
 from hyperplane.guard.preflight.environment import PreflightEnvironment
 from hyperplane.guard.preflight.missing_modules import check_modules, check_unknown_modules
@@ -212,3 +213,20 @@ def test_a_changed_plan_is_checked_at_its_start() -> None:
         hyperplane.RequestError, match=r"ram_gb_per_proc = 0\.05: expected at least 0\.2"
     ):
         hyperplane.start(less)
+
+
+@pytest.mark.parametrize("limit", [1, 10**6])
+def test_modules_that_are_too_large_to_ship_are_found_for_every_engine(
+    limit: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text("a = 1\n")
+    program = ProgramModules(local=(LocalModule("mine", tmp_path / "mine.py"),))
+    monkeypatch.setattr(start_checks, "_find_program", lambda *args, **options: program)
+    monkeypatch.setattr(start_checks, "_checks_of_engine", lambda plan, request: [])
+    monkeypatch.setattr(module_archive, "LARGEST_BYTES", limit)
+    plan = hyperplane.plan_cluster(
+        engine="ssh", engine_options={"hosts": ["a"]}, num_workers=1, nprocs=1, ram_gb_per_proc=0.5
+    )
+    [finding] = hyperplane.preflight(plan, sync=True).findings
+    assert finding.state == ("fault" if limit == 1 else "ok")
+    assert hyperplane.preflight(plan).findings == ()

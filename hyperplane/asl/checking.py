@@ -11,7 +11,7 @@ from hyperplane.asl.payload_templates import find_template_errors
 from hyperplane.asl.problems import Problem, ProblemCollector, format_value
 from hyperplane.asl.strict_json import MAX_DEPTH, JsonLocation, copy_json_to_depth
 from hyperplane.core.errors import Fault
-from hyperplane.core.public_calls import check_call
+from hyperplane.core.public_calls import check_call, nearest
 
 MAX_NAME_LENGTH = 80
 #: Error name that matches all errors.
@@ -38,7 +38,7 @@ def check_machine(document: Mapping[str, Any]) -> list[Fault]:
     >>> machine = {"StartAt": "A", "States": {"A": {"Type": "Pass", "Next": "B"}}}
     >>> for fault in check_machine(machine):
     ...     print(fault)
-    States.A.Next = "B": expected the name of a state at the same level
+    States.A.Next = "B": expected the name of a state at the same level; the states there are A
     States = no terminal state: expected one with "End": true, or of type Succeed or Fail
     """
     try:
@@ -106,7 +106,10 @@ class _Checker:
         kind = state.get("Type")
         if not isinstance(kind, str) or kind not in fields.STATES:
             asked = format_value(kind) if "Type" in state else "nothing"
-            self.collector.add((*location, "Type"), asked, f"one of {', '.join(fields.STATES)}")
+            near = nearest(kind, fields.STATES) if isinstance(kind, str) else []
+            advice = f"did you mean {near[0]}?" if near else ""
+            allowed = f"one of {', '.join(fields.STATES)}"
+            self.collector.add((*location, "Type"), asked, allowed, advice)
             return
         if state.get("QueryLanguage", "JSONPath") != "JSONPath":
             self.report_language(state["QueryLanguage"], (*location, "QueryLanguage"))
@@ -166,16 +169,15 @@ class _Checker:
         start = machine.get("StartAt")
         has_start = isinstance(start, str) and start in states
         if isinstance(start, str) and not has_start:
-            self.collector.add(
-                (*location, "StartAt"), format_value(start), "the name of a state in States"
+            self.collector.add_unknown_state(
+                (*location, "StartAt"), start, "the name of a state in States", states
             )
         for name, state in states.items():
             for inside, target in _find_targets(state):
                 if target not in states:
                     where = (*location, "States", name, *inside)
-                    self.collector.add(
-                        where, format_value(target), "the name of a state at the same level"
-                    )
+                    allowed = "the name of a state at the same level"
+                    self.collector.add_unknown_state(where, target, allowed, states)
         inside = (*location, "States")
         if not any(_is_terminal(state) for state in states.values()):
             allowed = 'one with "End": true, or of type Succeed or Fail'

@@ -88,7 +88,8 @@ class Execution:
         """Raise if the scope is stopped or the deadline has passed."""
         scope.check()
         if self.deadline is not None and self.now() >= self.deadline:
-            raise ExecutionStopped(TIMEOUT, "the machine exceeded its TimeoutSeconds")
+            why = "the machine exceeded its TimeoutSeconds; increase it, or omit it for no limit"
+            raise ExecutionStopped(TIMEOUT, why)
 
     def seconds_left(self) -> float | None:
         """Seconds until the deadline, at least 0; None without a deadline."""

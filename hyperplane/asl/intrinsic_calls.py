@@ -11,6 +11,8 @@ from hyperplane.asl import intrinsic_functions
 from hyperplane.asl.errors import StateError
 from hyperplane.asl.json_path import JsonPath, PathSyntax
 from hyperplane.asl.path_lookup import PathNotFound, cached_path, find_value
+from hyperplane.core.public_calls import nearest
+from hyperplane.core.units import plural
 
 #: Maximum number of function calls in one expression, as the language specifies.
 MAX_CALLS = 10
@@ -94,7 +96,11 @@ class _IntrinsicParser:
             raise self.unexpected("an intrinsic function such as States.Format(...)")
         name = match.group(1)
         if name not in intrinsic_functions.FUNCTIONS:
-            raise IntrinsicSyntax(f"unknown function States.{name}")
+            near = nearest(name, intrinsic_functions.FUNCTIONS)
+            names = near or sorted(intrinsic_functions.FUNCTIONS)
+            known = (" or " if near else ", ").join(f"States.{each}" for each in names)
+            advice = f"did you mean {known}?" if near else f"expected one of {known}"
+            raise IntrinsicSyntax(f"unknown function States.{name}; {advice}")
         self.calls += 1
         if self.calls > MAX_CALLS:
             raise IntrinsicSyntax(f"more than {MAX_CALLS} functions in one expression")
@@ -103,7 +109,8 @@ class _IntrinsicParser:
         if len(arguments) < fewest or (most is not None and len(arguments) > most):
             allowed = f"at least {fewest}" if most is None else f"{fewest} to {most}"
             allowed = f"{fewest}" if fewest == most else allowed
-            raise IntrinsicSyntax(f"States.{name} has {len(arguments)} arguments, not {allowed}")
+            given = plural(len(arguments), "argument")
+            raise IntrinsicSyntax(f"States.{name} has {given}, expected {allowed}")
         self.check_format(name, arguments)
         return FunctionCall(name, tuple(arguments))
 

@@ -98,7 +98,7 @@ def _call_reader(
     parameters = fill_template(reader.get("Parameters", {}), data, context)
     task = execution.tasks.find(reader["Resource"])
     if task is None:
-        raise StateError(RUNTIME, f"there is no task for {reader['Resource']}")
+        raise StateError(RUNTIME, execution.tasks.describe_missing(reader["Resource"]))
     try:
         path = (*frame.path, context["State"]["Name"])
         content = execution.call_task(task, parameters, None, frame.scope, path)

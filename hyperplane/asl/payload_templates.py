@@ -14,6 +14,7 @@ from hyperplane.asl.intrinsic_calls import (
 )
 from hyperplane.asl.json_path import PathSyntax, parse_path
 from hyperplane.asl.path_lookup import PathNotFound, cached_path, find_value
+from hyperplane.asl.strict_json import json_type
 
 DYNAMIC_SUFFIX = ".$"
 
@@ -65,7 +66,7 @@ def find_syntax_error(text: object) -> str:
     'the end at character 5, expected an index, a slice, *, a quoted name or ?('
     """
     if not isinstance(text, str):
-        return "it is not a text"
+        return f"{json_type(text)} is no text; a value that is used as it is has a name without .$"
     try:
         if text.startswith("$"):
             parse_path(text)
@@ -92,6 +93,7 @@ def find_template_errors(
                 yield from find_template_errors(value, (*path, name))
                 continue
             if name.removesuffix(DYNAMIC_SUFFIX) in template:
-                yield (*path, name), value, f"{name.removesuffix(DYNAMIC_SUFFIX)} exists too"
+                plain = name.removesuffix(DYNAMIC_SUFFIX)
+                yield (*path, name), value, f"{plain} has a value, too: keep one of the two fields"
             if why := find_syntax_error(value):
                 yield (*path, name), value, why

@@ -11,12 +11,18 @@ from typing import Any
 from hyperplane.asl.fields import UNSUPPORTED_FIELDS, Fields
 from hyperplane.asl.strict_json import JsonLocation
 from hyperplane.core.errors import Fault
+from hyperplane.core.public_calls import nearest
 
 #: Number of problems after which unknown fields get no advice, because searching for similar
 #: names takes time.
 _MAX_ADVISED = 100
 #: Maximum number of fields that a message lists: a rule of a Choice has more than forty.
 _MAX_LISTED = 30
+#: Maximum number of states that a message lists.
+_MAX_LISTED_STATES = 10
+#: Number of pairs of an unknown state and a state after which no similar states are searched: these
+#: take 1 s of CPU time.
+_MAX_COMPARED_STATES = 10_000
 
 
 def format_location(location: JsonLocation) -> str:
@@ -71,6 +77,18 @@ class ProblemCollector:
     ) -> None:
         """Add a problem; ``asked`` is the invalid value as text."""
         self.problems.append(Problem(location, asked, allowed, advice, doubt))
+
+    def add_unknown_state(
+        self, location: JsonLocation, target: str, allowed: str, states: Iterable[str]
+    ) -> None:
+        """Add a problem for the name of a state that is none, with the names that are."""
+        names = list(states)
+        is_searched = len(names) * (len(self.problems) + 1) <= _MAX_COMPARED_STATES
+        near = nearest(target, names) if is_searched else []
+        advice = f"did you mean {' or '.join(near)}?" if near else ""
+        if not near and 0 < len(names) <= _MAX_LISTED_STATES:
+            advice = f"the states there are {', '.join(names)}"
+        self.add(location, format_value(target), allowed, advice)
 
     def check_object(self, value: Any, location: JsonLocation) -> bool:
         """Whether a value is an object; add a problem if it is not."""

@@ -131,8 +131,11 @@ def _parse_file(path: Path) -> JsonDocument:
         return parse_with_lines(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        fault = Fault("machine", "bytes that are not UTF-8", "UTF-8", source=f"{file_name}:{line}")
+        asked, advice = "bytes that are not UTF-8", "save the file as UTF-8"
+        fault = Fault("machine", asked, "UTF-8", advice, source=f"{file_name}:{line}")
         raise RequestError([fault]) from None
     except JsonSyntaxError as error:
-        fault = Fault("machine", str(error), "JSON", source=f"{file_name}:{error.line}")
+        source = f"{file_name}:{error.line}"
+        allowed = f"JSON of at most {MAX_DEPTH} levels"
+        fault = Fault("machine", "the text of the file", allowed, str(error), source=source)
         raise RequestError([fault]) from None

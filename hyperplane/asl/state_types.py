@@ -73,7 +73,7 @@ def run_task(
     else:
         task = execution.tasks.find(resource, context["State"]["Name"], payload)
         if task is None:
-            raise StateError(RUNTIME, f"there is no task for {resource}")
+            raise StateError(RUNTIME, execution.tasks.describe_missing(resource))
         path = (*frame.path, context["State"]["Name"])
         result = execution.call_task(task, payload, limit, frame.scope, path)
     return build_output(state, data, result, context), _next_state(state)
@@ -86,7 +86,7 @@ def _invoke_function(
     name = parameters.get("FunctionName")
     task = execution.tasks.find_function(name, state)
     if task is None:
-        raise StateError(RUNTIME, f"there is no task for the function {name}")
+        raise StateError(RUNTIME, execution.tasks.describe_missing(f"the function {name}"))
     path = (*frame.path, state)
     result = execution.call_task(task, parameters.get("Payload", {}), limit, frame.scope, path)
     return {"ExecutedVersion": "$LATEST", "Payload": result, "StatusCode": 200}
@@ -102,7 +102,8 @@ def run_choice(
         state.get("Default"),
     )
     if next_state is None:
-        raise StateError("States.NoChoiceMatched", "no rule matches, and there is no Default")
+        why = "no rule of Choices matches the input; add one that does, or a Default"
+        raise StateError("States.NoChoiceMatched", why)
     return select_path(state, "OutputPath", selected, context), next_state
 
 

@@ -102,6 +102,16 @@ def copy_json_to_depth(value: Any, max_depth: int) -> Any:
 _DECODER = json.JSONDecoder(parse_constant=_reject_constant, parse_float=_parse_finite)
 
 
+#: Messages of Python's decoder -> what follows the character in ours.
+_DECODER_MESSAGES = {
+    "Expecting value": " in place of a value",
+    "Invalid control character at": " in a text, where JSON has an escape such as \\n",
+    "Unterminated string starting at": " begins a text that has no end",
+    "Invalid \\escape": " begins an escape that JSON does not have",
+    "Invalid \\uXXXX escape": " is not followed by four hexadecimal digits",
+}
+
+
 class JsonSyntaxError(ValueError):
     """The text is not valid JSON; ``line`` is the line of the error."""
 
@@ -159,7 +169,7 @@ class _JsonParser:
 
     def expect(self, position: int, char: str, expected: str) -> int:
         if not self.text.startswith(char, position):
-            raise self.error(position, f"{self.show_character(position)}, expected {expected}")
+            raise self.error(position, f"{self.show_character(position)} in place of {expected}")
         return self.skip_blanks(position + 1)
 
     def show_character(self, position: int) -> str:
@@ -183,7 +193,8 @@ class _JsonParser:
         try:
             value, self.position = _DECODER.raw_decode(self.text, position)
         except json.JSONDecodeError as error:
-            raise self.error(error.pos, f"{self.show_character(error.pos)}: {error.msg}") from None
+            why = _DECODER_MESSAGES.get(error.msg, error.msg)
+            raise self.error(error.pos, f"{self.show_character(error.pos)}{why}") from None
         except ValueError as error:
             raise self.error(position, str(error)) from None
         return value
@@ -194,9 +205,8 @@ class _JsonParser:
             if members:
                 position = self.expect(position, ",", "a comma or }")
             if not self.text.startswith('"', position):
-                raise self.error(
-                    position, f"{self.show_character(position)}, expected a name in quotes"
-                )
+                found = self.show_character(position)
+                raise self.error(position, f"{found} in place of a name in double quotes")
             start = position
             name = self.parse_scalar(position)
             inside = (*location, name)

@@ -35,6 +35,10 @@ _NAMES_IN_PARAMETERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "emr-serverless:startJobRun": (("Name",),),
     "states:startExecution": (("StateMachineArn",),),
 }
+#: What to do for a resource without a task.
+_TASK_ADVICE = (
+    "pass a task for it, under the resource, the name of what it runs or that of the state"
+)
 #: Paths whose values are known before the first state.
 _KNOWN = re.compile(r"\$\$\.(Execution|StateMachine)\b")
 #: The last part of an ARN, such as "clean" of ".../job-definition/clean:3".
@@ -76,6 +80,10 @@ class TaskRegistry:
     def names(self) -> str:
         """Names of all tasks, for messages."""
         return ", ".join(self._tasks) or "none"
+
+    def describe_missing(self, asked: str) -> str:
+        """Return that there is no task for a resource or function that is known only now."""
+        return f"there is no task for {asked}: the tasks are {self.names}; {_TASK_ADVICE}"
 
 
 def _names_of(resource: str, parameters: Any) -> list[str]:
@@ -258,7 +266,7 @@ def _list_names(resource: str, parameters: Any) -> list[str] | None:
 def _missing_task(
     location: JsonLocation, asked: object, tasks: TaskRegistry, name: str = "Resource"
 ) -> Fault:
-    advice = "pass a task for it, under the resource, the name of what it runs or that of the state"
+    advice = _TASK_ADVICE
     if asked in BATCH_RESOURCES:
         advice = f"{advice}; or BatchJobs (--batch-folder), which runs the command of the job here"
     return _fault(location, name, asked, f"one of the tasks: {tasks.names}", advice)

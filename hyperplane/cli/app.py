@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 import hyperplane
-from hyperplane.cli import asl, cluster, history, job, model, storage
+from hyperplane.cli import asl, cluster, history, job, model, storage, vertex
 from hyperplane.cli.demo import demo
 from hyperplane.cli.doctor import doctor
 from hyperplane.cli.forecast import forecast
@@ -117,3 +117,4 @@ app.add_typer(history.app, name="history")
 app.add_typer(job.app, name="job")
 app.add_typer(model.app, name="model")
 app.add_typer(storage.app, name="storage")
+app.add_typer(vertex.app, name="vertex")

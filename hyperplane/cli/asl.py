@@ -1,4 +1,4 @@
-"""``hyperplane asl``: check, run and export state machines in the Amazon States Language."""
+"""``hyperplane asl``: state machines in the Amazon States Language, here and on Step Functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hyperplane.cli import asl_run
+from hyperplane.cli import asl_run, asl_service
 from hyperplane.cli.job_options import FileArgument, ParametersOption, build_job
 from hyperplane.cli.output import JsonOption, write_json
 from hyperplane.core.errors import Fault, RequestError, check
@@ -16,7 +16,8 @@ from hyperplane.core.units import plural
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Check, run and export state machines in the Amazon States Language.",
+    help="Check, run and export state machines in the Amazon States Language; create, start, "
+    "describe and stop them on AWS Step Functions.",
 )
 
 MachineArgument = Annotated[Path, typer.Argument(help="A state machine in JSON.")]
@@ -93,7 +94,8 @@ def run_file(
     terminal cancel it.
     """
     if batch_logs is not None and batch_folder is None:
-        check([Fault("--batch-logs", repr(batch_logs), "--batch-logs with --batch-folder DIR")])
+        allowed = "the folder of the programs whose output --batch-logs keeps"
+        check([Fault("--batch-folder", "nothing", allowed)])
     batch = {"folder": batch_folder, "logs": batch_logs}
     asl_run.run_machine_file(
         file, machine_input, task or (), as_json=as_json, lenient=lenient, task_file=task_file,
@@ -129,3 +131,9 @@ def export(
         allowed = "a new file in an existing folder"
         raise RequestError([Fault("--out", str(out), allowed, error.strerror or "")]) from error
     typer.echo(str(out))
+
+
+app.command("create")(asl_service.create_machine)
+app.command("start")(asl_service.start_execution)
+app.command("describe")(asl_service.describe_execution)
+app.command("stop")(asl_service.stop_execution)

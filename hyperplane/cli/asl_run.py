@@ -81,7 +81,7 @@ def run_machine_file(
 
     faults: list[Fault] = []
     machine = load_machine(file, faults, lenient=lenient)
-    value = _parse_input(input_text, faults)
+    value = parse_input(input_text, faults)
     tasks_by_name = _parse_tasks(_read_task_file(task_file, faults), "--task-file", faults)
     given = _parse_tasks(_split_tasks(tasks, faults), "--task", faults)
     tasks_by_name |= given  # the command line is the more specific place
@@ -134,13 +134,13 @@ def _print_event(event: Event) -> None:
     typer.echo(" ".join(parts), err=True)
 
 
-def _parse_input(text: str | None, faults: list[Fault]) -> Any:
+def parse_input(text: str | None, faults: list[Fault]) -> Any:
     """Return the input from JSON or a file; an empty object if there is none."""
     if text is None:
         return {}
     try:
         is_file = not text.lstrip().startswith(("{", "[", '"')) and Path(text).is_file()
-        return json.loads(Path(text).read_text() if is_file else text)
+        return json.loads(Path(text).read_bytes() if is_file else text)
     except (OSError, ValueError, RecursionError) as error:
         advice = f"{type(error).__name__}: {error}"[:200]
         faults.append(

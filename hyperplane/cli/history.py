@@ -15,10 +15,11 @@ from hyperplane.cli.output import JsonOption, fit_texts, new_table, show, write_
 from hyperplane.core.errors import RequestError
 from hyperplane.core.units import format_bytes, format_local_time, format_number, plural
 from hyperplane.guard.run_summary import advises_size, describe_plan, describe_size
-from hyperplane.guard.usage_texts import describe_memory
+from hyperplane.guard.usage_texts import describe_grown, describe_memory
 from hyperplane.history import ComputationUsage, RunRecord, TaskUsage, list_runs, read_run
+from hyperplane.history.code_digest import SHOWN
 from hyperplane.history.comparison import compare_records
-from hyperplane.history.run_record import name_start, split_run_name
+from hyperplane.history.run_record import describe_cost, name_start, split_run_name
 from hyperplane.history.selection import RunSelection
 from hyperplane.history.store import LATEST, iterate_runs
 from hyperplane.jobs.job_progress import to_plain_line
@@ -153,7 +154,7 @@ def show_record(name: NameArgument, as_json: JsonOption = False) -> None:
     if as_json:
         write_json(record.model_dump())
         return
-    write_rows(_rows(record))
+    write_rows([(label, to_plain_line(text)) for label, text in _rows(record)])
     if record.computations:
         typer.echo()
         longest = sorted(record.computations, key=lambda each: -each.seconds)
@@ -203,20 +204,31 @@ def _rows(record: RunRecord) -> Iterator[tuple[str, str]]:
     yield "started", f"{started}, {_duration(record.seconds)}"
     yield "ended", record.exit_reason
     if record.job:
-        yield "job", record.job
+        yield "job", f"{record.run} ({record.job})" if record.run else record.job
+    for name, value in record.parameters.items():
+        yield "parameter", f"{name} = {value}"
+    if record.code:
+        yield "code", record.code[:SHOWN]
     if plan.nprocs:
         yield "plan", describe_plan(plan)
     elif plan.pool:
         yield "pool", plan.pool
     if record.cpu_seconds:
-        yield "CPU", f"{_duration(record.cpu_seconds)}, {format_bytes(record.read)} read from files"
+        yield "CPU", _duration(record.cpu_seconds)
+    if record.read or record.written:
+        yield "data", f"{format_bytes(record.read)} read, {format_bytes(record.written)} written"
+    if record.cost is not None:
+        yield "cost", describe_cost(record)
     if record.versions:
         yield (
             "versions",
             ", ".join(f"{name} {version}" for name, version in record.versions.items()),
         )
     for worker in record.workers:
-        facts = [f"peak {describe_memory(worker.peak, worker.limit)}"]
+        memory = describe_memory(worker.peak, worker.limit) if worker.peak else "unknown"
+        facts = [f"peak {memory}"]
+        if grown := describe_grown(worker.limit, worker.first_limit):
+            facts.append(grown)
         if worker.paused_seconds:
             facts.append(f"paused {_duration(worker.paused_seconds)}")
         if worker.spilled:

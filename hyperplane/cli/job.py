@@ -42,7 +42,7 @@ from hyperplane.core.public_calls import stating_outcome
 from hyperplane.jobs import job_control
 from hyperplane.jobs.job_names import find_jobs
 from hyperplane.jobs.job_progress import to_plain_line
-from hyperplane.jobs.runners.registry import describe_cost, resolve_options
+from hyperplane.jobs.runners.registry import describe_cost, describe_quota, resolve_options
 from hyperplane.jobs.store.job_records import OPEN, Job
 from hyperplane.jobs.store.jobs_home import open_store
 
@@ -168,6 +168,9 @@ def submit(
     if dry_run:
         job_render.show_local(job, as_json)
         _show_cost(job, options, as_json)
+        if not as_json:
+            for line in describe_quota(job, resolve_options(job.runner, options)):
+                typer.echo(f"quota  {line}")
         return
     store = open_store()
     if no_overlap and (earlier := store.find(schedule=schedule, statuses=OPEN, limit=1)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,10 +19,11 @@ from hyperplane.core.errors import Fault, JobError, check
 from hyperplane.core.units import format_duration, format_local_time, plural
 from hyperplane.jobs import job_list
 from hyperplane.jobs.job_control import ensure_supervisor
-from hyperplane.jobs.job_names import find_job
+from hyperplane.jobs.job_names import find_given_name, find_job
 from hyperplane.jobs.job_progress import to_plain_line
 from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
+from hyperplane.jobs.submission.masked_parameters import mask_parameters
 
 if TYPE_CHECKING:
     from hyperplane.jobs.store.job_store import JobStore
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 _FIXED_WIDTH = 8 + 11 + 16 + 8 + 8
 #: Minimum characters of the other columns.
 _MIN_WIDTH = 8
-#: Names that ``submit`` generates.
-_GENERATED = re.compile(r"[a-z]+_[a-z]+_[0-9a-f]{4}")
 #: Bytes that are read from a log at once.
 _BLOCK = 1 << 16
 
@@ -54,7 +52,7 @@ def list_jobs(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Only jobs submitted since a date, or within a duration such as 7d.",
+            help="Only jobs submitted or resumed since a date, or within a duration such as 7d.",
         ),
     ] = None,
     text: Annotated[
@@ -67,7 +65,9 @@ def list_jobs(
     """Show jobs, the newest first."""
     jobs = job_list.list_jobs(status, pipeline=pipeline, since=since, text=text, limit=limit)
     if as_json:
-        write_json([job.as_dict() for job in jobs])
+        write_json([
+            {**job.as_dict(), "parameters": mask_parameters(job.parameters)} for job in jobs
+        ])  # fmt: skip
     elif jobs:
         _show(jobs)
     else:
@@ -80,10 +80,10 @@ def list_jobs(
 
 def _show(jobs: Sequence[Job]) -> None:
     # IDs, names, run numbers, statuses and times are never cut: long names continue on the next
-    # line. Only the reason is shortened. A generated name repeats a part of the ID.
+    # line. Only the reason is shortened.
     texts = {
         "run": [_describe_run(job) for job in jobs],
-        "name": ["" if _has_generated_name(job) else job.name for job in jobs],
+        "name": [find_given_name(job) for job in jobs],
     }
     if not any(texts["name"]):
         del texts["name"]
@@ -108,10 +108,6 @@ def _show(jobs: Sequence[Job]) -> None:
     show(table, min_width=_FIXED_WIDTH + (len(texts) + 1) * _MIN_WIDTH)
 
 
-def _has_generated_name(job: Job) -> bool:
-    return bool(_GENERATED.fullmatch(job.name)) and job.name.endswith(f"_{job.id[:4]}")
-
-
 def _describe_run(job: Job) -> str:
     number = "" if job.number is None else f" #{job.number}"
     return f"{to_plain_line(job.pipeline_name)}{number}"
@@ -119,7 +115,10 @@ def _describe_run(job: Job) -> str:
 
 def logs(
     id_: IdArgument,
-    step: Annotated[str | None, typer.Option(help="Only logs of this step.")] = None,
+    step: Annotated[str | None, typer.Argument(help="Only logs of this step.")] = None,
+    step_option: Annotated[
+        str | None, typer.Option("--step", metavar="STEP", help="The same as STEP.")
+    ] = None,
     chunk: Annotated[
         int | None, typer.Option(help="Only logs of the chunk with this number, from 0.")
     ] = None,
@@ -137,11 +136,15 @@ def logs(
 
     With --follow the logs of all attempts of all steps are shown.
     """
+    faults = []
     if lines is not None and lines < 1:
-        check([Fault("--lines", str(lines), "at least 1")])
+        faults.append(Fault("--lines", str(lines), "at least 1"))
+    if step is not None and step_option is not None:
+        faults.append(Fault("--step", repr(step_option), f"only one step; {step!r} is given, too"))
+    check(faults)
     store = open_store()
     job = find_job(store, id_)
-    selection = _AttemptFilter(step, chunk, attempt)
+    selection = _AttemptFilter(step_option if step is None else step, chunk, attempt)
     selection.check(job)
     if follow:
         try:
@@ -182,8 +185,8 @@ class _AttemptFilter:
         pipeline = job.readable_pipeline
         names = [step.name for step in pipeline.steps] if pipeline else []
         if self.step is not None and names and self.step not in names:
-            allowed = f"one of {', '.join(map(repr, names))}"
-            check([Fault("--step", repr(self.step), allowed)])
+            allowed = f"a step of {to_plain_line(job.run_name)}: {', '.join(map(repr, names))}"
+            check([Fault("step", repr(self.step), allowed)])
 
     def select(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """Return the selected attempts that have a log."""

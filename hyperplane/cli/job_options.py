@@ -56,10 +56,12 @@ RunnerOptionsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--runner-option",
+        "--option",
         metavar="NAME=VALUE",
         help="For kubernetes: root, or a setting of the engine such as image. For aws-batch: a "
-        "setting of hyperplane.runners.aws_batch such as queue. For vertex, cloud-run and glue: "
-        "one of hyperplane.runners.vertex, cloud_run or glue such as region. May be repeated.",
+        "setting of hyperplane.runners.aws_batch such as queue. For vertex, cloud-run, "
+        "glue, emr and emr-serverless: one of hyperplane.runners.vertex, cloud_run, glue, emr or "
+        "emr_serverless such as region. May be repeated.",
     ),
 ]
 ScheduleOption = Annotated[

@@ -56,10 +56,14 @@ def render(
     option: Annotated[
         list[str] | None,
         typer.Option(
+            "--option",
+            "--runner-option",
             metavar="KEY=VALUE",
             help="Option of the runner: python for slurm, image and root for kubernetes, "
             "queue, image, staging and others for aws-batch, region, image, staging and others for "
-            "vertex and cloud-run, region, role, staging and others for glue.",
+            "vertex and cloud-run, region, role, staging and others for glue, "
+            "region, staging, cluster and others for emr, application, role, staging and "
+            "others for emr-serverless.",
         ),
     ] = None,
     out: Annotated[

@@ -13,6 +13,7 @@ import typer
 
 from hyperplane.jobs.handle import JobHandle
 from hyperplane.jobs.job_progress import ProgressLines, render_tree, step_progress
+from hyperplane.jobs.step_records import list_figures, read_step_records, show_parameters
 from hyperplane.jobs.store.job_records import DONE, FAILED, IN_PROGRESS, TIMED_OUT, Job
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def show_end(job: Job) -> None:
 def job_document(job: Job, store: JobStore) -> dict[str, Any]:
     """Return a job with its steps as a JSON document."""
     attempts = store.attempts(job.id)
+    records = read_step_records(store, job)
     steps = [
         {
             "name": state.name,
@@ -119,7 +121,8 @@ def job_document(job: Job, store: JobStore) -> dict[str, Any]:
                 for attempt in attempts
                 if attempt.step == state.name and attempt.log and attempt.status != IN_PROGRESS
             ],
+            "usage": list_figures(records.get(state.name)),
         }
         for state in step_progress(job, attempts, time.time())
     ]
-    return {**job.as_dict(), "steps": steps}
+    return {**job.as_dict(), "parameters": show_parameters(job, records), "steps": steps}

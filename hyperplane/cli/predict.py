@@ -172,15 +172,8 @@ def _print_predictions(
     """Print the predictions of a file of instances; exit with 1 if one was refused."""
     from hyperplane.ml.prediction.local_prediction import predict_instances
 
-    lines, faults = list[bytes](), list[Fault]()
-    try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        lines = _read_lines(option, data)
-    except OSError as error:
-        allowed = f"a file that can be read ({error.strerror})"
-        faults = [Fault(option, repr(file), allowed)]
-    except RequestError as error:
-        faults = list(error.faults)
+    faults: list[Fault] = []
+    lines = read_instances(option, file, faults)
     with stating_outcome("nothing was predicted"):
         found = predict_instances(model, lines, other_faults=faults, **arguments)
     if option == "--json-request":
@@ -200,6 +193,22 @@ def _print_predictions(
             typer.echo(f"line {number + 1}: {reason}", err=True)
     if found.errors:
         raise typer.Exit(1)
+
+
+def read_instances(option: str, file: str, faults: list[Fault]) -> list[bytes]:
+    """Return the instances of a file, or of ``-``, as lines of JSON; add a fault if it has none.
+
+    ``option`` is the name of the option with the file, which says its format.
+    """
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return _read_lines(option, data)
+    except OSError as error:
+        allowed = f"a file that can be read ({error.strerror})"
+        faults.append(Fault(option, repr(file), allowed))
+    except RequestError as error:
+        faults += error.faults
+    return []
 
 
 def _read_lines(option: str, data: bytes) -> list[bytes]:

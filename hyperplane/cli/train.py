@@ -76,6 +76,7 @@ def train(
         list[str] | None,
         typer.Option(
             "--runner-option",
+            "--option",
             metavar="NAME=VALUE",
             help="With --runner kubernetes: root, or a setting of the engine such as image; with "
             "--runner vertex: a setting of hyperplane.runners.vertex; may be repeated.",

@@ -47,7 +47,8 @@ def run_program_job(
     options = {**training.settings, **options}
     with stating_outcome("nothing was started"):
         job = _build_job(_add_input(request, training), runner, options, max_retries, faults, {
-            "timeout": training.timeout, "resources": Resources(gpus=training.gpus)
+            "timeout": training.timeout, "resources": Resources(gpus=training.gpus),
+            "tuning": training.tuning,
         })  # fmt: skip
     run_to_end(job, options)
 

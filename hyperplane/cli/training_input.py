@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hyperplane.cli.yaml_file import read_yaml_mapping
-from hyperplane.core.errors import Fault
+from hyperplane.core.errors import Fault, RequestError
 from hyperplane.jobs.definition.message_formatting import format_value, suggest_names
 from hyperplane.jobs.definition.yaml_tree import YamlMapping, to_python
 from hyperplane.platforms.gcp.ai_platform import (
@@ -40,10 +40,11 @@ _REFUSED = {
     "runtimeVersion": _IMAGE_ADVICE,
     "pythonVersion": _IMAGE_ADVICE,
     "packageUris": "omit it, and give --package-path DIR, or an image that has the packages",
-    "hyperparameters": "omit it, and run the trials with hyperplane.ml.tune_program",
     "encryptionConfig": "omit it: objects have the key of their bucket",
     "enableWebAccess": "omit it: containers have no web access",
 }
+#: Keys of the hyper-parameters.
+_TUNING = ("trainingInput", "hyperparameters")
 _SECONDS = re.compile(r"([0-9]{1,9})(?:\.[0-9]{1,9})?s")
 _MAX_MACHINES = 1000
 
@@ -66,6 +67,8 @@ class TrainingInput:
         GPUs of each machine.
     timeout : str or None
         Time limit of the job.
+    tuning : dict or None
+        Hyper-parameters and their trials.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
@@ -74,6 +77,7 @@ class TrainingInput:
     job_dir: str | None = None
     gpus: int = 0
     timeout: str | None = None
+    tuning: dict[str, Any] | None = None
 
 
 def read_training_input(
@@ -88,7 +92,7 @@ def read_training_input(
     fields = (*_SETTINGS, "scaleTier", "jobDir", "args", "pythonModule", "scheduling")
     roles = [f"{role}{part}" for role in _ROLES for part in ("Type", "Config")]
     counts = [f"{role}Count" for role, name in _ROLES.items() if name]
-    known = (*fields, *roles, *counts, "useChiefInTfConfig")
+    known = (*fields, *roles, *counts, "useChiefInTfConfig", _TUNING[-1])
     document.check_fields(("trainingInput",), known, _REFUSED)
     for name, setting in _SETTINGS.items():
         if (text := document.text("trainingInput", name)) is not None:
@@ -101,6 +105,7 @@ def read_training_input(
         advice = "read either name in the program, as the primary is called chief"
         document.fault(("trainingInput", "useChiefInTfConfig"), chief, "true", advice)
     _read_machines(document, found, scale_tier)
+    _read_tuning(document, found)
     return found
 
 
@@ -128,6 +133,13 @@ class _Document:
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
         return value
+
+    def typed_value(self, *keys: str) -> Any:
+        """Return the value of some keys with numbers and booleans; None if there is none."""
+        node: Any = self._tree
+        for key in keys:
+            node = node.values.get(key) if isinstance(node, YamlMapping) else None
+        return None if node is None else to_python(node, text=False)
 
     def text(self, *keys: str) -> str | None:
         """Return a text; None if there is none, and a fault for another value."""
@@ -196,6 +208,22 @@ def _read_time_limit(document: _Document, found: TrainingInput) -> None:
             found.timeout = text
         else:
             document.fault((*keys, "maxRunningTime"), format_value(text), "seconds, such as 7200s")
+
+
+def _read_tuning(document: _Document, found: TrainingInput) -> None:
+    tuning = document.typed_value(*_TUNING)
+    if tuning is None:
+        return
+    from hyperplane.ml.search.tuning_spec import read_tuning_spec  # few files have it
+
+    try:
+        read_tuning_spec({_TUNING[0]: {_TUNING[1]: tuning}})
+    except RequestError as error:
+        for fault in error.faults:
+            keys = fault.where.split(".") if fault.where.startswith(_TUNING[0]) else _TUNING
+            document.fault(keys, fault.asked, fault.allowed, fault.advice)
+    else:
+        found.tuning = tuning
 
 
 def _read_machines(document: _Document, found: TrainingInput, scale_tier: str | None) -> None:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from hyperplane.clusters import records, registry
 from hyperplane.clusters.engine import StartedCluster, SupportsClose
 from hyperplane.clusters.framework import RUNNING, Framework
-from hyperplane.core.public_calls import is_internal
+from hyperplane.core.notebook_output import find_cell_id
+from hyperplane.core.tracebacks import is_internal
 from hyperplane.spec.plan import ClusterPlan
 
 
@@ -60,10 +61,7 @@ def _notebook_cell() -> tuple[str, int]:
             shell = sys.modules["IPython"].get_ipython()
     if shell is None:
         return "", 0
-    cell = ""
-    with suppress(Exception):  # some front ends send no cell id
-        cell = str(shell.get_parent()["metadata"]["cellId"])
-    return cell, int(getattr(shell, "execution_count", 0) or 0)
+    return find_cell_id(shell), int(getattr(shell, "execution_count", 0) or 0)
 
 
 def remember_cluster(

@@ -43,12 +43,12 @@ def unreserved_memory(free: int, fraction: float, clusters: Sequence[records.Clu
     if not clusters:
         return round(free * fraction)
     reserved = sum(gb_to_bytes(record.ram_gb) for record in clusters)
-    used = sum(map(_memory_used_by, {record.pid for record in clusters}))
+    used = sum(map(memory_used_by, {record.pid for record in clusters}))
     share = (free + min(used, reserved)) * fraction
     return round(min(free * fraction, max(share - reserved, share / 10)))
 
 
-def _memory_used_by(pid: int) -> int:
+def memory_used_by(pid: int) -> int:
     """Return the unshared bytes (USS) of the worker processes below a process."""
     total = 0
     with suppress(psutil.Error):

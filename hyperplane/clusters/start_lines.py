@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from hyperplane.clusters import registry
 from hyperplane.clusters.engine import StartedCluster, SupportsStartLine
-from hyperplane.core.printed_text import print_text
+from hyperplane.core.printed_text import print_note, print_text
 from hyperplane.core.units import plural
 
 if TYPE_CHECKING:
@@ -71,4 +71,4 @@ def _print_line(line: str) -> None:
 
 
 def _print_note(line: str) -> None:
-    print_text(f"{BRAND} {line}\n", sys.stderr)
+    print_note(f"{BRAND} {line}")

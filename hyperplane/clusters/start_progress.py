@@ -20,13 +20,14 @@ _displays: dict[str, WaitDisplay] = {}
 
 
 @contextmanager
-def show_start(plan: ClusterPlan, delay: float | None) -> Iterator[None]:
+def show_start(plan: ClusterPlan, delay: float | None, log_lines: bool = True) -> Iterator[None]:
     """Show what the start of a plan waits for in the block.
 
-    ``delay`` is the setting ``hyperplane.progress.delay`` in seconds; None for no progress.
+    ``delay`` is the setting ``hyperplane.progress.delay`` in seconds, None for no progress, and
+    ``log_lines`` the one of this name.
     """
     status = WaitStatus(f"start ({plan.engine})", "workers", 0, plan.dask_workers)
-    with show_wait(status, delay) as display:
+    with show_wait(status, delay, log_lines) as display:
         if display is None:
             yield
             return

@@ -18,6 +18,8 @@ from urllib.parse import quote, urlsplit
 _FORBIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
+#: An element's begin or end: text in HTML has no such characters, as they are escaped.
+_TAG = re.compile("<[^>]*>")
 #: Elements around an output whose page has its own choice of theme: JupyterLab, VS Code, Sphinx.
 _DARK = ':is([data-jp-theme-light="false"],[data-theme="dark"],.vscode-dark)'
 _LIGHT = ':is([data-jp-theme-light="true"],[data-theme="light"],.vscode-light)'
@@ -40,6 +42,17 @@ def escape(text: str) -> Markup:
     if isinstance(text, Markup):
         return text
     return Markup(html.escape(_FORBIDDEN.sub("\ufffd", str(text).replace("\r\n", "\n"))))
+
+
+def to_text(part: str) -> str:
+    """Return the text of a piece of HTML; any other text as it is.
+
+    Examples
+    --------
+    >>> to_text(Markup('<i class="a">1 &lt; 2</i>')), to_text("<b>")
+    ('1 < 2', '<b>')
+    """
+    return html.unescape(_TAG.sub("", part)) if isinstance(part, Markup) else part
 
 
 def make_theme_style(light: Mapping[str, str], dark: Mapping[str, str]) -> str:

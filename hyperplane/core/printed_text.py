@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from typing import TextIO
+
+from hyperplane.core.notebook_output import show_note
 
 
 def print_text(text: str, stream: TextIO | None) -> None:
@@ -18,3 +21,9 @@ def print_text(text: str, stream: TextIO | None) -> None:
     with suppress(OSError, ValueError):  # a broken pipe, a full disk; a closed file
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
+
+
+def print_note(text: str) -> None:
+    """Print a note to standard error; in a notebook it is a plain output of the cell."""
+    if not show_note(text):
+        print_text(f"{text}\n", sys.stderr)

@@ -14,6 +14,7 @@ from dask.base import get_scheduler
 from dask.callbacks import Callback
 
 from hyperplane.core.active_cluster import get_active_client
+from hyperplane.core.notebook_output import find_kernel_shell
 from hyperplane.core.progress_output import is_terminal
 
 #: Seconds before the bar appears.
@@ -100,7 +101,7 @@ def show_progress(label: str, total: int | None, *, shown: bool = True) -> Itera
     The bar appears after a delay, and only on a terminal or in a notebook. ``total`` is None if it
     is unknown.
     """
-    if not shown or not (is_terminal(sys.stderr) or "ipykernel" in sys.modules):
+    if not shown or not (is_terminal(sys.stderr) or find_kernel_shell() is not None):
         yield lambda count=1: None
         return
     import threading

@@ -8,10 +8,17 @@ import sys
 import time
 from typing import Any, Protocol, TextIO
 
+from hyperplane.core.notebook_output import CellOutput, find_kernel_shell
+
 #: Longest plain line, and one in the text of a notebook's output.
 _LINE_WIDTH = 200
 #: Seconds between two plain lines: least, and most while nothing changes.
 _LEAST_PAUSE, _MOST_PAUSE = 2.0, 300.0
+#: Without a terminal progress begins this many times later: lines of a log remain.
+LOG_FACTOR = 5.0
+#: Seconds of a computation at which it writes its second and third line to a log; after that
+#: seconds between two lines, at least, and their share of the time until then.
+_LOG_TIMES, _LOG_PAUSE, _LOG_SHARE = (30.0, 60.0), 60.0, 0.05
 
 
 class Figures(Protocol):
@@ -22,6 +29,13 @@ class Figures(Protocol):
 
     def as_html(self, seconds: float) -> str:
         """Return the same as HTML."""
+
+
+class LoggedFigures(Protocol):
+    """Figures that a log can have, too."""
+
+    def as_text(self, seconds: float, width: int) -> str:
+        """Return one line without a bar."""
 
 
 class ProgressOutput(Protocol):
@@ -44,7 +58,7 @@ class NotebookOutput:
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._handle: Any = None
+        self._output = CellOutput()
         self._cell = -1
 
     def show(self, figures: Figures, seconds: float) -> None:
@@ -56,15 +70,10 @@ class NotebookOutput:
         self._update(text, f"<small>{html.escape(text)}</small>")
 
     def _update(self, plain: str, markup: str) -> None:
-        from IPython.display import display
-
-        data = {"text/plain": plain, "text/html": markup}
         cell = self._shell.execution_count
-        if self._handle is None or cell != self._cell:
-            self._cell = cell
-            self._handle = display(data, raw=True, display_id=True)
-        else:
-            self._handle.update(data, raw=True)
+        if cell != self._cell:
+            self._cell, self._output = cell, CellOutput()
+        self._output.show(plain, markup)
 
 
 class TerminalOutput:
@@ -117,14 +126,35 @@ class PlainOutput:
             self._stream.flush()
 
 
+class LogOutput:
+    """Lines of the standard error of a program: few, at times that become rarer."""
+
+    keeps_end = True
+
+    def __init__(self) -> None:
+        self._last = self._next = 0.0
+
+    def show(self, figures: LoggedFigures, seconds: float) -> None:
+        """Write the first line of a call, and further ones when it is time."""
+        if seconds < self._last:  # another call
+            self._next = 0.0
+        self._last = seconds
+        if seconds >= self._next:
+            pause = max(_LOG_PAUSE, _LOG_SHARE * seconds)
+            self._next = next((each for each in _LOG_TIMES if each > seconds), seconds + pause)
+            self.end(figures.as_text(seconds, _LINE_WIDTH))
+
+    def end(self, text: str) -> None:
+        """Write a line."""
+        if sys.stderr is not None:  # that of now: a program may have redirected it
+            PlainOutput(sys.stderr).end(text)
+
+
 def find_output() -> ProgressOutput | None:
     """Return where this process shows progress in place; None if it would not be seen."""
-    if "ipykernel" in sys.modules:
-        from IPython import get_ipython
-
-        shell = get_ipython()
-        if getattr(shell, "kernel", None) is not None:
-            return NotebookOutput(shell)
+    shell = find_kernel_shell()
+    if shell is not None:
+        return NotebookOutput(shell)
     return TerminalOutput(sys.stderr) if is_terminal(sys.stderr) else None
 
 

@@ -1,7 +1,8 @@
 """Decorator of public functions: names of arguments are checked, and errors state the outcome.
 
 An unknown argument raises an error that lists the arguments of the function. The message of a
-RequestError can state its outcome, such as ``nothing was saved``.
+RequestError can state its outcome, such as ``nothing was saved``. Tracebacks lead to the code of
+the user.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import functools
 import inspect
 import re
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, TypeVar, cast, overload
 
-from hyperplane.core.errors import RequestError, UnknownArgument, UnknownName
+from hyperplane.core.errors import HyperplaneError, RequestError, UnknownArgument, UnknownName
+from hyperplane.core.tracebacks import is_internal, remove_internal_frames
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -43,7 +44,16 @@ _EQUIVALENTS = {
     "memory_limit": ("ram_gb_per_proc",),
     "cores": ("cores_per_worker",),
     "dashboard_address": ("dashboard_port",),
+    "python_script_path": ("py_path",),
+    "python_path": ("py_path",),
+    "bash_path": ("bash_script_path",),
+    "script_path": ("py_path", "bash_script_path"),
+    "script": ("py_path", "bash_script_path"),
+    "notebook": ("notebook_path",),
+    "ipynb_path": ("notebook_path",),
 }
+#: Least similarity of a name, and of each of its words, that is proposed.
+_SIMILAR = 0.6
 #: Longer names are not compared: the comparison takes quadratic time.
 _MAX_NAME_LENGTH = 100
 #: Longest value that a message shows, in characters.
@@ -105,29 +115,13 @@ def _wrap_function(function: Function, title: str, outcome: str) -> Function:
                 unknown = {name: kwargs[name] for name in kwargs if name not in names}
                 check_names(unknown, shown, title)
             return function(*args, **kwargs)
-        except RequestError as error:
-            if outcome:
+        except Exception as error:
+            if outcome and isinstance(error, RequestError):
                 error.state(outcome)
-            _remove_checks(error)
+            remove_internal_frames(error, isinstance(error, HyperplaneError))
             raise
 
     return cast(Function, wrapper)
-
-
-def _remove_checks(error: RequestError) -> None:
-    """End the traceback of an error in this frame, unless user code has raised it.
-
-    The frames below only check arguments. Those of a task or a callback are kept.
-    """
-    first = error.__traceback__
-    frames = [frame for frame, _ in traceback.walk_tb(first and first.tb_next)]
-    if first is not None and all(is_internal(each) or _is_of_checks(each) for each in frames):
-        first.tb_next = None
-
-
-def _is_of_checks(frame: FrameType) -> bool:
-    """Return whether a frame is one of the libraries that call functions that check arguments."""
-    return str(frame.f_globals.get("__name__")).partition(".")[0] in ("contextlib", "pydantic")
 
 
 def _refuse_positions(title: str, by_position: Sequence[str], known: Sequence[str]) -> None:
@@ -171,6 +165,8 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     (['operation'], ['separator'])
     >>> nearest("name", ["dask_cluster_name"])
     ['dask_cluster_name']
+    >>> nearest("api_key", ["api_token"])  # another word
+    []
     """
     if len(name) > _MAX_NAME_LENGTH:
         return []
@@ -179,12 +175,33 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     equivalents = [other for other in _EQUIVALENTS.get(low, ()) if other in by_lower_case]
     if equivalents:
         return equivalents
-    matches = difflib.get_close_matches(low, by_lower_case, n=2, cutoff=0.6)
+    similar = (other for other in by_lower_case if has_similar_words(low, other))
+    matches = difflib.get_close_matches(low, similar, n=2, cutoff=_SIMILAR)
     if not matches and len(low) > 2:
         matches = [
             other for other in by_lower_case if other.startswith(low) or low in other.split("_")
         ][:2]
     return [by_lower_case[match] for match in matches]
+
+
+def has_similar_words(name: str, other: str) -> bool:
+    """Return whether each word of two names resembles the other's, if they have as many words.
+
+    A common word, as in ``api_key`` and ``api_token``, is no sign of a misspelling.
+
+    Examples
+    --------
+    >>> has_similar_words("max_retry", "max_retries"), has_similar_words("bash_path", "js_path")
+    (True, False)
+    """
+    words, others = name.split("_"), other.split("_")
+    if len(words) != len(others) or len(words) == 1:
+        return True
+    return all(
+        sorted(one) == sorted(two)  # two letters in another order, such as no and on
+        or difflib.SequenceMatcher(None, one, two).ratio() >= _SIMILAR
+        for one, two in zip(words, others, strict=True)
+    )
 
 
 def _format_value(name: str, value: object) -> str:
@@ -224,9 +241,3 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
         frame = frame.f_back
         level += 1
     warnings.warn(message, category, stacklevel=level - (frame is None))
-
-
-def is_internal(frame: FrameType) -> bool:
-    """Return whether a frame runs code of this package."""
-    name = str(frame.f_globals.get("__name__", ""))
-    return name.partition(".")[0] == "hyperplane"

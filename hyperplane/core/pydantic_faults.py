@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, StringConstraints, ValidationError
 
 from hyperplane.core.errors import Fault, UnknownKey
 from hyperplane.core.errors.base import request_error
-from hyperplane.core.public_calls import unknown_name
+from hyperplane.core.public_calls import has_similar_words, unknown_name
 from hyperplane.core.units import plural
 
 _LIMITS = {
@@ -30,8 +30,16 @@ _TYPE_WORDS = {
     "tuple_": "a list",
     "finite_": "a finite number",
 }
+#: Patterns of texts -> what they allow, in words.
+_PATTERN_WORDS: dict[str, str] = {}
 _NO_KEY = "no such key"
 _LIST = 'a list, such as ["a", "b"] ([a,b] in YAML and on the command line)'
+
+
+def text_like(pattern: str, words: str) -> StringConstraints:
+    """Return the constraint of a text; faults describe it by ``words``, which have an example."""
+    _PATTERN_WORDS[pattern] = words
+    return StringConstraints(pattern=pattern)
 
 
 class NestedFaults(ValueError):
@@ -139,7 +147,8 @@ def _find_keys(kind: Any, name: str) -> tuple[list[str], str]:
 
 
 def _unknown_key(fault: Fault, name: str, names: list[str]) -> UnknownKey:
-    near = difflib.get_close_matches(name, names, n=1)
+    similar = [other for other in names if has_similar_words(name, other)]
+    near = difflib.get_close_matches(name, similar, n=1)
     advice = f"did you mean {near[0]}?" if near else ""
     allowed = "one of " + ", ".join(names)
     return UnknownKey(fault.where, fault.asked, allowed, advice, fault.source)
@@ -168,7 +177,8 @@ def _describe_allowed(entry: Any) -> str:
         noun = "character" if kind == "string_too_short" else "item"
         return f"at least {plural(context['min_length'], noun)}"
     if kind == "string_pattern_mismatch":
-        return f"text that matches {context['pattern']}"
+        pattern = context["pattern"]
+        return _PATTERN_WORDS.get(pattern, f"text that matches {pattern}")
     for start, words in _TYPE_WORDS.items():
         if kind.startswith(start):
             # Text instead of a list is common: show how a list is written.

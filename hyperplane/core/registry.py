@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
+import importlib.metadata
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from hyperplane.core.errors import Fault, RequestError
@@ -94,6 +98,31 @@ class Registry(Generic[Registered]):
             raise RequestError([Fault(self.argument, "", problem)])
         registered: type[Registered] = loaded
         return registered
+
+
+def entry_points(group: str) -> EntryPoints:
+    """Return the entry points of a group, of all packages on the import path."""
+    return _read_entry_points(group, tuple(map(_describe_folder, sys.path)))
+
+
+@functools.lru_cache(maxsize=32)
+def _read_entry_points(group: str, import_path: tuple[Any, ...]) -> EntryPoints:
+    """Read the entry points again only if the import path has changed.
+
+    With 300 packages this takes 25 ms of CPU time, and each ``read`` of files needs the names of
+    all formats.
+    """
+    del import_path
+    return importlib.metadata.entry_points(group=group)
+
+
+def _describe_folder(path: str) -> tuple[Any, ...]:
+    """Return a folder and the time when a package was last added to it or removed from it."""
+    try:
+        found = Path(path or ".").stat()
+    except (OSError, ValueError):
+        return (path,)
+    return path, found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 def _import_class(target: str) -> Any:

@@ -17,15 +17,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hyperplane.core.progress import hide_other_progress
-from hyperplane.core.progress_output import PlainOutput, ProgressOutput, find_output, is_terminal
+from hyperplane.core.progress_output import (
+    LOG_FACTOR,
+    NotebookOutput,
+    PlainOutput,
+    ProgressOutput,
+    find_output,
+    is_terminal,
+)
 from hyperplane.core.units import format_duration
 
 logger = logging.getLogger(__name__)
 
 #: Seconds between two updates.
 INTERVAL = 0.5
-#: Without a terminal progress begins this many times later: lines of a log remain.
-_PLAIN_FACTOR = 5.0
 #: Seconds that the end of a call waits for an output that is being written.
 _END_SECONDS = 1.0
 #: Characters of the bar on a terminal.
@@ -141,6 +146,8 @@ class WaitDisplay:
 
     def end(self, outcome: str) -> None:
         """Remove what was shown, or leave a line with the outcome, such as ``"done"``."""
+        if not outcome and isinstance(self._output, NotebookOutput):
+            outcome = "done"  # an output of a cell cannot be removed, and would be empty
         took = format_duration(time.monotonic() - self._began)
         self._last_text = f"{self.status.subject}: {outcome} after {took}" if outcome else ""
         self._ended.set()
@@ -162,7 +169,9 @@ class WaitDisplay:
 
 
 @contextmanager
-def show_wait(status: WaitStatus, delay: float | None) -> Iterator[WaitDisplay | None]:
+def show_wait(
+    status: WaitStatus, delay: float | None, log_lines: bool = True
+) -> Iterator[WaitDisplay | None]:
     """Show what the block waits for; yield the display, whose ``status`` the block can set.
 
     Parameters
@@ -172,14 +181,19 @@ def show_wait(status: WaitStatus, delay: float | None) -> Iterator[WaitDisplay |
     delay : float or None
         Seconds after which it is shown; None for never. Only the main thread shows anything, and
         only if standard error is open and can tell whether it is a terminal.
+    log_lines : bool
+        Whether it is shown where standard error is neither a terminal nor a notebook.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if delay is None or not is_main or is_terminal(sys.stderr) is None:
         yield None
         return
     output = find_output()
+    if output is None and not log_lines:
+        yield None
+        return
     display = (
-        WaitDisplay(PlainOutput(sys.stderr), _PLAIN_FACTOR * delay, status)
+        WaitDisplay(PlainOutput(sys.stderr), LOG_FACTOR * delay, status)
         if output is None
         else WaitDisplay(output, delay, status)
     )

@@ -20,7 +20,7 @@ from hyperplane.forecasts.layout_search import (
 from hyperplane.forecasts.layout_simulator import LayoutSimulator
 from hyperplane.forecasts.measured_advice import MeasuredAdvice
 from hyperplane.spec.pool import PoolSpec
-from hyperplane.spec.settings import LocalSettings, MachineSettings
+from hyperplane.spec.settings import LocalSettings
 
 #: Ratio of the threads of a cluster to the units of a job that can run together, above which
 #: layouts are not tried.
@@ -48,8 +48,7 @@ def advise_layout(
     """
     job = _check(job, reasons, pool, local)
     if local is None:
-        settings = None if job.plan is None else job.plan.settings
-        local = pool is None and isinstance(settings, MachineSettings)
+        local = pool is None and job.layout.is_local
     left_out: dict[str, str] = {}
     pools = [_describe_machine()] if local else list(_find_pools(pool, left_out))
     is_priced = bool(pools) and all(each.price_per_hour is not None for each in pools)
@@ -64,7 +63,7 @@ def advise_layout(
             of_pool = [other for other in candidates if other.pool.name == each.name]
             left_out[each.name] = search.refused.get(each.name) or _explain(of_pool, usable)
     if not search.found:
-        raise _make_error(pools, left_out)
+        raise _make_error(pools, left_out, local)
     return MeasuredAdvice(
         job,
         choose_option(search.found),
@@ -161,10 +160,11 @@ def _explain(candidates: Sequence[LayoutCandidate], usable: float) -> str:
     )
 
 
-def _make_error(pools: Sequence[PoolSpec], left_out: dict[str, str]) -> DoesNotFit:
+def _make_error(pools: Sequence[PoolSpec], left_out: dict[str, str], local: bool) -> DoesNotFit:
     largest = max(pools, key=lambda each: each.allocatable_ram, default=None)
     name = next(iter(left_out)) if largest is None else largest.name
     return DoesNotFit(
         name, "the job", f"a job that fits on a layout of {name} ({left_out[name]})",
-        "make the partitions smaller, or write large results instead of returning them",
+        "make the partitions smaller, or write large results instead of returning them"
+        + ("; advise(local=False) considers the nodes of pools" if local else ""),
     )  # fmt: skip

@@ -49,6 +49,8 @@ class ClassModel:
         Share of each result in the bytes of all results of a unit.
     pieces : mapping of int to float
         Share of each output partition in the rows of the table that a unit divides.
+    in_files : float
+        Share of the bytes of the results that are in files instead of memory.
     """
 
     of_pieces: bool
@@ -67,6 +69,7 @@ class ClassModel:
     block: Growth = _NOTHING
     shares: tuple[float, ...] = ()
     pieces: Mapping[int, float] = field(default_factory=dict)
+    in_files: float = 0.0
 
     def find_share(self, position: int, results: int) -> float:
         """Return the share of one of several results in their bytes."""
@@ -144,6 +147,7 @@ def fit_class(
         else None,
         shares=_find_shares([record.outputs for record in records]),
         pieces=_find_pieces([record.pieces for record in records]),
+        in_files=sum(each.filed for each in records) / max(1.0, sum(outputs)),
     )
 
 

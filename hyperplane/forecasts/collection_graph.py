@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,9 +13,11 @@ from typing import Any
 import dask
 from dask.core import flatten
 from dask.order import order
+from dask.sizeof import sizeof
 from dask.utils import key_split
 
 from hyperplane.core.dask_internals.tasks import (
+    DataNode,
     FinalizeCompute,
     Task,
     TaskRef,
@@ -25,7 +28,7 @@ from hyperplane.forecasts.model import GraphInfo
 from hyperplane.forecasts.records import KeyColumns, SampleRequest, SampleTask
 from hyperplane.forecasts.sample_plan import SampleStep
 from hyperplane.forecasts.source_files import find_source_files, measure_files
-from hyperplane.forecasts.task_units import Key, TablePiece, UnitGraph, divide_graph
+from hyperplane.forecasts.task_units import Key, TablePiece, Unit, UnitGraph, divide_graph
 
 #: Functions of Dask that write files or other stores, by their names, besides all whose names
 #: contain "write". They would write to the target while they are sampled;
@@ -39,6 +42,11 @@ _WRITERS = {
 _ROW_SHUFFLES = ("taskshuffle", "diskshuffle", "simpleshuffle")
 #: Name of the function that divides a partition in a shuffle with tasks.
 _DIVIDING = "_shuffle_group"
+#: Most bytes of a value in the graph that is not replaced by another one of its class.
+_SMALL_VALUE = 2**20
+#: Name of the method that joins pieces of the tables of hyperplane.dataframe.join, and the number
+#: of its arguments, of which the second is the number of the piece in each list.
+_RECEIVING, _ARGUMENTS = "ExchangeJoin.join_pieces", 6
 #: Depth to which arguments of a task are searched for paths.
 _DEPTH = 10
 #: Most items of one argument that are searched.
@@ -85,6 +93,7 @@ def materialize(collection: Any, settings: Mapping[str, Any]) -> CollectionGraph
     first = [min(priorities[key] for key in unit.members) for unit in units.units]
     weights, read_bytes, unmeasured = _weigh_sources(units, graph)
     of_units = {units.unit_of[key]: (name,) for key, name in barriers.items()}
+    receivers, taken = _find_receivers(units, graph)
     info = GraphInfo(
         targets=tuple(sorted({units.unit_of[key] for key in keys})),
         priorities=tuple(int(each) for each in first),
@@ -92,6 +101,9 @@ def materialize(collection: Any, settings: Mapping[str, Any]) -> CollectionGraph
         takes=_find_takes(units, graph, barriers),
         barriers=of_units,
         splits=_find_splits(units, graph),
+        constants=_find_constants(units, graph),
+        receivers=receivers,
+        taken=taken,
     )
     specs = {name: graph[key].spec for key, name in barriers.items()}
     inputs = {name: len(graph[key].dependencies) for key, name in barriers.items()}
@@ -156,6 +168,59 @@ def _find_splits(units: UnitGraph, graph: Mapping[Key, Any]) -> dict[int, TableP
     return splits
 
 
+def _find_constants(units: UnitGraph, graph: Mapping[Key, Any]) -> frozenset[int]:
+    """Return the units whose result is a small value in the graph, such as numbers of rows."""
+    found = set()
+    for number, unit in enumerate(units.units):
+        node = graph[unit.members[0]]
+        is_value = len(unit.members) == 1 and isinstance(node, DataNode)
+        if is_value and sizeof(node.value) <= _SMALL_VALUE:
+            found.add(number)
+    return frozenset(found)
+
+
+def _find_receivers(
+    units: UnitGraph, graph: Mapping[Key, Any]
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the units that join pieces of tables that this package has divided into lists.
+
+    And those that take a piece out of a list for them, as in exchanges through files between
+    processes. Not receivers of lists that were made of those of several tables, of which a sample
+    would have some several times.
+    """
+    found: set[int] = set()
+    taken: set[int] = set()
+    for number, unit in enumerate(units.units):
+        for key in unit.members:
+            function, *arguments = getattr(graph[key], "args", None) or (None,)
+            if len(arguments) != _ARGUMENTS or not any(
+                getattr(each, "__qualname__", "") == _RECEIVING for each in _functions(function)
+            ):
+                continue
+            taking = _find_taking(units, graph, unit) if arguments[1] is None else set()
+            if taking is not None:
+                found.add(number)
+                taken |= taking
+    return frozenset(found), frozenset(taken)
+
+
+def _find_taking(units: UnitGraph, graph: Mapping[Key, Any], receiver: Unit) -> set[int] | None:
+    """Return the units that take the pieces of a receiver; None if they cannot be replaced."""
+    taking: set[int] = set()
+    for number in receiver.dependencies:
+        unit = units.units[number]
+        arguments: tuple[Any, ...] = getattr(graph[unit.members[0]], "args", ()) or (None,)
+        # A task that takes a piece has a list and a number as arguments.
+        if len(unit.members) > 1 or len(unit.inputs) != 1 or not isinstance(arguments[-1], int):
+            continue
+        source = units.units[unit.dependencies[0]]
+        kinds = [units.units[other].kind for other in source.dependencies]
+        if len(kinds) > len(set(kinds)):
+            return None
+        taking.add(number)
+    return taking or None
+
+
 def _barrier_of(name: str, barriers: Mapping[Key, str]) -> Key:
     return next(key for key, each in barriers.items() if each == name)
 
@@ -207,6 +272,8 @@ def _functions(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
     if function is not None or hasattr(value, "dependencies"):
         for inner in (function, getattr(value, "args", ()), getattr(value, "kwargs", None)):
             yield from _functions(inner, depth - 1)
+    if isinstance(value, functools.partial):
+        yield from _functions([value.func, *value.args], depth - 1)
     if callable(value) and not isinstance(value, type):
         yield value
 
@@ -266,6 +333,12 @@ def make_request(
                 most_pieces=step.most_pieces,
                 divided=divided,
                 outputs_of_all=sources.get(divided, 0),
+                rotated=step.rotated,
+                taken={
+                    key: graph.tasks[key]
+                    for key in step.rotated
+                    if graph.units.unit_of[key] in graph.info.taken
+                },
             )
         )
     return SampleRequest(

@@ -8,11 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from hyperplane.forecasts.heap_threads import find_heap_threads
 from hyperplane.forecasts.intervals import Interval, find_demand, find_interval
 from hyperplane.forecasts.layout import Layout
 from hyperplane.forecasts.memory_series import MemorySeries, SeriesRecorder
 from hyperplane.forecasts.model import GraphModel
-from hyperplane.forecasts.simulate import ALLOCATOR, ProcessBaseline, Simulation, Timeline
+from hyperplane.forecasts.simulate import (
+    ALLOCATOR,
+    ProcessBaseline,
+    Simulation,
+    Timeline,
+)
 from hyperplane.spec.plan import ClusterPlan
 
 #: Simulations with different durations of tasks.
@@ -23,6 +29,8 @@ _LARGE = 10**6
 #: number of its tasks doubles, from four tasks on and up to sixteen. Tables are blocks of many
 #: sizes: freed memory has gaps into which the next ones do not fit. A short sample shows none.
 _GAPS, _FIRST_TASKS, _LAST_TASKS = 0.6, 4, 16
+#: Share of what malloc keeps after a task from which on tasks of another class divide it.
+_LIKE = 0.5
 #: What a worker has in addition to the process of the sample, as connections and threads.
 _WORKER = 10 * 10**6
 #: Fraction of the limit above which a worker returns freed memory to the system.
@@ -74,9 +82,10 @@ class SampledJob:
     tasks: int = 0
     read: int = 0
 
-    def find_interval(self, *peaks: float) -> Interval:
-        """Return the interval of peaks of simulations."""
-        return find_interval(peaks, *self._kind)
+    def find_interval(self, threads: int, *peaks: float) -> Interval:
+        """Return the interval of peaks of simulations with some threads in each process."""
+        tables = any(fitted.has_tables for fitted in self.model.classes)
+        return find_interval(peaks, *self._kind, tables, threads)
 
     def find_demand(self, *peaks: float) -> float:
         """Return the memory that a process needs at most, from peaks of simulations."""
@@ -86,7 +95,9 @@ class SampledJob:
     def _kind(self) -> tuple[float, float, bool, bool, bool]:
         """What an interval depends on besides the peaks."""
         writes = self.model.written > 0
-        return self.model.empty, self.confidence, self.has_shuffles, writes, self.exact
+        # What of an exchange through files is in memory at a time differs between runs, too.
+        shuffles = self.has_shuffles or any(fitted.in_files for fitted in self.model.classes)
+        return self.model.empty, self.confidence, shuffles, writes, self.exact
 
 
 @dataclass(frozen=True)
@@ -119,6 +130,10 @@ class LayoutForecast:
 def find_baseline(model: GraphModel, layout: Layout) -> ProcessBaseline:
     """Return the memory of a process besides its units and results."""
     retained = max(model.imported, model.retained)
+    counts = Counter(unit.kind for unit in model.units) if model.library else {}
+    for kind, size in model.library.items():
+        # The sample, of one thread, has it once.
+        retained += (min(layout.threads, counts[kind]) - 1) * size
     return ProcessBaseline(model.empty + _WORKER, retained, layout.shuffle_buffer)
 
 
@@ -127,15 +142,32 @@ def find_gaps(model: GraphModel, layout: Layout) -> float:
     threads = layout.processes * layout.threads
     heaps: dict[int, list[float]] = {}
     for unit in model.units:
-        heaps.setdefault(unit.kind, []).append(unit.heap)
-    grown = [
-        # The median: a partition with a frequent key is larger than the others, but there is one.
-        median(kept)
-        * math.log2(min(max(len(kept) / threads / _FIRST_TASKS, 1), _LAST_TASKS / _FIRST_TASKS))
-        for kind, kept in heaps.items()
-        if model.classes[kind].has_tables
-    ]
-    return _GAPS * layout.threads * max(grown, default=0.0)
+        if model.classes[unit.kind].has_tables:
+            heaps.setdefault(unit.kind, []).append(unit.heap)
+    # The median: a partition with a frequent key is larger than the others, but there is one.
+    typical = {kind: median(kept) for kind, kept in heaps.items()}
+    stages = _find_stages(model)
+    grown = []
+    for kind, size in typical.items():
+        # Tasks of other classes between them divide the same freed memory, too.
+        tasks = sum(
+            len(heaps[other])
+            for other, kept in typical.items()
+            if kept >= _LIKE * size and stages[other] == stages[kind]
+        )
+        ratio = min(max(tasks / threads / _FIRST_TASKS, 1), _LAST_TASKS / _FIRST_TASKS)
+        grown.append(size * math.log2(ratio))
+    return _GAPS * find_heap_threads(layout.threads) * max(grown, default=0.0)
+
+
+def _find_stages(model: GraphModel) -> dict[int, int]:
+    """Return for each class how many shuffles there are before its units."""
+    of_units: list[int] = []
+    for unit in model.units:
+        before = max((of_units[other] for other in unit.dependencies), default=0)
+        is_next = bool(unit.takes) or any(model.units[other].is_view for other in unit.dependencies)
+        of_units.append(before + is_next)
+    return {unit.kind: stage for unit, stage in zip(model.units, of_units, strict=True)}
 
 
 def simulate_layout(
@@ -186,7 +218,7 @@ def evaluate_timelines(
     gaps = find_gaps(job.model, layout)
     if layout.limit:
         gaps = min(gaps, max(0.0, _RETURNED * layout.limit - value))
-    interval = job.find_interval(*(peak + gaps for peak in peaks))
+    interval = job.find_interval(layout.threads, *(peak + gaps for peak in peaks))
     typical = min(timelines, key=lambda each: abs(max(each.peaks) - value))
     return LayoutForecast(
         _widen(interval, job.model, typical),

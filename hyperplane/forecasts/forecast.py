@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -29,6 +29,7 @@ from hyperplane.forecasts.evaluate import (
     name_terms,
     simulate_layout,
 )
+from hyperplane.forecasts.exact_inputs import MOST_REPEATED, explain_limit, find_exact, plan_steps
 from hyperplane.forecasts.intervals import (
     CPU_DEVIATION,
     WALL_DEVIATION,
@@ -44,9 +45,9 @@ from hyperplane.forecasts.layout import (
 from hyperplane.forecasts.model import build_model
 from hyperplane.forecasts.past_runs import forecast_from_runs
 from hyperplane.forecasts.probe import run_sample
-from hyperplane.forecasts.records import SampleResult
+from hyperplane.forecasts.records import KeyColumns, SampleRequest, SampleResult
 from hyperplane.forecasts.result import Forecast
-from hyperplane.forecasts.sample_plan import SampleStep, plan_sample
+from hyperplane.forecasts.sample_plan import SampleStep
 from hyperplane.history.program import find_program
 from hyperplane.spec.plan import ClusterPlan
 
@@ -140,18 +141,8 @@ def forecast_program(
     found = reasons.find_graph_reasons(graph)
     if found:
         return _refuse(layout, confidence, found, graph)
-    info = graph.info
-    steps = plan_sample(
-        graph.units, info.weights, info.takes, info.barriers, budget, splits=info.splits
-    )
-    keys = find_key_columns(collection)
     before = _child_seconds()
-    result = run_sample(
-        lambda folder: make_request(graph, steps, folder, _worker_config(), keys, budget),
-        layout.environ,
-        layout.modules,
-        layout.forked,
-    )
+    steps, result = _sample(graph, layout, find_key_columns(collection), budget)
     cost = _child_seconds() - before
     if result.error:
         return _refuse(layout, confidence, [f"the sample failed: {result.error}"], graph, cost)
@@ -183,6 +174,39 @@ def _check(collection: Any, plan: Any, budget: Any, confidence: Any, history: An
     if faults or layout is None:
         raise RequestError(faults)
     return layout
+
+
+def _sample(
+    graph: CollectionGraph, layout: Layout, keys: Sequence[KeyColumns], budget: float
+) -> tuple[list[SampleStep], SampleResult]:
+    """Run a sample; again, with their own inputs for some classes, if their tasks fail."""
+    exact: frozenset[int] = frozenset()
+    for _ in range(1 + MOST_REPEATED):
+        steps = plan_steps(graph, budget, exact)
+        result = run_sample(
+            partial(_make_request, graph, steps, keys, budget),
+            layout.environ,
+            layout.modules,
+            layout.forked,
+        )
+        if result.failed is None:
+            break
+        before, exact = exact, find_exact(graph, steps, result.failed, exact)
+        limit = explain_limit(graph, exact)
+        if exact == before or limit:
+            error = f"{result.error}; {limit}" if limit else result.error
+            return steps, replace(result, error=error)
+    return steps, result
+
+
+def _make_request(
+    graph: CollectionGraph,
+    steps: list[SampleStep],
+    keys: Sequence[KeyColumns],
+    budget: float,
+    folder: str,
+) -> SampleRequest:
+    return make_request(graph, steps, folder, _worker_config(), keys, budget)
 
 
 def _worker_config() -> dict[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from typing import Any
 
 import dask
@@ -15,7 +17,7 @@ from hyperplane.core.units import plural
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.engine_names import DASK
 from hyperplane.spec.plan import ClusterPlan
-from hyperplane.spec.settings import LocalSettings
+from hyperplane.spec.settings import LocalSettings, MachineSettings
 from hyperplane.spec.worker import WorkerSpec
 
 #: Dask's limit of rows that wait in a worker until others have received them.
@@ -46,6 +48,8 @@ class Layout:
         Modules that worker processes import when they start.
     forked : bool
         Whether worker processes are forked.
+    is_local : bool
+        Whether they are on this machine.
     """
 
     processes: int
@@ -57,6 +61,7 @@ class Layout:
     environ: Mapping[str, str] = field(default_factory=dict)
     modules: tuple[str, ...] = ()
     forked: bool = False
+    is_local: bool = False
 
     def __str__(self) -> str:
         return f"{plural(self.processes, 'worker process')} x {plural(self.threads, 'thread')}"
@@ -99,6 +104,7 @@ def find_layout(plan: ClusterPlan | None) -> Layout:
         environ=tuning.environ,
         modules=tuple(value.settings.preload) if forked else (),  # type: ignore[attr-defined]
         forked=forked,
+        is_local=isinstance(value.settings, MachineSettings),
     )
 
 
@@ -146,7 +152,8 @@ class LayoutTemplate:
 
 def _read_cluster(client: Any) -> Layout | None:
     """Return the layout of a client's cluster; None if it has no workers."""
-    workers = list(client.scheduler_info(n_workers=-1)["workers"].values())
+    found = client.scheduler_info(n_workers=-1)["workers"]
+    workers = list(found.values())
     if not workers:
         return None
     spill = dask.config.get("distributed.worker.memory.spill", 0.0)
@@ -155,4 +162,13 @@ def _read_cluster(client: Any) -> Layout | None:
         threads=max(worker["nthreads"] for worker in workers),
         limit=min(worker["memory_limit"] or 0 for worker in workers),
         spill=float(spill or 0.0),
+        is_local=all(map(_is_local, found)),
     )
+
+
+def _is_local(address: str) -> bool:
+    """Return whether a worker's address can only be reached on this machine."""
+    scheme, _, place = address.rpartition("://")
+    with suppress(ValueError):  # a name of a host
+        return scheme == "inproc" or ip_address(place.rpartition(":")[0].strip("[]")).is_loopback
+    return False

@@ -79,11 +79,19 @@ class MeasuredAdvice(ClusterAdvice):
     def reasons(self) -> tuple[str, ...]:
         """Reasons for the choices, one line each."""
         usable = round(self.usable * self.worker.ram_per_proc)
+        choice = (
+            f"pool: the cheapest in {self.unit}; of costs that differ by less than a tenth the "
+            "fewest nodes, and of these the fastest"
+        )
+        if self.chosen.is_local:
+            choice = (
+                f"layout: that of this machine with the fewest {self.unit}; of those that differ "
+                "by less than a tenth the fastest. advise(local=False) considers the nodes of pools"
+            )
         return (
             f"memory: up to {round_bytes(self.chosen.high)} in a process, of the "
             f"{round_bytes(usable)} ({format_number(self.usable)} of its limit) that are usable",
-            f"pool: the cheapest in {self.unit}; of costs that differ by less than a tenth the "
-            "fewest nodes, and of these the fastest",
+            choice,
             f"search: {self.simulated} of {plural(self.considered, 'layout')} simulated; the "
             "others need too much memory, or are not better by a tenth",
         )

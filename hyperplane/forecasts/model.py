@@ -44,6 +44,9 @@ class GraphModel:
         classes whose memory grows with them.
     shuffled, written : float
         Bytes that are shuffled, and those of the files that are written.
+    library : mapping of int to float
+        For each class the bytes that libraries keep after its tasks, of what is retained: each
+        thread that runs such a task has them.
     """
 
     units: tuple[UnitCost, ...]
@@ -56,6 +59,7 @@ class GraphModel:
     extrapolated: Mapping[int, float]
     shuffled: float
     written: float = 0.0
+    library: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,12 @@ class GraphInfo:
     splits : mapping of int to TablePiece
         Units whose result is a piece of a table that their only dependency has divided, which is
         not copied.
+    constants : frozenset of int
+        Units whose result is a small value in the graph.
+    receivers : frozenset of int
+        Units that join what they receive of tables that were divided into lists of pieces.
+    taken : frozenset of int
+        Units that take for a receiver its piece out of such a list.
     """
 
     targets: tuple[int, ...]
@@ -86,6 +96,9 @@ class GraphInfo:
     takes: Mapping[int, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)
     barriers: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     splits: Mapping[int, TablePiece] = field(default_factory=dict)
+    constants: frozenset[int] = frozenset()
+    receivers: frozenset[int] = frozenset()
+    taken: frozenset[int] = frozenset()
 
 
 def find_retained(result: SampleResult) -> float:
@@ -96,6 +109,28 @@ def find_retained(result: SampleResult) -> float:
     """
     last = result.records[-1]
     return max(0.0, float(last.before - result.empty - last.live))
+
+
+def find_library_memory(
+    graph: UnitGraph, steps: Sequence[SampleStep], result: SampleResult
+) -> dict[int, float]:
+    """Return the memory that libraries keep after the tasks of each class, in their own allocators.
+
+    As Polars, which does not return all that it has freed. The next task of the thread uses it.
+    What tables take that all tasks of a process share is not part of it: each process has it once.
+    """
+    found: dict[int, float] = {}
+    most = result.library
+    shared = [record.shared for record in result.records]
+    if result.repeated is not None:
+        shared[0] += result.repeated.shared
+    for step, of_all, following in zip(steps, shared, result.records[1:], strict=False):
+        if following.library > most:
+            kind = graph.units[step.unit].kind
+            own = max(0, following.library - most - of_all)
+            found[kind] = found.get(kind, 0.0) + own
+            most = following.library
+    return found
 
 
 def find_needs(records: Sequence[TaskRecord]) -> list[float]:
@@ -120,14 +155,15 @@ def build_model(
 ) -> GraphModel:
     """Return the cost of every unit of a graph."""
     retained = find_retained(result)
-    outputs = info.takes.keys() | find_outputs(graph, info.splits)
-    leaves = [bits.bit_count() for bits in find_leaves(graph, outputs)]
+    outputs = info.takes.keys() | info.receivers | find_outputs(graph, info.splits)
+    leaves = [bits.bit_count() for bits in find_leaves(graph, outputs, info.constants)]
     by_kind: dict[int, list[tuple[SampleStep, TaskRecord, float]]] = {}
     needs = find_needs(result.records)
     for step, record, need in zip(steps, result.records, needs, strict=True):
         by_kind.setdefault(graph.units[step.unit].kind, []).append((step, record, need))
     classes = tuple(fit_class(by_kind[kind], info.weights) for kind in range(len(graph.kinds)))
-    return _Predictor(graph, info, classes, leaves, result, retained).predict()
+    library = find_library_memory(graph, steps, result)
+    return _Predictor(graph, info, classes, leaves, result, retained, library).predict()
 
 
 def find_most_groups(result: SampleResult) -> tuple[float, bool]:
@@ -148,9 +184,11 @@ class _Predictor:
         leaves: Sequence[int],
         result: SampleResult,
         retained: float,
+        library: Mapping[int, float],
     ) -> None:
         self.graph, self.info, self.classes = graph, info, classes
         self.leaves, self.result, self.retained = leaves, result, retained
+        self.library = library
         self.most_groups, self.has_all_groups = find_most_groups(result)
         self.shuffled: dict[str, float] = {}
         self._outputs_of: dict[int, dict[int, float]] = {}
@@ -189,7 +227,7 @@ class _Predictor:
                     kind=unit.kind,
                     priority=self.info.priorities[number],
                     dependencies=unit.dependencies,
-                    output=outputs[-1],
+                    output=outputs[-1] * (1 - fitted.in_files),
                     transient=fitted.transient(size),
                     seconds=fitted.seconds(size),
                     heap=min(fitted.heap(size), fitted.transient(size)),
@@ -215,6 +253,7 @@ class _Predictor:
             self.extrapolated,
             sum(self.shuffled.values()),
             written,
+            self.library,
         )
 
     def _taken(self, number: int) -> float:

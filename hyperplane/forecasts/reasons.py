@@ -22,6 +22,9 @@ MOST_UNITS = 100_000
 DECISIVE = 0.2
 #: Ratio of two runs of one task, and of two tasks of the same size, that makes a forecast useless.
 REPEATED, UNEQUAL = 1.1, 2.0
+#: Ratio of the memory of a task with one of its inputs in place of all to that with several, from
+#: which on the sample is not like the job.
+MULTIPLIED = 1.5
 #: Ratio of the largest source to the largest one that was sampled.
 LARGER_SOURCE = 4.0
 #: Ratio of a unit's pieces of data to those of the sample beyond which the growth is unknown.
@@ -68,7 +71,11 @@ def find_sample_refusals(
     graph: CollectionGraph, steps: Sequence[SampleStep], result: SampleResult
 ) -> list[str]:
     """Return what makes the figures unreliable on any layout."""
-    return [*_find_repeated(result), *_find_larger_sources(graph, steps)]
+    return [
+        *_find_repeated(result),
+        *_find_multiplied(graph, steps, result),
+        *_find_larger_sources(graph, steps),
+    ]
 
 
 def _find_repeated(result: SampleResult) -> list[str]:
@@ -85,6 +92,31 @@ def _find_repeated(result: SampleResult) -> list[str]:
         f"a task returned {format_bytes(first)}, and {format_bytes(second)} when it was run again: "
         "the graph is not deterministic"
     ]
+
+
+def _find_multiplied(
+    graph: CollectionGraph, steps: Sequence[SampleStep], result: SampleResult
+) -> list[str]:
+    """Return which tasks need more with fewer different inputs, each of them more often.
+
+    A join does: a key that is in both tables several times has as many rows as their product.
+    """
+    found = []
+    pairs = zip(steps, steps[1:], result.records, result.records[1:], strict=False)
+    for wide, narrow, record, following in pairs:
+        if not narrow.narrow or narrow.unit != wide.unit or not following.inputs:
+            continue
+        need = (record.peak - record.before) * following.inputs / max(1, record.inputs)
+        more = following.peak - following.before
+        if more > MULTIPLIED * need and more - need > _NOISE:
+            found.append(
+                f"sampled tasks {graph.units.kinds[graph.units.units[wide.unit].kind]!r} have the "
+                "results of a few tasks in place of all, and need "
+                f"{format_bytes(round(need))} with these and {format_bytes(round(more))} with one "
+                "of them, as a join of equal keys: the sample does not show what they need. "
+                "Forecast the job with fewer files, of which a sample has more"
+            )
+    return found
 
 
 def find_unequal(kinds: Sequence[str], model: GraphModel, timeline: Timeline) -> list[str]:

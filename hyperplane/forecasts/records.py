@@ -20,6 +20,7 @@ class SampleTask:
     partition, 0 to 1. ``pieces`` has the inputs that are a piece of a result that is divided, with
     the number of that piece, of which ``most_pieces`` different ones are used. ``divided`` is the
     result that is divided into pieces, if it has one, for ``outputs_of_all`` output partitions.
+    ``taken`` has the tasks that take an input out of a list of pieces in ``rotated``.
     """
 
     members: tuple[tuple[Key, Any], ...]
@@ -30,6 +31,8 @@ class SampleTask:
     most_pieces: int = 1
     divided: Key | None = None
     outputs_of_all: int = 0
+    rotated: Mapping[Key, tuple[int, bool]] = field(default_factory=dict)
+    taken: Mapping[Key, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,12 @@ class TaskRecord:
         Bytes of the largest column of a table that a task of the step returned.
     pieces : mapping of int to int
         Bytes that output partitions get of the table that it divided, by their number.
+    library : int
+        Bytes before it of the own allocators of libraries.
+    shared : int
+        Bytes by which these grew while it read tables that all tasks of a process share.
+    filed : int
+        Bytes of the results that are in files instead of memory.
     """
 
     seconds: float
@@ -190,6 +199,9 @@ class TaskRecord:
     has_tables: bool = False
     block: int = 0
     pieces: Mapping[int, int] = field(default_factory=dict)
+    library: int = 0
+    shared: int = 0
+    filed: int = 0
 
 
 @dataclass(frozen=True)
@@ -213,6 +225,10 @@ class SampleResult:
         Values of the keys of operations.
     error : str
         Why the sample has failed; empty if it has not.
+    failed : int or None
+        Number of the step whose task has failed, if one has.
+    library : int
+        Bytes before the first step of the own allocators of libraries.
     """
 
     records: tuple[TaskRecord, ...]
@@ -222,3 +238,5 @@ class SampleResult:
     shares: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     keys: tuple[KeyStatistics, ...] = ()
     error: str = ""
+    failed: int | None = None
+    library: int = 0

@@ -182,7 +182,7 @@ class Forecast:
             The only pool to consider; by default all without GPUs.
         local : bool, optional
             Whether layouts of this machine are considered, or those of pools. By default it depends
-            on the engine of the plan.
+            on where the processes of the plan, or of the running cluster, are.
 
         Returns
         -------

@@ -2,17 +2,21 @@
 
 A few units of each class are run. If an input was not computed, a computed one of the same class
 replaces it: a reduction of 64 inputs then has 64 inputs of the true size, some of them several
-times. Such a unit is run a second time with only one of the computed inputs of each class, which
+times. Values that are in the graph itself, such as numbers of rows to take, are not replaced. Nor
+are the inputs of classes that fail with others: all that such a unit needs is run. A unit with
+replaced inputs is run a second time with only one of the computed inputs of each class, which
 shows whether its result grows with the number of different inputs, as that of a group-by does.
 
 A shuffle with tasks divides each partition into pieces, and puts together an output partition from
 one piece of each. The pieces that replace those of other inputs have other numbers: with the same
-number they would have the same keys again, and a join of them far too many rows.
+number they would have the same keys again, and a join of them far too many rows. So it is with the
+tables that a join of this package has divided into lists of pieces.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -44,6 +48,9 @@ class SampleStep:
         Inputs that are a piece of the result that is used, with the number of that piece.
     most_pieces : int
         How many different numbers of pieces are used.
+    rotated : mapping
+        Inputs that are a list of pieces of which others are used each time -> how often the list
+        has been used before, and whether no piece is used again.
     """
 
     unit: int
@@ -52,6 +59,7 @@ class SampleStep:
     narrow: bool = False
     pieces: Mapping[Key, int] = field(default_factory=dict)
     most_pieces: int = 1
+    rotated: Mapping[Key, tuple[int, bool]] = field(default_factory=dict)
 
 
 def count_samples(units: int, budget: float) -> int:
@@ -91,6 +99,10 @@ def plan_sample(
     budget: float = 0.05,
     seed: int = 0,
     splits: Mapping[int, TablePiece] | None = None,
+    constants: Collection[int] = (),
+    exact: Collection[int] = (),
+    receivers: Collection[int] = (),
+    taken: Collection[int] = (),
 ) -> list[SampleStep]:
     """Return the steps of a sample, in the order in which they can be run.
 
@@ -110,9 +122,21 @@ def plan_sample(
         Changes which units are run.
     splits : mapping of int to TablePiece, optional
         Units whose result is a piece of that of their only dependency.
+    constants : collection of int
+        Units whose result is a small value in the graph.
+    exact : collection of int
+        Classes whose units get their own inputs only.
+    receivers : collection of int
+        Units that join what they receive of tables that were divided into lists of pieces.
+    taken : collection of int
+        Units that take for a receiver its piece out of such a list.
     """
-    planner = _Planner(graph, frozenset(takes), splits or {}, budget)
-    kinds = list(range(len(graph.kinds)))
+    planner = _Planner(graph, frozenset(takes), splits or {}, budget, frozenset(constants))
+    planner.add_receivers(receivers, taken)
+    # The first step shows what a process keeps after its first task, which a value does not.
+    kinds = sorted(
+        range(len(graph.kinds)), key=lambda kind: graph.members_of(kind)[0] in planner.constants
+    )
     while kinds:
         # Some units of a class may need classes with larger numbers. The first unit of the graph
         # whose class has no sample needs none, so that at least one class is planned each time.
@@ -125,6 +149,8 @@ def plan_sample(
                 planner.add_barriers(members)
             elif not graph.units[members[0]].dependencies:
                 planner.add_first(_choose_sources(members, weights, budget, seed))
+            elif kind in exact:
+                planner.add_exact(members)
             else:
                 planner.add_later(members, budget, seed)
         kinds = later
@@ -138,6 +164,22 @@ def find_outputs(graph: UnitGraph, splits: Mapping[int, TablePiece]) -> frozense
         for number, unit in enumerate(graph.units)
         if any(other in splits for other in unit.dependencies)
     )
+
+
+def choose_exact(members: Sequence[int]) -> list[int]:
+    """Return the units of a class that are run with their own inputs."""
+    return [members[at] for at in choose_positions(len(members), min(len(members), FEWEST))]
+
+
+def find_needed(graph: UnitGraph, units: Collection[int]) -> list[int]:
+    """Return units and all that they need, in the order in which they can be run."""
+    found = set(units)
+    remaining = list(units)
+    while remaining:
+        others = [o for o in graph.units[remaining.pop()].dependencies if o not in found]
+        found.update(others)
+        remaining += others
+    return sorted(found)
 
 
 def _count_pieces(
@@ -179,15 +221,23 @@ class _Planner:
         takes: frozenset[int],
         splits: Mapping[int, TablePiece],
         budget: float,
+        constants: frozenset[int],
     ) -> None:
-        self.graph, self.splits = graph, splits
+        self.graph, self.splits, self.constants = graph, splits, constants
         #: Units with an output partition of a shuffle, which are independent pieces of data.
         self.takes = takes | find_outputs(graph, splits)
+        self._receivers: frozenset[int] = frozenset()
+        self._taken: frozenset[int] = frozenset()
         self._most_pieces = _count_pieces(graph, splits, budget)
         self.steps: list[SampleStep] = []
         self._of_unit: dict[int, int] = {}
         self._of_kind: dict[int, list[int]] = {}
         self._narrow: dict[int, int] = {}
+
+    def add_receivers(self, receivers: Collection[int], taken: Collection[int]) -> None:
+        """Let units get other pieces of a list that they get several times."""
+        self._receivers, self._taken = frozenset(receivers), frozenset(taken)
+        self.takes |= self._receivers
 
     def find_possible(self, members: Sequence[int]) -> list[int]:
         """Return the units of a class whose inputs have samples, or that have none."""
@@ -201,12 +251,27 @@ class _Planner:
     def add_first(self, units: Sequence[int]) -> None:
         """Add units without inputs."""
         for number in units:
-            self._add(SampleStep(number, {}, frozenset({len(self.steps)})))
+            if number not in self._of_unit:
+                self._add_first(number)
+
+    def _add_first(self, number: int) -> None:
+        leaves = frozenset() if number in self.constants else frozenset({len(self.steps)})
+        self._add(SampleStep(number, {}, leaves))
 
     def add_barriers(self, members: Sequence[int]) -> None:
         """Add all units of a class, as each shuffle has its own barrier."""
         for number in members:
             self._add_with_inputs(number, narrow=False)
+
+    def add_exact(self, members: Sequence[int]) -> None:
+        """Add units of a class, and all that they need."""
+        for number in find_needed(self.graph, choose_exact(members)):
+            if number in self._of_unit:
+                continue
+            if self.graph.units[number].dependencies:
+                self._add_with_inputs(number, narrow=False)
+            else:
+                self._add_first(number)
 
     def add_later(self, members: Sequence[int], budget: float, seed: int) -> None:
         """Add units of a class whose inputs are results of earlier steps."""
@@ -214,7 +279,7 @@ class _Planner:
             number
             for number in members
             if all(
-                other in self._of_unit or other in self.splits
+                other in self._of_unit or other in self.splits or other in self.constants
                 for other in self.graph.units[number].dependencies
             )
         ]
@@ -241,7 +306,8 @@ class _Planner:
         pieces: dict[Key, int] = {}
         most_pieces = 1
         for other in unit.dependencies:
-            source = self.graph.units[other].dependencies[0] if other in self.splits else other
+            is_piece = other in self.splits or other in self._taken
+            source = self.graph.units[other].dependencies[0] if is_piece else other
             chosen[other] = self._choose_input(source, counters, narrow)
         for key in unit.inputs:
             other = self.graph.unit_of[key]
@@ -249,17 +315,46 @@ class _Planner:
             if other in self.splits:
                 pieces[key] = self.splits[other].number
                 most_pieces = self._most_pieces[self.splits[other].outputs]
+            if other in self.splits or other in self._taken:
                 used = self.graph.units[other].inputs[0]
             inputs[key] = (step, self._matching_key(used, step))
         leaves: frozenset[int] = frozenset().union(
             *(self.steps[step].leaves for step in chosen.values())
         )
-        if number in self.takes:
+        if number in self.takes or not leaves:
             leaves = frozenset({len(self.steps)})
-        return self._add(SampleStep(number, inputs, leaves, narrow, pieces, most_pieces))
+        rotated = self._rotate(inputs) if number in self._receivers else {}
+        return self._add(SampleStep(number, inputs, leaves, narrow, pieces, most_pieces, rotated))
+
+    def _rotate(self, inputs: Mapping[Key, tuple[int, Key]]) -> dict[Key, tuple[int, bool]]:
+        """Return which pieces are used of lists that are used several times.
+
+        All tables of a join use the same numbers, as many as that one has that is used the fewest
+        times; of it no piece is used again, so that each row has the partners that it has in the
+        job, and not their product.
+        """
+        uses: dict[int, dict[Key, int]] = {}
+        counts: Counter[int] = Counter()
+        for key, (step, _) in inputs.items():
+            kind = self.graph.units[self.steps[step].unit].kind
+            uses.setdefault(kind, {})[key] = counts[step]
+            counts[step] += 1
+        # Other inputs, such as the frequent keys, are one result.
+        times = {kind: max(used.values()) + 1 for kind, used in uses.items() if len(used) > 1}
+        if not times:
+            return {}
+        fewest = min(reversed(times), key=lambda kind: times[kind])
+        most = times[fewest]
+        return {
+            key: (use % most, kind == fewest) for kind in times for key, use in uses[kind].items()
+        }
 
     def _choose_input(self, other: int, counters: dict[int, int], narrow: bool) -> int:
         kind = self.graph.units[other].kind
+        if other in self.constants:
+            if other not in self._of_unit:
+                self._add_first(other)
+            return self._of_unit[other]
         available = self._of_kind[kind]
         if narrow:
             return self._narrow.get(kind, available[0])

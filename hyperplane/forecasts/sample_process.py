@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,6 +32,7 @@ from hyperplane.forecasts.key_columns import GROUPING
 from hyperplane.forecasts.memory_meter import (
     PeakMeter,
     has_exact_peaks,
+    read_library_memory,
     read_memory,
     release_memory,
 )
@@ -42,11 +44,20 @@ from hyperplane.forecasts.records import (
     SampleTask,
     TaskRecord,
 )
-from hyperplane.forecasts.sampled_pieces import choose_pieces, measure_outputs
+from hyperplane.forecasts.sampled_pieces import choose_pieces, measure_outputs, rotate_pieces
+from hyperplane.forecasts.shared_memory import SharedMemoryMeter
 from hyperplane.forecasts.task_units import Key
 
 #: Seconds between checks whether the process that waits for the result has ended.
 _WATCH_SECONDS = 0.5
+
+
+class _StepError(Exception):
+    """A task of a step has failed; the error of the task is its cause."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(step)
+        self.step = step
 
 
 class SampleRunner:
@@ -76,16 +87,17 @@ class SampleRunner:
         tasks = self.request.tasks
         repeated = None
         if tasks and not tasks[0].inputs:
-            repeated, _ = self._measure(tasks[0])
+            # Without its results, which would be in memory during all other steps.
+            repeated = self._run_step(0)[0]
         if self.shuffles is not None:
             self.shuffles.forget()
         records: list[TaskRecord] = []
         for number, task in enumerate(tasks):
-            record, values = self._measure(task)
+            record, values = self._run_step(number)
             if number and record.written and not any(each.written for each in records):
                 # The first task that writes also fills the pool of Arrow's writer, which remains.
                 del values
-                record, values = self._measure(task)
+                record, values = self._run_step(number)
             records.append(record)
             for key, size in zip(task.outputs, record.outputs, strict=True):
                 if self._users[number, key]:
@@ -98,13 +110,20 @@ class SampleRunner:
                     del self._results[place], self._sizes[place]
         return records, repeated
 
+    def _run_step(self, number: int) -> tuple[TaskRecord, dict[Key, Any]]:
+        try:
+            return self._measure(self.request.tasks[number])
+        except Exception as error:
+            raise _StepError(number) from error
+
     def _measure(self, task: SampleTask) -> tuple[TaskRecord, dict[Key, Any]]:
         inputs, size = self._find_inputs(task)
         if self.shuffles is not None:
             self.shuffles.start_task(task.takes)
         release_memory()
+        library = read_library_memory()
         cpu, began = time.process_time(), time.perf_counter()
-        with PeakMeter() as meter:
+        with PeakMeter() as meter, SharedMemoryMeter() as shared:
             values, first, has_tables, block = run_members(task, inputs, self._sizeof)
         added, taken = {}, 0
         if self.shuffles is not None:
@@ -116,7 +135,7 @@ class SampleRunner:
             before=meter.before,
             peak=meter.peak,
             after=meter.after,
-            live=sum(self._sizes.values()),
+            live=self._measure_live(),
             inputs=size,
             outputs=tuple(self._sizeof(values[key]) for key in task.outputs),
             added=added,
@@ -129,14 +148,29 @@ class SampleRunner:
             pieces={}
             if task.divided is None
             else measure_outputs(values[task.divided], task.outputs_of_all, self._sizeof),
+            library=library,
+            shared=shared.size,
+            filed=sum(self._sizeof(values[key]) for key in task.outputs if is_filed(values[key])),
         )
         return record, values
+
+    def _measure_live(self) -> int:
+        """Return the bytes of the results of earlier steps in memory."""
+        sizes = self._sizes.items()
+        return sum(size for place, size in sizes if not is_filed(self._results[place]))
 
     def _find_inputs(self, task: SampleTask) -> tuple[dict[Key, Any], int]:
         """Return the inputs of a task, and their bytes."""
         whole = {key: place for key, place in task.inputs.items() if key not in task.pieces}
         inputs = {key: self._results[place] for key, place in whole.items()}
-        size = sum(self._sizes[place] for place in whole.values())
+        for key, (use, is_once) in task.rotated.items():
+            inputs[key] = rotate_pieces(inputs[key], use, is_once)
+        for key, node in task.taken.items():
+            inputs[key] = node(dict.fromkeys(node.dependencies, inputs[key]))
+        size = sum(
+            self._sizeof(inputs[key]) if key in task.rotated else self._sizes[place]
+            for key, place in whole.items()
+        )
         if task.pieces:
             places = {key: task.inputs[key] for key in task.pieces}
             tables = {place: self._results[place] for place in places.values()}
@@ -189,6 +223,12 @@ def run_members(
             if not uses[other] and other not in task.outputs:
                 del values[other]
     return {key: values[key] for key in task.outputs}, first, has_tables, block
+
+
+def is_filed(value: Any) -> bool:
+    """Return whether a result is a table, or pieces of one, in files of this package."""
+    module = sys.modules.get("hyperplane.collections.frames.kernels.table_files")
+    return module is not None and bool(module.is_filed(value))
 
 
 def _is_table(value: Any) -> bool:
@@ -308,12 +348,20 @@ def _be_killed_first() -> None:
 def _run_safely(file: BinaryIO, place: Path) -> SampleResult:
     gc.collect()
     release_memory()
-    empty = read_memory()
+    empty, library = read_memory(), read_library_memory()
     try:
-        return _run(file, place, empty)
-    except Exception as error:  # noqa: BLE001 - any error of a task of the user
-        cause = error.__cause__ or error
-        return SampleResult((), empty, True, error=f"{type(cause).__name__}: {cause}"[:500])
+        return replace(_run(file, place, empty), library=library)
+    except _StepError as error:
+        return _describe(error.__cause__ or error, empty, error.step)
+    except Exception as error:  # noqa: BLE001 - such as those of reading the request
+        return _describe(error, empty, None)
+
+
+def _describe(error: BaseException, empty: int, step: int | None) -> SampleResult:
+    """Return the result of a sample that has failed."""
+    cause = error.__cause__ or error
+    text = f"{type(cause).__name__}: {cause}"[:500]
+    return SampleResult((), empty, True, error=text, failed=step)
 
 
 def _run(file: BinaryIO, place: Path, empty: int) -> SampleResult:

@@ -66,6 +66,33 @@ def choose_pieces(
     return chosen, total
 
 
+def rotate_pieces(pieces: list[Any], use: int, is_once: bool) -> list[Any]:
+    """Return a list of pieces of a table with others in their places; empty if there are no more.
+
+    Parameters
+    ----------
+    pieces : list
+        Pieces of a table, one for each task that receives rows.
+    use : int
+        How often the list has been used before.
+    is_once : bool
+        Whether no piece is used again.
+
+    Examples
+    --------
+    >>> rotate_pieces(["a", "b", "c"], 1, True), rotate_pieces(["a", "b", "c"], 4, False)
+    (['b', 'c', 'a'], ['b', 'c', 'a'])
+    """
+    if use < len(pieces) or not is_once:
+        first = use % len(pieces)
+        return [*pieces[first:], *pieces[:first]]
+    piece = pieces[0]
+    while isinstance(piece, list):
+        piece = piece[0]
+    table = piece.load() if hasattr(piece, "load") else piece
+    return [table.clear()] * len(pieces)
+
+
 def measure_outputs(
     pieces: Mapping[int, Any], outputs: int, sizeof: Callable[[Any], int]
 ) -> dict[int, int]:

@@ -22,6 +22,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hyperplane.forecasts.heap_threads import find_heap_threads
 from hyperplane.forecasts.memory_series import SeriesRecorder
 
 #: Share of the rows of a shuffle that is in memory until its barrier. Measured: 0.4 to 1.0.
@@ -169,6 +170,7 @@ class Simulation:
         #: Transient memory of running units, and what malloc has kept in each thread.
         self._transient = [0.0] * processes
         self._heap = [0.0] * processes
+        self._heap_share = find_heap_threads(threads) / threads
         self._heaps = [[0.0] * threads for _ in range(processes)]
         #: Largest block that was freed, running units with larger ones, and their memory.
         self._blocks = [0.0] * processes
@@ -178,7 +180,7 @@ class Simulation:
         self._ahead: list[dict[int, float]] = [{} for _ in range(processes)]
         self._most_ahead = math.ceil(SATURATION * threads) - threads
         self._terms_of: list[dict[tuple[str, int | str], float]] = [{} for _ in range(processes)]
-        self._has_run = [False] * processes
+        self._started = [0] * processes
         #: Rows of each shuffle, and those of its largest input, which are received and divided in
         #: addition to what the buffers have.
         self._shuffled: dict[str, float] = {}
@@ -234,19 +236,21 @@ class Simulation:
     def _start(self, process: int, number: int) -> None:
         unit = self.units[number]
         self._record(process)
-        if not self._has_run[process]:
-            self._has_run[process] = True
+        if not self._started[process]:
             self._add(process, self.memory.retained)
         for other in unit.dependencies:
             self._hold(process, other)
         self._running[process] += 1
         transient = unit.transient
-        if unit.first and len(self._ahead[process]) < self._most_ahead:
+        # No partition waits yet when a thread begins its first one.
+        can_wait = self._started[process] >= self.threads
+        if unit.first and can_wait and len(self._ahead[process]) < self._most_ahead:
             self._ahead[process][number] = unit.first
             transient += unit.first
         if self._heap[process] and unit.block > LARGER_BLOCK * self._blocks[process]:
             self._unfit[process].add(number)
         self._add_transient(process, transient, number)
+        self._started[process] += 1
         self._total = max(self._total, self._sum + self.processes * self._shuffle)
 
     def _end(self, process: int, number: int) -> None:
@@ -349,7 +353,8 @@ class Simulation:
 
     def _find_running(self, process: int) -> float:
         """Return the memory of running units, or what malloc has kept, if that is more."""
-        return max(self._transient[process], self._heap[process]) + self._apart[process]
+        kept = self._heap[process] * self._heap_share
+        return max(self._transient[process], kept) + self._apart[process]
 
     def _keep_heap(self, process: int, number: int) -> None:
         """Note what malloc keeps in the thread of a unit: in that which has kept the least."""
@@ -383,8 +388,8 @@ class Simulation:
     def _list_terms(self, process: int) -> dict[tuple[str, int | str], float]:
         terms: dict[tuple[str, int | str], float] = {
             ("process", WORKER): self.memory.empty,
-            ("process", ALLOCATOR): (self.memory.retained if self._has_run[process] else 0.0)
-            + max(0.0, self._heap[process] - self._transient[process]),
+            ("process", ALLOCATOR): (self.memory.retained if self._started[process] else 0.0)
+            + max(0.0, self._heap[process] * self._heap_share - self._transient[process]),
             ("process", SHUFFLE): self._shuffle,
             **self._terms_of[process],
         }

@@ -239,21 +239,24 @@ def _name(keys: list[Key], level: int) -> str:
     return ", ".join(names) + (f" (level {level + 1})" if level else "")
 
 
-def find_leaves(graph: UnitGraph, beginnings: Collection[int]) -> list[int]:
+def find_leaves(
+    graph: UnitGraph, beginnings: Collection[int], constants: Collection[int] = ()
+) -> list[int]:
     """Return for each unit the bits of the independent pieces of data that are in its inputs.
 
     A unit without dependencies has a piece of data, and so have the units in ``beginnings``, as
-    those that take a partition out of a shuffle.
+    those that take a partition out of a shuffle. ``constants`` are no data, and units that depend
+    on nothing else are like those without dependencies.
     """
     bits: list[int] = []
     pieces = 0
     for number, unit in enumerate(graph.units):
-        if not unit.dependencies or number in beginnings:
-            bits.append(1 << pieces)
-            pieces += 1
-        else:
-            union = 0
+        union = 0
+        if number not in beginnings:
             for other in unit.dependencies:
                 union |= bits[other]
-            bits.append(union)
+        if not union and number not in constants:
+            union = 1 << pieces
+            pieces += 1
+        bits.append(union)
     return bits

@@ -87,7 +87,9 @@ def estimate_columns(parts: Sequence[Any], columns: Collection[str]) -> list[int
     return known if len(known) == len(parts) else None
 
 
-def merge_neighbors(parts: Sequence[Any], columns: Collection[str]) -> tuple[Any, ...]:
+def merge_neighbors(
+    parts: Sequence[Any], columns: Collection[str], max_size: int = WHOLE_FILES
+) -> tuple[Any, ...]:
     """Merge neighboring partitions, which have the size of all columns, if few columns are needed.
 
     Parameters
@@ -96,6 +98,8 @@ def merge_neighbors(parts: Sequence[Any], columns: Collection[str]) -> tuple[Any
         Partitions of one call of ``read``, in order.
     columns : collection of str
         The columns that are needed, also for filters.
+    max_size : int, optional
+        Maximum bytes of a merged partition, if they are less than those of a partition.
 
     Returns
     -------
@@ -105,7 +109,7 @@ def merge_neighbors(parts: Sequence[Any], columns: Collection[str]) -> tuple[Any
     sizes = estimate_columns(parts, columns)
     if len(parts) < 2 or sizes is None:
         return tuple(parts)
-    groups = group_neighbors(parts, sizes, parts[0].partition_size)
+    groups = group_neighbors(parts, sizes, min(parts[0].partition_size, max_size))
     return tuple(first.merge(others) if others else first for first, *others in groups)
 
 

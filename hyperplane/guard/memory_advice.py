@@ -22,6 +22,10 @@ from hyperplane.guard.memory_report import Cause, MemoryReport, RunningTask
 _USABLE = 0.9
 #: Margin for what differs between two runs, such as the order of tasks.
 _MARGIN = 1.15
+#: Bytes that a process may need at least beyond its limit, if it was ended while it grew. Twice a
+#: limit of 0.5 GB was too little in each of four jobs with objects of other kinds than those of the
+#: tests; 2 GB beyond it cost little.
+_UNKNOWN_GROWTH = 2 * 10**9
 #: Bytes to which the memory of advice is rounded.
 _STEP = 10**8
 #: Prefixes of Dask's keys -> the operation in the words of the collections.
@@ -35,7 +39,7 @@ _OPERATIONS = (
     (r"repartitiontofewer|finalize", "concatenation of partitions, as in compute()"),
     (r"operation", "function on the rows of a shuffle, such as groupby-apply, sort or set_index"),
 )
-_ENDINGS = re.compile(r"-(tree|aggregate|chunk|combine|part)$")
+_ENDINGS = re.compile(r"(_(agg|chunk|combine))?-(tree|aggregate|chunk|combine|partial|part)$")
 #: Prefixes of tasks that combine the results of many partitions into one.
 _COMBINES = re.compile(r"-(tree|aggregate|combine)$")
 #: Number of parts that such a task combines, by default (``split_every`` of Dask).
@@ -166,9 +170,9 @@ def describe_operation(prefix: str) -> str:
 def needed_memory(failure: MemoryFailure, available: int = 0) -> int:
     """Return the memory of a process in bytes that would have held the peak, with a margin.
 
-    A process that was ended while it grew shows only a lower bound. Allocated memory shows how far
-    it would have grown, if there is more of it; otherwise the estimate is twice the limit, or what
-    is available if that is between. An estimate below the limit proves that figures are missing.
+    A process that was ended shows only a lower bound: also after an allocation that it had not used
+    yet, others may have followed. So the estimate is at least twice the limit, and 2 GB more than
+    the limit, or what is available if that is less.
     """
     report, task = failure.report, failure.running
     if failure.cause == "inputs":  # in memory twice while they are combined
@@ -181,11 +185,10 @@ def needed_memory(failure: MemoryFailure, available: int = 0) -> int:
     if failure.cause in _PAUSES:
         held = max(failure.results, sum(report.held.values()))
         needed = (report.empty + held) * _MARGIN / _USABLE
-    is_lower_bound = reserved < 1.3 * growth or failure.cause in _PAUSES or needed < report.limit
-    needed = max(needed, _MARGIN * report.limit)
-    if is_lower_bound and needed < 2 * report.limit:
-        needed = max(needed, min(2 * report.limit, available or math.inf))
-    return math.ceil(needed)
+    larger = 2 * report.limit
+    if failure.cause not in _PAUSES:
+        larger = max(larger, report.limit + _UNKNOWN_GROWTH)
+    return math.ceil(max(needed, _MARGIN * report.limit, min(larger, available or math.inf)))
 
 
 def advise(failure: MemoryFailure, layout: WorkerLayout) -> str:

@@ -36,7 +36,8 @@ from hyperplane.guard.memory_advice import (
 from hyperplane.guard.memory_causes import PROCESS_ENDS, is_certain, select_reports
 from hyperplane.guard.memory_record import shorten_key
 from hyperplane.guard.memory_recorder import is_allocation_error
-from hyperplane.guard.memory_report import TOPIC, Cause, MemoryReport, RunningTask
+from hyperplane.guard.memory_report import EXIT_TOPIC, TOPIC, Cause, MemoryReport, RunningTask
+from hyperplane.guard.worker_exits import WorkerExits
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -77,6 +78,10 @@ class _ErrorRecipe:
         return self._load, (self._state,)
 
 
+def _never(reports: Iterable[MemoryReport]) -> bool:
+    return False
+
+
 class MemoryExplainer(SchedulerPlugin):
     """Scheduler plugin that collects MemoryReports and explains errors with them.
 
@@ -99,6 +104,8 @@ class MemoryExplainer(SchedulerPlugin):
         decide: Callable[[MemoryReport, RunningTask], bool] = is_certain,
     ) -> None:
         self._load_error, self.layout, self.decide = load_error, layout, decide
+        #: Returns whether workers that all stay paused, by their reports, have got more memory.
+        self.relieve: Callable[[Iterable[MemoryReport]], bool] = _never
         self.reports: deque[MemoryReport] = deque(maxlen=_KEPT)
         # By the clock of the scheduler; the times of reports are by that of another machine.
         self._arrivals: deque[float] = deque(maxlen=_KEPT)
@@ -108,6 +115,7 @@ class MemoryExplainer(SchedulerPlugin):
         #: Reports of the workers that stay paused, by address.
         self._stuck: dict[str, MemoryReport] = {}
         self._actors = ActorWorkers()
+        self._exits = WorkerExits()
         #: The change that the latest error proposes; empty without an error.
         self.last_fix = ""
 
@@ -121,6 +129,9 @@ class MemoryExplainer(SchedulerPlugin):
         action = msg.get("action") if isinstance(msg, Mapping) else None
         if topic == TOPIC:
             self.add_report(MemoryReport.from_event(msg))
+        elif topic == EXIT_TOPIC:
+            given = self._spare_others(msg["worker"], set(msg.get("running") or ()))
+            self._exits.add(msg, given)
         elif action == "worker-status-change":
             self._stuck.pop(topic, None)
         elif topic == "all" and action == "remove-worker":
@@ -150,10 +161,7 @@ class MemoryExplainer(SchedulerPlugin):
         )
         if actors := self._actors.take_lost(report.worker):
             self._explain_lost(actors, report)
-        given = {shorten_key(key): key for key in self._find_keys(report.worker)}
-        running = {task.key for task in report.running}
-        if running:
-            self._spare(key for text, key in given.items() if text not in running)
+        given = self._spare_others(report.worker, {task.key for task in report.running})
         for task in report.running:
             if task.key in given and self.decide(report, task):
                 self.fail(given[task.key], task.prefix, report.cause)
@@ -168,16 +176,15 @@ class MemoryExplainer(SchedulerPlugin):
         self.scheduler.log_event("warn", {"message": pickle.dumps(text)})
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        """Remember actors, and the end of a run of a task.
-
-        The reports of a run do not count in the next one.
-        """
+        """Remember actors, and ends of runs of tasks: reports of a run do not count in the next."""
         if finish == "forgotten":
             self._actors.remove(key)
         elif finish == "memory" and (task := self.scheduler.tasks.get(key)) and task.actor:
             self._actors.add(key, kwargs.get("worker", ""))
-        if finish in _ENDS and self._ended and (text := shorten_key(key)) in self._ended:
-            self._ended[text] = time.time()
+        if finish in _ENDS and (self._ended or self._exits.reports):
+            self._exits.end_run(text := shorten_key(key))
+            if text in self._ended:
+                self._ended[text] = time.time()
 
     def _find_reports(self, since: float) -> list[MemoryReport]:
         """Return the reports that arrived after a time."""
@@ -189,15 +196,18 @@ class MemoryExplainer(SchedulerPlugin):
         tasks = task_errors.find_tasks(self.scheduler, worker)
         return tasks or self._removed.get(worker, frozenset())
 
-    def _spare(self, keys: Iterable[Any]) -> None:
+    def _spare_others(self, worker: str, running: set[str]) -> dict[str, Any]:
         """Do not blame tasks for the end of a worker on which they only waited.
 
-        Dask counts it for all tasks of the worker, before or after the report arrives.
+        Dask counts it for all tasks of the worker, before or after the report arrives. Return the
+        keys of all of them by their texts in reports.
         """
-        for key in keys:
+        given = {shorten_key(key): key for key in self._find_keys(worker)}
+        for text, key in given.items() if running else ():
             task = self.scheduler.tasks.get(key)
-            if task is not None:
+            if task is not None and text not in running:
                 task.suspicious -= 1
+        return given
 
     def _end_stuck_tasks(self) -> None:
         """End the tasks that wait for workers, if all of them stay paused.
@@ -207,6 +217,10 @@ class MemoryExplainer(SchedulerPlugin):
         workers = self.scheduler.workers
         paused = {address for address, each in workers.items() if each.status == Status.paused}
         if self.scheduler.running or not paused <= self._stuck.keys():
+            return
+        if paused and self.relieve([self._stuck[address] for address in paused]):
+            for address in paused:
+                del self._stuck[address]
             return
         for address in paused:
             report = self._stuck[address]
@@ -319,6 +333,8 @@ class MemoryExplainer(SchedulerPlugin):
             if reports:
                 cause = reports[-1].cause
                 return self.create_error(key, prefix, cause, "", reports, error)
+            if (crash := self._exits.create_state(key, prefix, error)) is not None:
+                return pickle.dumps(_ErrorRecipe(_ErrorLoader(self._load_error), crash))
         if type(error) is MemoryError and (report := self._describe_inputs(key)) is not None:
             original = task_errors.copy_error(exception)
             return self.create_error(

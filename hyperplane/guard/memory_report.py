@@ -12,6 +12,10 @@ from typing import Any, Literal
 
 #: Topic of Dask's events that carry reports.
 TOPIC = "hyperplane-memory"
+#: Topic of the same reports before a nanny ends the process, which it does not if the limit grows.
+NEAR_LIMIT = "hyperplane-memory-near-limit"
+#: Topic of the exits of processes that did not end for their memory.
+EXIT_TOPIC = "hyperplane-worker-exit"
 #: Why a process was ended: by its nanny at the threshold ``terminate``; by the kernel, when the
 #: machine or the control group had no memory left. Or why it was of no use: it stays paused,
 #: because the disk for spilled results is full, or because its memory is not that of results; or an

@@ -27,7 +27,7 @@ from distributed.diagnostics.plugin import NannyPlugin
 
 from hyperplane.core.dask_internals import nannies
 from hyperplane.guard.memory_record import FILE, MemoryFile, MemoryRecord
-from hyperplane.guard.memory_report import TOPIC, Cause, MemoryReport
+from hyperplane.guard.memory_report import EXIT_TOPIC, NEAR_LIMIT, TOPIC, Cause, MemoryReport
 from hyperplane.guard.oom_counters import OomCounters
 
 if TYPE_CHECKING:
@@ -45,6 +45,10 @@ _LARGE = 0.85
 _RECENT, _SAMPLES = 2.0, 1000
 #: Seconds that the scheduler may take to accept a report.
 _SEND_SECONDS = 2.0
+#: The same before the process is ended; it is stopped, and a busy scheduler may need longer.
+_GROW_SECONDS = 10.0
+#: Requests for a larger limit in turn that a busy scheduler may leave without an answer.
+_MAX_UNANSWERED = 3
 _STATUS = re.compile(r"^(VmHWM|VmRSS|VmData):\s+(\d+) kB", re.MULTILINE)
 
 
@@ -124,7 +128,7 @@ class MemoryReporter(NannyPlugin):
         """Start to sample the memory of the worker process."""
         self._nanny = nanny
         self._counters = OomCounters()
-        self._pid = 0
+        self._pid, self._ended_address = 0, ""
         self._forget()
         nannies.precede_memory_check(nanny, self._watch)
         nannies.precede_worker_exit(nanny, self._report_exit)
@@ -137,6 +141,7 @@ class MemoryReporter(NannyPlugin):
 
     def _forget(self) -> None:
         self._address, self._is_ending, self._is_reported = "", False, False
+        self._unanswered = 0
         self._samples, self._reserved = PeakSamples(), 0
         self._file: MemoryFile | None = None
 
@@ -163,20 +168,33 @@ class MemoryReporter(NannyPlugin):
         if self._is_reported or not nannies.exceeds_terminate(self._nanny, memory[0]):
             check()
             return
-        self._is_reported = True
         with _stop_process(pid):
+            is_answered = await self._send("terminate", NEAR_LIMIT)
+            self._unanswered = 0 if is_answered else self._unanswered + 1
+            if not nannies.exceeds_terminate(self._nanny, memory[0]):
+                return  # its limit has grown
+            if 0 < self._unanswered <= _MAX_UNANSWERED:
+                return  # a busy scheduler: it is asked again at the next check
+            self._is_reported = True
             await self._send("terminate")
             check()
             # Dask ends the process in another thread; until then it must not continue.
             await asyncio.sleep(0.05)
 
     async def _report_exit(self, exit_code: int) -> None:
-        """Report a process that was killed, but not by its nanny."""
-        if exit_code == _KILLED and not self._is_reported and not self._is_ending:
-            cause = self._counters.find_cause()
+        """Report a process that has ended, but not by its nanny."""
+        # It may have ended before it was watched.
+        latest = nannies.get_latest_address(self._nanny)
+        if latest != self._ended_address:
+            self._address = self._ended_address = latest
+        if not self._is_reported and not self._is_ending:
+            cause = self._counters.find_cause() if exit_code == _KILLED else None
             recent = self._samples.find_peak(time.time() - _RECENT)
-            if cause is not None or recent > _LARGE * self._get_limit():
+            is_large = exit_code == _KILLED and recent > _LARGE * self._get_limit()
+            if cause is not None or is_large:
                 await self._send("cgroup" if cause == "cgroup" else "kernel")
+            else:
+                await self._send_exit(exit_code)
         self._close_file()
         self._forget()
         self._pid = 0
@@ -204,7 +222,24 @@ class MemoryReporter(NannyPlugin):
         before = max(task.memory_before for task in record.running)
         return max(before, self._samples.find_peak(now - record.running[0].seconds))
 
-    async def _send(self, cause: Cause) -> None:
+    async def _send_exit(self, exit_code: int) -> None:
+        """Report a process that did not end for its memory, unless it closed without a task."""
+        record = self._read_record()
+        if exit_code == 0 and not record.running:
+            return
+        report = {
+            "worker": self._address,
+            "exit_code": exit_code,
+            "running": [task.key for task in record.running],
+            "peak": self._find_peak(record),
+            "limit": self._get_limit(),
+        }
+        with suppress(Exception):  # the nanny must go on without the report
+            sending = self._nanny.scheduler.log_event(topic=EXIT_TOPIC, msg=report)
+            await asyncio.wait_for(sending, _SEND_SECONDS)
+
+    async def _send(self, cause: Cause, topic: str = TOPIC) -> bool:
+        """Send a report to the scheduler; return whether it has accepted it."""
         record = self._read_record()
         report = MemoryReport(
             worker=self._address,
@@ -222,7 +257,10 @@ class MemoryReporter(NannyPlugin):
             reserved=self._reserved,
         )
         try:
-            sending = self._nanny.scheduler.log_event(topic=TOPIC, msg=report.as_event())
-            await asyncio.wait_for(sending, _SEND_SECONDS)
+            sending = self._nanny.scheduler.log_event(topic=topic, msg=report.as_event())
+            await asyncio.wait_for(sending, _SEND_SECONDS if topic == TOPIC else _GROW_SECONDS)
         except Exception as error:  # noqa: BLE001 - the nanny must go on without the report
-            logger.warning("no report of the memory of worker %s: %s", self._address, error)
+            reason = str(error) or type(error).__name__
+            logger.warning("no report of the memory of worker %s: %s", self._address, reason)
+            return False
+        return True

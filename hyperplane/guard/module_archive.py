@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 
-from hyperplane.core.errors import Fault, check
+from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.units import format_bytes, plural
+from hyperplane.guard.preflight.missing_modules import MODULES, describe_modules
 from hyperplane.guard.preflight.program_modules import LocalModule
+from hyperplane.guard.preflight.report import PreflightFinding
 
 #: Maximum bytes of all files together: each worker process receives them.
 LARGEST_BYTES = 50_000_000
@@ -73,6 +75,20 @@ def pack_modules(modules: Sequence[LocalModule]) -> ModuleArchive:
             hashed.update(content)
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
     return ModuleArchive(tuple(files), hashed.hexdigest(), buffer.getvalue())
+
+
+def check_shipment(modules: Sequence[LocalModule]) -> PreflightFinding:
+    """Return whether modules can be shipped: a fault where :func:`pack_modules` raises an error."""
+    try:
+        _list_all(modules)
+    except RequestError as error:
+        [fault] = error.faults
+        text = f"{fault.where}={fault.asked} ships {fault.allowed}"
+        return PreflightFinding(MODULES, "fault", text, fault.advice)
+    except OSError as error:
+        return PreflightFinding(MODULES, "fault", f"a module cannot be read: {error}")
+    text = f"{describe_modules(modules)}: shipped to the workers (sync=True)"
+    return PreflightFinding(MODULES, "ok", text)
 
 
 def _list_all(modules: Sequence[LocalModule]) -> dict[str, list[tuple[str, Path]]]:

@@ -348,9 +348,9 @@ class NodeLender:
     async def _set_limits(self, limit: int) -> None:
         # A worker that its nanny starts again has the original limit.
         keeper = self.loan.keeper
-        await self._call(keeper.nanny, worker_limits.set_memory_limit, limit)
+        await self._call(keeper.nanny, worker_limits.set_memory_limit, limit, False)
         if self.has_keeper():
-            await self._call(keeper.address, worker_limits.set_memory_limit, limit)
+            await self._call(keeper.address, worker_limits.set_memory_limit, limit, False)
         if self.has_keeper():
             self.scheduler.total_memory += limit - keeper.memory_limit
             keeper.memory_limit = limit

@@ -1,8 +1,10 @@
 """Run tasks again whose worker was ended for its memory, in a way that may fit.
 
+- A worker that would be ended gets a larger limit, if the machine has free memory
+  (``memory_growth``), unless several tasks run together.
 - If several tasks ran together, the worker gets one thread, so that they run one after the other.
-- A task that ran alone and exceeds the limit runs again on one worker with the memory of all
-  workers on its node, if it may fit there.
+- Otherwise a task that ran alone and exceeds the limit runs again on one worker with the memory of
+  all workers on its node, if it may fit there.
 
 Dask itself runs tasks of a lost worker again, without any change. A task is tried three times.
 Which tasks fail without another try is decided for :class:`MemoryExplainer`, which ends them.
@@ -16,13 +18,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from distributed.comm.addressing import get_address_host
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from hyperplane.guard.large_inputs import LargeInputs
 from hyperplane.guard.memory_causes import (
     PROCESS_ENDS,
     USABLE,
@@ -31,14 +34,15 @@ from hyperplane.guard.memory_causes import (
     own_reservation,
     uses_shared_buffers,
 )
+from hyperplane.guard.memory_growth import FreeMemory, MemoryGrowth
 from hyperplane.guard.memory_record import shorten_key
-from hyperplane.guard.memory_report import TOPIC, MemoryReport, RunningTask
+from hyperplane.guard.memory_report import NEAR_LIMIT, TOPIC, MemoryReport, RunningTask
 from hyperplane.guard.node_memory import MemoryLoan, NodeLender
 from hyperplane.guard.single_threads import SingleThreads
 
 if TYPE_CHECKING:
     from distributed import Scheduler
-    from distributed.scheduler import TaskState, WorkerState
+    from distributed.scheduler import WorkerState
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +57,9 @@ _EXPLAINER = "hyperplane-memory-explainer"
 _ENDED = ("memory", "erred", "forgotten")
 
 
-def is_restricted(task: TaskState) -> bool:
-    """Return whether the user has chosen the workers of a task."""
-    return bool(task.worker_restrictions or task.host_restrictions or task.resource_restrictions)
+def largest_result(report: MemoryReport) -> str:
+    """Return the prefix of the tasks whose results take most of the memory of a worker."""
+    return max(report.held, key=lambda name: report.held[name], default="")
 
 
 @dataclass(frozen=True)
@@ -96,12 +100,21 @@ class OomRetry(SchedulerPlugin):
     ----------
     lends : bool
         Whether workers with the same host are processes of one node that can lend memory.
+    free_memory : FreeMemory or None
+        Memory of the machine beyond the limits of the workers; None if they stay within these.
+    warn : callable, optional
+        Receives a warning if it is used.
     """
 
     name = "hyperplane-oom-retry"
 
-    def __init__(self, lends: bool = False) -> None:
-        self.lends = lends
+    def __init__(
+        self,
+        lends: bool = False,
+        free_memory: FreeMemory | None = None,
+        warn: Callable[[str], None] | None = None,
+    ) -> None:
+        self.lends, self.free_memory, self.warn = lends, free_memory, warn
         self.kills: Counter[str] = Counter()
         self._workers: dict[str, WorkerState] = {}
         self._removed: dict[str, ReportedWorker] = {}
@@ -113,11 +126,14 @@ class OomRetry(SchedulerPlugin):
         """Remember the scheduler and its workers."""
         self.scheduler = scheduler
         self._single = SingleThreads(scheduler)
+        self._growth = MemoryGrowth(scheduler, self.free_memory, self.warn)
+        self._large_inputs = LargeInputs(scheduler, self._growth, lambda: bool(self._lenders))
         self._workers = dict(scheduler.workers)
         self._decide_for_explainer()
 
     async def close(self) -> None:
         """End the work that is not complete."""
+        self._growth.close()
         for work in self._work:
             work.cancel()
 
@@ -137,17 +153,21 @@ class OomRetry(SchedulerPlugin):
         if topic == TOPIC:
             self._decide_for_explainer()
             self._receive(MemoryReport.from_event(msg))
+        elif topic == NEAR_LIMIT:
+            self._extend_limit(MemoryReport.from_event(msg))
         elif topic == "all" and action == "remove-worker":
-            self._remember(msg["worker"])
+            self._remember(msg["worker"], bool(msg.get("expected")))
         elif action == "worker-status-change" and topic in self.scheduler.workers:
             for lender in self._lenders.values():
                 lender.pause_started(self.scheduler.workers[topic])
 
-    def _remember(self, address: str) -> None:
+    def _remember(self, address: str, expected: bool) -> None:
         """Keep what is known of a removed worker, whose tasks Dask gives to others after that."""
         worker = self._workers.pop(address, None)
         if worker is None:
             return
+        if expected and worker.nanny:
+            self._growth.remove_worker(worker.nanny)
         self._removed[address] = ReportedWorker.of(worker)
         while len(self._removed) > _KEPT:
             del self._removed[next(iter(self._removed))]
@@ -160,7 +180,38 @@ class OomRetry(SchedulerPlugin):
         """Decide which tasks the explainer ends; it may be added before or after this plugin."""
         explainer: Any = self.scheduler.plugins.get(_EXPLAINER)
         if explainer is not None:
-            explainer.decide = self.has_failed
+            explainer.decide, explainer.relieve = self.has_failed, self._relieve_paused
+
+    def _extend_limit(self, report: MemoryReport) -> bool:
+        """Raise the limit of a worker that is about to be ended, unless one thread may do.
+
+        Return whether it has grown.
+        """
+        worker = self.scheduler.workers.get(report.worker)
+        if worker is None or self._lenders:
+            return False
+        seceded = {shorten_key(task.key) for task in worker.long_running}
+        running = [task for task in report.running if task.key not in seceded]
+        if len(running) > 1 and not self._is_in_shuffle(report):
+            return False
+        prefix = running[0].prefix if running else largest_result(report)
+        return self._growth.grow(worker, prefix, report.peak)
+
+    def _is_in_shuffle(self, report: MemoryReport) -> bool:
+        """Return whether rows of a shuffle are in a process, which would start again without it."""
+        extension: Any = self.scheduler.extensions.get("shuffle")
+        shuffles = extension.active_shuffles.values() if extension is not None else ()
+        return any(report.worker in shuffle.participating_workers for shuffle in shuffles)
+
+    def _relieve_paused(self, reports: Iterable[MemoryReport]) -> bool:
+        """Raise the limits of workers that all stay paused; return whether one can go on."""
+        grown = False
+        for report in reports:
+            worker = self.scheduler.workers.get(report.worker)
+            if worker is not None and not self._lenders:
+                held = largest_result(report)
+                grown |= self._growth.grow(worker, held, report.peak)
+        return grown
 
     def _receive(self, report: MemoryReport) -> None:
         """Count the tasks of a report, and plan how they run again; once for each report."""
@@ -200,28 +251,44 @@ class OomRetry(SchedulerPlugin):
         state = scheduler.workers[worker]
         self._workers[worker] = state
         self._single.apply(state)
+        self._growth.add_worker(state)
         for lender in self._lenders.values():
             lender.pause_started(state)
 
     def restart(self, scheduler: Scheduler) -> None:
         """Forget what was counted; loans end because their tasks are forgotten."""
         self.kills.clear()
+        self._large_inputs.clear()
         self._single.clear()
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        """Forget a task, and give workers their threads again whose tasks have ended."""
+        """Forget a task, and give workers their threads again whose tasks have ended.
+
+        A worker gets memory for a task whose inputs are complete and larger than the worker.
+        """
+        if self.free_memory is not None and finish in ("waiting", "memory"):
+            task = self.scheduler.tasks[key]
+            self._large_inputs.check([task] if finish == "waiting" else task.waiters or ())
         if finish not in _ENDED:
             return
-        if finish == "forgotten" and self.kills:
-            self.kills.pop(shorten_key(key), None)
+        if finish == "forgotten":
+            self._large_inputs.forget(key)
+            if self.kills:
+                self.kills.pop(shorten_key(key), None)
         for nanny in self._single.pop_ended():
             self._start_work(self._single.restore(nanny))
+
+    def remove_worker(
+        self, scheduler: Scheduler, worker: str, *, stimulus_id: str, **kwargs: Any
+    ) -> None:
+        """Place tasks with large inputs again that waited for a worker which has ended."""
+        self._large_inputs.place_again(worker, stimulus_id)
 
     def _plan_loan(self, worker: ReportedWorker, report: MemoryReport, run: RunningTask) -> None:
         """Let a task wait for the memory of its node, if it may fit there."""
         task = self.scheduler.tasks.get(worker.keys.get(run.key, run.key))
         host = get_address_host(report.worker)
-        if task is None or task.state in _ENDED or is_restricted(task):
+        if task is None or task.state in _ENDED or self._large_inputs.is_chosen(task):
             return
         lender = self._lenders.get(host)
         if lender is not None:
@@ -230,6 +297,7 @@ class OomRetry(SchedulerPlugin):
             return
         peers = self._find_peers(host, worker.nanny)
         total = worker.memory_limit + sum(peer.memory_limit for peer in peers)
+        total = min(total, self._growth.find_bound() or total)
         needed = report.empty + max(own_growth(report, run), own_reservation(report, run))
         if not peers or needed > USABLE * total:
             return

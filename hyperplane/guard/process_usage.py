@@ -22,8 +22,9 @@ def read_process_usage() -> dict[str, float]:
     """Return what this process has taken since its start.
 
     ``memory`` is its memory at ``time``, in seconds since 1970, and ``peak`` the largest one, in
-    bytes, as the kernel has recorded them, ``cpu`` its CPU seconds, and ``read`` the bytes that it
-    has read from files. What this system does not record is missing.
+    bytes, as the kernel has recorded them, ``cpu`` its CPU seconds, and ``read`` and ``written``
+    the bytes that it has read from files and written to files. What this system does not record is
+    missing.
     """
     usage: dict[str, float] = {"cpu": time.process_time(), "time": time.time()}
     with suppress(OSError, ValueError):
@@ -31,7 +32,9 @@ def read_process_usage() -> dict[str, float]:
         usage["peak"] = _find_number(status, b"VmHWM:") * 1024
         usage["memory"] = _find_number(status, b"VmRSS:") * 1024
     with suppress(OSError, ValueError):
-        usage["read"] = _find_number(_IO.read_bytes(), b"rchar:")
+        counts = _IO.read_bytes()
+        usage["read"] = _find_number(counts, b"rchar:")
+        usage["written"] = _find_number(counts, b"wchar:")
     return usage
 
 

@@ -7,12 +7,13 @@ import platform
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from hyperplane import config
 from hyperplane.core.errors import HyperplaneError
+from hyperplane.guard.run_cost import estimate_cost
 from hyperplane.guard.run_summary import summarize_run
-from hyperplane.history.program import identify_program
+from hyperplane.history.program import digest_program, identify_program
 from hyperplane.history.run_record import PlanSummary, RunRecord, new_run_name
 from hyperplane.history.store import copy_run, write_run
 from hyperplane.spec.dask_options import DaskOptions
@@ -22,7 +23,7 @@ from hyperplane.spec.settings import MachineSettings
 logger = logging.getLogger(__name__)
 
 #: Packages whose versions a record has, if they are loaded.
-_PACKAGES = ("hyperplane", "dask", "distributed", "numpy", "pandas", "pyarrow", "polars", "xarray")
+PACKAGES = ("hyperplane", "dask", "distributed", "numpy", "pandas", "pyarrow", "polars", "xarray")
 
 
 class RunRecorder:
@@ -37,6 +38,7 @@ class RunRecorder:
     def __init__(self, plan: ClusterPlan) -> None:
         self.plan = plan
         self.started = time.time()
+        self._code = digest_program()
 
     @property
     def spill(self) -> float | Literal[False]:
@@ -76,8 +78,9 @@ class RunRecorder:
 
     def _record(self, usage: Mapping[str, Any], reason: str) -> RunRecord:
         plan = self.plan
-        return RunRecord(
+        record = RunRecord(
             **{
+                "code": self._code,
                 "name": new_run_name(plan.name, self.started),
                 "cluster": plan.name,
                 "started": self.started,
@@ -92,6 +95,8 @@ class RunRecorder:
                 **identify_program(),
             }
         )
+        cost, currency = estimate_cost(plan, record.plan.pool, record.timeline)
+        return record.model_copy(update={"cost": cost, "currency": currency})
 
 
 def summarize_plan(plan: ClusterPlan) -> PlanSummary:
@@ -115,8 +120,24 @@ def summarize_plan(plan: ClusterPlan) -> PlanSummary:
     )
 
 
+class ProcessPrice(NamedTuple):
+    """Price of a worker process for an hour, in a currency that may be empty."""
+
+    amount: float
+    currency: str
+
+
+def find_process_price(plan: ClusterPlan) -> ProcessPrice | None:
+    """Return the price of a worker process of a plan; None if its pool has none."""
+    pool = config.pools().get(summarize_plan(plan).pool)
+    if pool is None or pool.price_per_hour is None:
+        return None
+    amount = pool.price_per_hour / max(1, plan.worker.nprocs)
+    return ProcessPrice(amount, config.sizing_rules().currency)
+
+
 def loaded_versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that this process has loaded."""
-    loaded = {name: sys.modules[name] for name in _PACKAGES if name in sys.modules}
+    loaded = {name: sys.modules[name] for name in PACKAGES if name in sys.modules}
     versions = {name: str(getattr(module, "__version__", "")) for name, module in loaded.items()}
     return {"python": platform.python_version(), **versions}

@@ -16,6 +16,10 @@ from hyperplane.spec.pool import PoolSpec
 LONG_RUN = 600.0
 #: Seconds of pauses, and fraction of the memory on disk, from which on they are worth a line.
 NOTABLE_PAUSE, NOTABLE_SPILL = 5.0, 0.1
+#: Memory of a process, in multiples of what the plan gives it, above which its limit has grown.
+GROWN = 1.05
+#: Bytes on disk below which they are not worth a mention.
+_LEAST_SPILL = 5_000_000
 #: Fraction of its memory below which a long run used little.
 LITTLE = 0.5
 
@@ -25,23 +29,31 @@ def summarize_run(
 ) -> str:
     """Return one line about a run, or an empty text if there is nothing to say.
 
-    There is something to say if workers ran out of memory, were paused or spilled much, or if a
-    run of ten minutes or more used less than half of its memory. ``fix`` is what the latest error
-    for lack of memory proposes: the line has that, not a second figure.
+    There is something to say if workers ran out of memory, used more than they were given, were
+    paused or spilled much, or if a run of ten minutes or more used less than half of its memory.
+    ``fix`` is what the latest error for lack of memory proposes: the line has that, not a second
+    figure.
     """
     peak, share = record.peak, record.peak_share
     if peak is None or share is None or not record.tasks:
         return ""
     killed = record.killed
     spilled = max(worker.spilled / worker.limit for worker in record.workers if worker.limit)
-    pressed = killed or record.paused_seconds >= NOTABLE_PAUSE or spilled >= NOTABLE_SPILL
+    grown = max(record.workers, key=lambda worker: worker.peak)
+    is_grown = bool(plan_ram := record.plan.ram_per_proc) and grown.peak > GROWN * plan_ram
+    if is_grown:
+        peak = grown
+    pressed = killed or is_grown or spilled >= NOTABLE_SPILL
+    pressed = pressed or record.paused_seconds >= NOTABLE_PAUSE
     if not pressed and not (share < LITTLE and record.seconds >= LONG_RUN):
         return ""
     percent = "" if pressed else f", {share:.0%} of it".replace("%", " %")
     facts = [f"peak {describe_memory(peak.peak, peak.limit)} per process{percent}"]
+    if is_grown:
+        facts.append(f"with free memory of the machine beyond {format_bytes(plan_ram)}")
     if record.paused_seconds >= 1:
         facts.append(f"paused {record.paused_seconds:.0f} s in all")
-    if record.spilled:
+    if record.spilled >= _LEAST_SPILL:
         spilling = max(worker.spilling_seconds for worker in record.workers)
         facts.append(f"up to {round_gb(record.spilled)} GB on disk, for {spilling:.0f} s")
     if killed:

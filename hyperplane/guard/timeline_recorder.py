@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hyperplane.guard.task_group_times import GroupRecorder
-from hyperplane.history.timeline import RunTimeline, WorkerTimeline
+from hyperplane.history.timeline import RunTimeline, WorkerTimeline, count_process_hours
 
 if TYPE_CHECKING:
     from distributed.scheduler import WorkerState
@@ -153,6 +153,11 @@ class TimelineRecorder:
         self._total.add(part, total)
         self._spilled.add(part, spilled)
         self._processes.add(part, count)
+
+    @property
+    def process_hours(self) -> float:
+        """Hours of all worker processes together, until now."""
+        return count_process_hours(self._processes.values, self.part_seconds, self._now())
 
     def note_status(self, name: str, paused: bool) -> None:
         """Note that a worker was paused, or goes on."""

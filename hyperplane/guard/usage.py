@@ -27,6 +27,7 @@ from hyperplane.history.figures import (
     WorkerUsage,
     add_usage,
     count_cause,
+    note_limit,
 )
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class UsageMonitor(SchedulerPlugin):
         self._computations = Computations()
         #: What processes have told of themselves before, by the addresses of their workers.
         self._told: dict[str, dict[str, float]] = {}
+        #: Workers by address: the last limit of one that has left may be newer than its figures.
+        self._states: dict[str, WorkerState] = {}
         self._asked = 0.0
         #: Names of workers whose next start has a known cause, and times of unexplained restarts.
         self._expected: dict[str, str] = {}
@@ -122,6 +125,11 @@ class UsageMonitor(SchedulerPlugin):
         if self._timeline.part_seconds >= INTERVAL:
             self._samples.stop()
 
+    @property
+    def process_hours(self) -> float:
+        """Hours of all worker processes together, until now."""
+        return self._timeline.process_hours
+
     def usage(self) -> dict[str, Any]:
         """Return all figures, as fields of ``history.RunRecord``."""
         self.measure()
@@ -137,12 +145,14 @@ class UsageMonitor(SchedulerPlugin):
         """Return all figures, the plan, and as ``ending`` why the cluster is about to end.
 
         ``fix`` is the change that the latest error for lack of memory proposes; empty without one.
+        ``limit`` is the present memory limit of all workers together.
         """
         explainer = self.scheduler.plugins.get(_EXPLAINER)
         budget = getattr(self.scheduler.plugins.get(_BUDGET), "meter", None)
         ending = BUDGET_USED if budget is not None and budget.noticed else ""
         fix = getattr(explainer, "last_fix", "")
-        return {**self.usage(), "plan": self.plan, "ending": ending, "fix": fix}
+        told = {"plan": self.plan, "ending": ending, "fix": fix}
+        return {**self.usage(), **told, "limit": self.scheduler.total_memory}
 
     async def report_final(self) -> dict[str, Any]:
         """Return the same after all workers have told what they have taken."""
@@ -211,7 +221,9 @@ class UsageMonitor(SchedulerPlugin):
         figures.peak = max(figures.peak, self._find_peak(worker.address, told))
         figures.demand = max(figures.demand, figures.peak)
         figures.cpu_seconds += max(0.0, told.get("cpu", 0.0) - before.get("cpu", 0.0))
-        figures.read += max(0, int(told.get("read", 0) - before.get("read", 0)))
+        for name in ("read", "written"):
+            increase = max(0, int(told.get(name, 0) - before.get(name, 0)))
+            setattr(figures, name, getattr(figures, name) + increase)
 
     def _note_empty(self, figures: WorkerUsage, process: int) -> None:
         """Note the memory of a process at its first measurement."""
@@ -253,6 +265,8 @@ class UsageMonitor(SchedulerPlugin):
     def remove_worker(self, scheduler: Scheduler, worker: str, **kwargs: Any) -> None:
         """Forget since when a worker lacked memory, and what its process has told."""
         del scheduler, kwargs
+        if state := self._states.pop(worker, None):
+            note_limit(self._figures_named(str(state.name)), state.memory_limit or 0)
         self._pressure.since.pop(worker, None)
         self._told.pop(worker, None)
         self._computations.disturb()
@@ -360,7 +374,9 @@ class UsageMonitor(SchedulerPlugin):
 
     def _figures_of(self, worker: WorkerState) -> WorkerUsage:
         figures = self._figures_named(str(worker.name))
-        figures.nthreads, figures.limit = worker.nthreads, worker.memory_limit or 0
+        figures.nthreads = worker.nthreads
+        note_limit(figures, worker.memory_limit or 0)
+        self._states[worker.address] = worker
         return figures
 
     def _figures_named(self, name: str) -> WorkerUsage:

@@ -32,13 +32,15 @@ def propose_ram(demand: int) -> float:
 
 
 def describe_memory(used: int, limit: int) -> str:
-    """Return a number of bytes and a limit in GB.
+    """Return a number of bytes and a limit in GB; a limit of 0 is unknown.
 
     Examples
     --------
-    >>> describe_memory(1_740_000_000, 2_000_000_000)
-    '1.7 of 2 GB'
+    >>> describe_memory(1_740_000_000, 2_000_000_000), describe_memory(1_740_000_000, 0)
+    ('1.7 of 2 GB', '1.7 GB, limit unknown')
     """
+    if not limit:
+        return f"{round_gb(used)} GB, limit unknown"
     return f"{round_gb(used)} of {round_gb(limit)} GB"
 
 
@@ -52,6 +54,17 @@ def round_gb(size: int) -> str:
     """
     gigabytes = size / 1e9
     return f"{gigabytes:.0f}" if gigabytes >= 10 else f"{gigabytes:.2g}"
+
+
+def describe_grown(limit: int, first: int) -> str:
+    """Return that limits have grown; empty if they have not, or the first ones are unknown.
+
+    Examples
+    --------
+    >>> describe_grown(3_000_000_000, 1_000_000_000), describe_grown(10**9, 10**9)
+    ('limit grown from 1 GB', '')
+    """
+    return f"limit grown from {round_gb(first)} GB" if first and limit > first else ""
 
 
 def describe_pressure(
@@ -85,7 +98,7 @@ def describe_pressure(
         Threads of the worker, which is the number of tasks that can run together.
     """
     state = "paused for" if paused else "above its spill threshold for"
-    ram = f"ram_gb_per_proc={propose_ram(max(used, held)):g}"
+    ram = f"ram_gb_per_proc={_propose_more(max(used, held), limit):g}"
     if held:
         cause = f"results of {operation!r} fill it ({round_gb(held)} GB, some perhaps on disk)"
         remedy = f"ask for {ram} or more workers, or keep fewer results (save them, reduce them)"
@@ -97,6 +110,12 @@ def describe_pressure(
             remedy = f"call client.restart() if memory leaks, or ask for {ram}"
     memory = describe_memory(used, limit)
     return f"worker {worker} is {state} {seconds:.0f} s, at {memory}: {cause}; {remedy}"
+
+
+def _propose_more(demand: int, limit: int) -> float:
+    """Return the memory in GB that leaves room for a number of bytes, and is above the limit."""
+    # A grown limit, or a low threshold of the memory policy: the worker lacks memory with it.
+    return propose_ram(demand if demand > COMFORT * limit else limit)
 
 
 def find_cause(worker: WorkerState, memory: int) -> tuple[str, int]:

@@ -6,10 +6,12 @@ package. Dask passes the server to each function as its argument ``dask_worker``
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
+from distributed.spill import SpillBuffer
 
 if TYPE_CHECKING:
     from distributed import Nanny, Worker
@@ -44,10 +46,25 @@ def limit_threads(threads: int, dask_worker: Worker) -> int:
     return before
 
 
-def set_memory_limit(limit: int, dask_worker: Worker | Nanny) -> int:
-    """Set the memory limit of a worker, or the one that its nanny enforces; return the old one."""
-    before = dask_worker.memory_manager.memory_limit
-    dask_worker.memory_manager.memory_limit = limit
+def set_memory_limit(limit: int, keep: bool, dask_worker: Worker | Nanny) -> int:
+    """Set the memory limit of a worker, or the one that its nanny enforces; return the old one.
+
+    With ``keep`` the processes that a nanny starts later have this limit, too: it creates them
+    with the arguments of the first one.
+    """
+    manager: Any = dask_worker.memory_manager
+    before = manager.memory_limit
+    manager.memory_limit = limit
+    process = getattr(dask_worker, "process", None)
+    if keep and process is not None:
+        process.worker_kwargs["memory_limit"] = limit
+    # What a worker has computed from its limit when it started.
+    if isinstance(getattr(manager, "data", None), SpillBuffer) and manager.memory_target_fraction:
+        manager.data.n = int(limit * manager.memory_target_fraction)
+    state: Any = getattr(dask_worker, "state", None)
+    incoming = getattr(state, "transfer_incoming_bytes_limit", math.inf)
+    if before and incoming < math.inf:
+        state.transfer_incoming_bytes_limit = int(incoming / before * limit)
     return before or 0
 
 

@@ -11,7 +11,8 @@ from hyperplane.core.html_output import make_output, make_table
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.text_tables import as_text
 from hyperplane.core.units import format_bytes, format_number
-from hyperplane.history.run_record import RunRecord
+from hyperplane.history.code_digest import SHOWN
+from hyperplane.history.run_record import RunRecord, describe_cost
 from hyperplane.history.store import read_run
 
 #: Operations that a comparison shows, those with the most time.
@@ -104,7 +105,7 @@ class RunComparison:
 
 @check_call
 def compare_runs(first: str, second: str = "latest") -> RunComparison:
-    """Compare two runs: layout, time, memory, data, and the time of each operation.
+    """Compare two runs: parameters, code, layout, time, memory, data, cost, and operations.
 
     Parameters
     ----------
@@ -140,8 +141,6 @@ def compare_records(first: RunRecord, second: RunRecord) -> RunComparison:
 
 #: Texts and numbers that are compared: name, unit and function of the record.
 _FIGURES: tuple[tuple[str, str, Callable[[RunRecord], float | str]], ...] = (
-    ("run", "", lambda run: run.name),
-    ("of", "", lambda run: run.label),
     ("ended", "", lambda run: run.exit_reason),
     ("engine", "", lambda run: run.plan.engine),
     ("pool", "", lambda run: run.plan.pool or "none"),
@@ -153,6 +152,7 @@ _FIGURES: tuple[tuple[str, str, Callable[[RunRecord], float | str]], ...] = (
     ("CPU", "s", lambda run: run.cpu_seconds),
     ("peak", "bytes", lambda run: max((worker.peak for worker in run.workers), default=0)),
     ("read", "bytes", lambda run: run.read),
+    ("written", "bytes", lambda run: run.written),
     ("on disk", "bytes", lambda run: run.spilled),
     ("paused", "s", lambda run: run.paused_seconds),
     ("restarts", "", lambda run: run.restarts),
@@ -160,14 +160,43 @@ _FIGURES: tuple[tuple[str, str, Callable[[RunRecord], float | str]], ...] = (
 )
 
 
+#: Figures that only clusters have.
+_OF_CLUSTERS = frozenset({
+    "nodes", "processes per node", "threads per process", "memory per process", "on disk", "paused",
+    "restarts", "input",
+})  # fmt: skip
+
+
 def _compare_figures(first: RunRecord, second: RunRecord) -> Iterator[ComparedValue]:
+    yield ComparedValue("run", first.name, second.name)
+    yield ComparedValue("of", first.label, second.label)
+    yield from _compare_code(first, second)
+    has_cluster = bool(first.cluster or second.cluster or first.block or second.block)
     for name, unit, read in _FIGURES:
-        yield ComparedValue(name, read(first), read(second), unit)
+        if has_cluster or name not in _OF_CLUSTERS:
+            yield ComparedValue(name, read(first), read(second), unit)
+    if first.cost is not None or second.cost is not None:
+        costs = [describe_cost(run) or "unknown" for run in (first, second)]
+        if first.cost is None or second.cost is None or first.currency != second.currency:
+            yield ComparedValue("cost", *costs)
+        else:
+            yield ComparedValue("cost", first.cost, second.cost, first.currency)
     packages = [*first.versions, *(name for name in second.versions if name not in first.versions)]
     for name in packages:
         versions = [run.versions.get(name, "none") for run in (first, second)]
         if versions[0] != versions[1]:
             yield ComparedValue(name, versions[0], versions[1])
+
+
+def _compare_code(first: RunRecord, second: RunRecord) -> Iterator[ComparedValue]:
+    """Yield the parameters that differ, and the code if it is known of a run."""
+    names = {**first.parameters, **second.parameters}
+    for name in names:
+        values = [run.parameters.get(name, "none") for run in (first, second)]
+        if values[0] != values[1]:
+            yield ComparedValue(f"parameter {name}", values[0], values[1])
+    if first.code or second.code:
+        yield ComparedValue("code", *(run.code[:SHOWN] or "unknown" for run in (first, second)))
 
 
 def _compare_operations(first: RunRecord, second: RunRecord) -> Iterator[ComparedValue]:

@@ -23,7 +23,7 @@ class WorkerUsage:
     nthreads : int
         Number of its threads.
     limit : int
-        Limit of its memory in bytes; 0 if it had none.
+        Limit of its memory in bytes, the largest if it has grown; 0 if it had none.
     peak : int
         Largest memory of the process, in bytes, as the kernel records it. Where it does not, the
         memory is measured twice a second at most, so that shorter peaks can be missed.
@@ -43,11 +43,15 @@ class WorkerUsage:
     cpu_seconds : float
         CPU time of the process; 0 if unknown.
     read : int
-        Bytes that the process has read from files, those in the cache of the system included; 0 if
-        unknown.
+        Bytes that the process has read from files, those in the cache of the system included, and
+        from pipes; 0 if unknown. Neither memory maps nor most network connections count.
+    written : int
+        Bytes that it has written, likewise.
     busy_cores: float
         Most cores that the process of a step, with those that it starts, used at a time; 0 if
         unknown.
+    first_limit : int
+        Limit with which it was started, in bytes; 0 if unknown.
     """
 
     name: str
@@ -64,6 +68,8 @@ class WorkerUsage:
     cpu_seconds: float = 0.0
     read: int = 0
     busy_cores: float = 0.0
+    written: int = 0
+    first_limit: int = 0
 
 
 @dataclass(slots=True)
@@ -173,12 +179,34 @@ class ComputationUsage:
 
 def add_usage(usage: WorkerUsage, other: WorkerUsage) -> None:
     """Add the figures of another worker to those of one: sums, and the largest memory."""
-    for name in ("nthreads", "limit", "peak", "demand", "spilled", "empty", "busy_cores"):
+    for name in (
+        "nthreads",
+        "limit",
+        "peak",
+        "demand",
+        "spilled",
+        "empty",
+        "busy_cores",
+        "first_limit",
+    ):
         setattr(usage, name, max(getattr(usage, name), getattr(other, name)))
-    for name in ("paused_seconds", "spilling_seconds", "restarts", "cpu_seconds", "read"):
+    for name in (
+        "paused_seconds",
+        "spilling_seconds",
+        "restarts",
+        "cpu_seconds",
+        "read",
+        "written",
+    ):
         setattr(usage, name, getattr(usage, name) + getattr(other, name))
     for cause, count in other.causes.items():
         count_cause(usage, cause, count)
+
+
+def note_limit(usage: WorkerUsage, limit: int) -> None:
+    """Note the present limit of a worker; of limits that have grown the largest counts."""
+    usage.first_limit = usage.first_limit or limit
+    usage.limit = max(usage.limit, limit)
 
 
 def count_cause(usage: WorkerUsage, cause: str, count: int = 1) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import PurePath
+from pathlib import Path, PurePath
+
+from hyperplane.history.code_digest import digest_file
 
 #: Variables of the steps of jobs, with the fields of a record.
 _VARIABLES = {
@@ -22,6 +24,21 @@ def identify_program() -> dict[str, str]:
     return {**fields, "program": find_program()}
 
 
+def digest_program() -> str:
+    """Return the digest of the script or notebook that this process runs; empty if unknown.
+
+    It is that of the file as it is now: the start of a run calls it, as the file may change.
+    """
+    file = _find_file()
+    return digest_file(Path(file)) if isinstance(file, str) and file else ""
+
+
+def _find_file() -> object:
+    # The main module of a kernel has no file; Jupyter Server sets this variable for kernels.
+    main = sys.modules.get("__main__")
+    return getattr(main, "__file__", None) or os.environ.get("JPY_SESSION_NAME", "")
+
+
 def find_program() -> str:
     """Return the file name of the script or notebook that this process runs; empty if unknown.
 
@@ -31,6 +48,5 @@ def find_program() -> str:
     spec = getattr(main, "__spec__", None)
     if spec is not None:
         return str(spec.name).removesuffix(".__main__")[:_LONGEST]
-    # The main module of a kernel has no file; Jupyter Server sets this variable for kernels.
-    file = getattr(main, "__file__", None) or os.environ.get("JPY_SESSION_NAME", "")
+    file = _find_file()
     return PurePath(file).name[:_LONGEST] if isinstance(file, str) else ""

@@ -20,11 +20,12 @@ from hyperplane.history.timeline import RunTimeline, TaskGroupTimes, WorkerTimel
 
 #: Version of the schema that this package writes. A field that is added needs a default, so that
 #: records of earlier versions are read; one whose meaning changes needs a new name.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 Bytes = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
+Cost = Annotated[float, Field(ge=0, lt=1e24)]
 
 #: Limit of times, in the year 5138, and of other figures. Only damaged records have larger ones,
 #: which can have no date, or an infinite sum.
@@ -115,6 +116,18 @@ class RunRecord(_Part):
     block : str
         Name of the block of code that :func:`hyperplane.record` has recorded, below the names of
         those around it, such as ``"clean/join"``; empty for a whole cluster and for a step.
+    run : str
+        The run of the pipeline, such as ``"nightly #12"``; empty if it was no step of a job.
+    parameters : dict of str to str
+        Parameters of the job, with asterisks in place of secrets; empty if it was no step of a job.
+    code : str
+        SHA-256 of the script or notebook, of which only the sources of the cells count, and of a
+        step also of its program and arguments; empty if unknown. What it imports is not part of it.
+    cost : float or None
+        Price of the nodes or containers for the time in which they ran, in ``currency``; None if
+        no price is known.
+    currency : str
+        Currency of the cost, such as ``"USD"``; empty without a cost.
     schema_version : int
         Version of the schema with which the record was written.
 
@@ -141,6 +154,11 @@ class RunRecord(_Part):
     computations: tuple[ComputationUsage, ...] = ()
     timeline: RunTimeline | None = None
     block: str = ""
+    run: str = ""
+    parameters: dict[str, str] = Field(default_factory=dict)
+    code: str = ""
+    cost: Cost | None = None
+    currency: str = ""
     schema_version: int = SCHEMA_VERSION
 
     @field_validator("workers", "tasks", "computations", "timeline")
@@ -231,6 +249,11 @@ class RunRecord(_Part):
         return sum(worker.read for worker in self.workers)
 
     @property
+    def written(self) -> int:
+        """Bytes that all worker processes have written to files."""
+        return sum(worker.written for worker in self.workers)
+
+    @property
     def label(self) -> str:
         """What was run: the block, else pipeline and step, else the program, else the cluster."""
         of_step = f"{self.pipeline}/{self.step}" if self.step else ""
@@ -289,6 +312,18 @@ def _select_known(document: Any, model: type[Any]) -> Any:
         for name, value in document.items()
         if name in names
     }
+
+
+def describe_cost(record: RunRecord) -> str:
+    """Return the cost of a run as text; empty if it is unknown.
+
+    Examples
+    --------
+    >>> run = RunRecord(name="r", cluster="", started=0, ended=1, cost=0.012, currency="USD")
+    >>> describe_cost(run)
+    '0.012 USD'
+    """
+    return "" if record.cost is None else f"{record.cost:.3g} {record.currency}".strip()
 
 
 #: The time in the name of a record, with microseconds if another run began in that second.

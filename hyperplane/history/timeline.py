@@ -6,6 +6,7 @@ classes are checked where they are part of a RunRecord.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
@@ -96,3 +97,20 @@ class RunTimeline:
     processes: list[int] = field(default_factory=list)
     workers: list[WorkerTimeline] = field(default_factory=list)
     groups: list[TaskGroupTimes] = field(default_factory=list)
+
+
+def count_process_hours(processes: Sequence[int], part_seconds: float, seconds: float) -> float:
+    """Return the hours of all worker processes together; in each part the most that ran in it.
+
+    Parameters
+    ----------
+    processes : sequence of int
+        Number of worker processes in each part of the time.
+    part_seconds : float
+        Length of a part.
+    seconds : float
+        Length of the whole time, of which the last part has not passed yet.
+    """
+    if not processes:
+        return 0.0
+    return sum(processes) * min(part_seconds, seconds / len(processes)) / 3600

@@ -6,24 +6,30 @@ The call and its result are pickles in the job's folder.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import cloudpickle
 
 from hyperplane.core.errors import JobError
+from hyperplane.core.tracebacks import keeps_all_frames, walk_traceback
+from hyperplane.jobs.call_sources import format_error, pickle_with_sources
 from hyperplane.jobs.pickled_calls import OtherVersionError, unpickle
 from hyperplane.jobs.store.job_records import Job
 
 #: Module that the step runs with ``python -m``; stored in job definitions.
 PROGRAM = "hyperplane.jobs.calls"
-_CALL, _RESULT = "call.pickle", "result.pickle"
+_CALL, _RESULT, _SOURCES = "call.pickle", "result.pickle", "call-sources.json"
 
 
 def save_call(job: Job, call: tuple[Any, ...]) -> None:
     """Save a function with its positional and keyword arguments for the step."""
     job.folder_path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write(job.folder_path / _CALL, call)
+    data, sources = pickle_with_sources(call)
+    (job.folder_path / _SOURCES).write_text(sources, encoding="utf-8")
+    _write(job.folder_path / _CALL, data)
 
 
 def is_function_job(job: Job) -> bool:
@@ -42,17 +48,28 @@ def load_result(job: Job) -> Any:
         raise JobError(job.id, f"the result cannot be read: {error}") from error
 
 
-def _write(path: Path, value: Any) -> None:
+def _write(path: Path, data: bytes) -> None:
     draft = path.with_suffix(".draft")
-    draft.write_bytes(cloudpickle.dumps(value))
+    draft.write_bytes(data)
     draft.replace(path)
 
 
 def _run_call() -> None:
     """Run the function of the job that this process is a step of."""
     folder = Path(os.environ["HYPERPLANE_JOB_FOLDER"])
+    if not keeps_all_frames():
+        sys.excepthook = _print_error
     function, arguments, named = unpickle((folder / _CALL).read_bytes())
-    _write(folder / _RESULT, function(*arguments, **named))
+    _write(folder / _RESULT, cloudpickle.dumps(function(*arguments, **named)))
+
+
+def _print_error(kind: type[BaseException], error: BaseException, first: Any) -> None:
+    """Print an error with the frames of the user; a hook of the interpreter."""
+    del kind
+    own = [node for node in walk_traceback(first) if node.tb_frame.f_code is _run_call.__code__]
+    below: TracebackType | None = own[-1].tb_next if own else first
+    sources = Path(os.environ["HYPERPLANE_JOB_FOLDER"]) / _SOURCES
+    sys.stderr.write(format_error(error, below, sources))
 
 
 if __name__ == "__main__":

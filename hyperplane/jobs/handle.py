@@ -30,7 +30,9 @@ from hyperplane.jobs.execution.step_log import read_last_lines
 from hyperplane.jobs.job_html import render_job
 from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.job_progress import step_progress
+from hyperplane.jobs.job_rows import list_rows
 from hyperplane.jobs.job_waiting import describe_wait, parse_timeout
+from hyperplane.jobs.live_output import JobState, show_job
 from hyperplane.jobs.store import job_records
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, IN_PROGRESS, TIMED_OUT, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
@@ -104,8 +106,9 @@ class JobHandle:
         job = self.job
         if job.processed:
             return job.status
-        delay = config.progress().delay_seconds if progress else None
-        with show_wait(describe_wait(job, ()), delay) as display:
+        settings = config.progress()
+        delay = settings.delay_seconds if progress else None
+        with show_wait(describe_wait(job, ()), delay, settings.log_lines) as display:
             status = self._wait(limit, display)
             if display is not None:
                 display.outcome = status
@@ -228,9 +231,7 @@ class JobHandle:
             attempt for attempt in self.attempts if attempt.log and step in (None, attempt.step)
         ]
         if step is not None and not attempts:
-            names = ", ".join(map(repr, job_records.name_steps(self.job, self.attempts)))
-            known = f"the steps are {names}" if names else "the definition of the job is damaged"
-            raise JobError(self.id, f"step {step!r} has no log; {known}")
+            raise JobError(self.id, self._describe_missing_log(step))
         if not attempts:
             return ""
         log = Path(self.job.folder, _most_relevant(attempts).log)
@@ -239,6 +240,13 @@ class JobHandle:
         except OSError as error:
             message = f"its log {log} cannot be read ({error.strerror})"
             raise JobError(self.id, f"{message}; it ran on {self.job.machine}") from error
+
+    def _describe_missing_log(self, step: str) -> str:
+        names = job_records.name_steps(self.job, self.attempts)
+        if step in names:
+            return f"step {step!r} has no log yet, as it has not started"
+        known = ", ".join(map(repr, names)) or "unknown: its definition is damaged"
+        return f"{self.job.run_name} has no step {step!r}; its steps are {known}"
 
     @check_call
     def artifacts(self, step: str | None = None) -> ArtifactList:
@@ -271,35 +279,24 @@ class JobHandle:
             Labels, such as ``"status"`` or the name of a step, and their texts. Of a job whose
             definition is damaged, the steps that have begun.
         """
-        job = self.job
-        rows = [("job", f"{job.run_name} ({job.id})"), ("status", job.status)]
-        rows += [("reason", job.reason)] if job.reason else []
-        rows += [("dashboard", job.dashboard)] if job.dashboard else []
-        if job.readable_pipeline is None:
-            rows.append(("definition", "damaged; the steps that have begun are shown"))
-        attempts = self.attempts
-        latest = {(attempt.step, attempt.chunk): attempt for attempt in attempts}
-        chunk_counts = {step.name: step.chunk_count for step in job.steps}
-        for step in job_records.name_steps(job, attempts):
-            of_step = [attempt for (name, _), attempt in latest.items() if name == step]
-            counts = {attempt.status: 0 for attempt in of_step}
-            for attempt in of_step:
-                counts[attempt.status] += 1
-            chunk_count = chunk_counts.get(step, 0)
-            text = ", ".join(
-                f"{n} {status}" if chunk_count else status for status, n in counts.items()
-            )
-            rows.append((step, (text or "waits") + (f" of {chunk_count}" if chunk_count else "")))
-        return rows
+        return list_rows(self.job, self.attempts)
 
     def __str__(self) -> str:
         return as_text(self.as_rows())
 
     __repr__ = __str__
 
+    def _read_state(self) -> JobState:
+        job, attempts = self.job, self.attempts
+        markup = render_job(job, attempts, artifacts=read_artifacts(self._store, job))
+        return JobState(as_text(list_rows(job, attempts)), markup, not job.processed)
+
     def _repr_html_(self) -> str:
-        job = self.job
-        return render_job(job, self.attempts, artifacts=read_artifacts(self._store, job))
+        return self._read_state().markup
+
+    def _ipython_display_(self) -> None:
+        """Show the job as the last value of a cell, where it is updated until the job ends."""
+        show_job(self._read_state)
 
 
 def _most_relevant(attempts: Iterable[Attempt]) -> Attempt:
@@ -351,14 +348,17 @@ def submit(
         Name of the runner, which starts the steps: ``"local"`` starts processes of this machine,
         ``"slurm"`` batch jobs, ``"kubernetes"`` pods, ``"aws-batch"`` jobs of AWS Batch,
         ``"vertex"`` custom jobs of Vertex AI, ``"cloud-run"`` jobs of Cloud Run, ``"glue"`` jobs of
-        AWS Glue. The error for an unknown name lists all runners.
+        AWS Glue, ``"emr"`` steps of Amazon EMR, ``"emr-serverless"`` runs of EMR Serverless. The
+        error for an unknown name lists all runners.
     runner_options : mapping, optional
         For Kubernetes: settings of the engine ``kubernetes``, such as ``image`` and ``namespace``,
         which replace the configured ones; and ``root``, the folder of the image that has the
         pipeline's files. Without ``root``, the file of each step is copied into its pod. For AWS
         Batch: settings of ``hyperplane.runners.aws_batch``, such as ``queue``; for Vertex AI of
         ``hyperplane.runners.vertex``, such as ``region``, for Cloud Run of
-        ``hyperplane.runners.cloud_run``, and for AWS Glue of ``hyperplane.runners.glue``.
+        ``hyperplane.runners.cloud_run``, for AWS Glue of ``hyperplane.runners.glue``, for
+        Amazon EMR of ``hyperplane.runners.emr``, and for EMR Serverless of
+        ``hyperplane.runners.emr_serverless``.
 
     Returns
     -------

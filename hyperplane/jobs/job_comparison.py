@@ -1,4 +1,4 @@
-"""Differences of two jobs: parameters, definition, outcome and durations of the steps."""
+"""Differences of two jobs: parameters, code, definition, outcome and durations of the steps."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hyperplane.history.code_digest import SHOWN
+from hyperplane.history.run_record import RunRecord
 from hyperplane.jobs.job_progress import StepProgress, step_progress
+from hyperplane.jobs.step_records import show_parameters
 from hyperplane.jobs.store.job_records import Attempt, Job
 
 #: Status of a step that a job does not have.
 ABSENT = "no such step"
+_PARAMETER = "parameter "
+_NO_RECORDS: Mapping[str, RunRecord] = {}
 #: Fields of jobs that are compared.
 _FIELDS = (
     "pipeline_name", "status", "reason", "job_type", "schedule", "machine", "runner",
@@ -40,16 +45,62 @@ class StepComparison:
     second_seconds: float | None
 
 
-def compare_jobs(first: Job, second: Job) -> list[Difference]:
-    """Return the fields, parameters and settings of pipeline and steps that differ."""
-    pairs = [(name, getattr(first, name), getattr(second, name)) for name in _FIELDS]
-    pairs += _compare_values("parameter ", first.parameters, second.parameters)
+def compare_jobs(
+    first: Job,
+    second: Job,
+    first_records: Mapping[str, RunRecord] = _NO_RECORDS,
+    second_records: Mapping[str, RunRecord] = _NO_RECORDS,
+) -> list[Difference]:
+    """Return what differs: parameters, code of steps, fields, and settings of the pipeline.
+
+    The records are those of the steps, by their names. Secrets in parameters are masked after the
+    comparison, so that it shows that they differ.
+    """
+    pairs = _compare_parameters(
+        first, second, show_parameters(first, first_records),
+        show_parameters(second, second_records),
+    )  # fmt: skip
+    pairs += _compare_records(first_records, second_records)
+    pairs += [(name, getattr(first, name), getattr(second, name)) for name in _FIELDS]
     pairs += _compare_values("", _flatten_definition(first), _flatten_definition(second))
     return [
         Difference(field, *(None if value is None else str(value) for value in (one, two)))
         for field, one, two in pairs
-        if one != two
+        if one != two or field.startswith(_PARAMETER)
     ]
+
+
+def _compare_parameters(
+    first: Job, second: Job, first_shown: Mapping[str, str], second_shown: Mapping[str, str]
+) -> list[tuple[str, Any, Any]]:
+    """Return the parameters that differ, as they are shown."""
+    names = {**first.parameters, **second.parameters}
+    return [
+        (f"{_PARAMETER}{name}", first_shown.get(name), second_shown.get(name))
+        for name in names
+        if first.parameters.get(name) != second.parameters.get(name)
+    ]
+
+
+def _compare_records(
+    first: Mapping[str, RunRecord], second: Mapping[str, RunRecord]
+) -> list[tuple[str, Any, Any]]:
+    """Return the code and the versions of the steps that both jobs have run.
+
+    What is unknown of one, such as of a job of an earlier version, is no difference.
+    """
+    pairs: list[tuple[str, Any, Any]] = []
+    both = [(step, record, second[step]) for step, record in first.items() if step in second]
+    for step, one, two in both:
+        if one.code and two.code:
+            pairs.append((f"step {step} code", one.code[:SHOWN], two.code[:SHOWN]))
+    for step, one, two in both:
+        pairs += [
+            (f"step {step} version of {name}", version, two.versions[name])
+            for name, version in one.versions.items()
+            if name in two.versions
+        ]
+    return pairs
 
 
 def compare_steps(

@@ -28,7 +28,7 @@ from hyperplane.jobs.execution.step_environment import find_secrets
 from hyperplane.jobs.job_names import find_job
 from hyperplane.jobs.notebook_steps import notebook_checks
 from hyperplane.jobs.runners.registry import find_budget_faults, has_shared_files, resolve_options
-from hyperplane.jobs.store.job_records import CANCELLED, DONE, OPEN, PENDING, PROCESSED, Job
+from hyperplane.jobs.store.job_records import CANCELLED, DONE, OPEN, PENDING, Job
 from hyperplane.jobs.store.jobs_home import jobs_folder, open_store, this_machine
 from hyperplane.jobs.submission.option_checks import (
     label_faults,
@@ -312,8 +312,8 @@ def resume(job_id: str | Submitted) -> Submitted:
     ):
         raise JobError(job.id, f"this job is already {job.status}; cancel it to start over")
     reset = {
-        "status": PENDING, "reason": "", "submitted": time.time(), "started": 0.0, "ended": 0.0,
-        "tries": 0, "cancelled": False,
+        "status": PENDING, "reason": "", "started": 0.0, "ended": 0.0, "tries": 0,
+        "cancelled": False,
     }  # fmt: skip
     submission = capture_environment()
     try:
@@ -322,7 +322,7 @@ def resume(job_id: str | Submitted) -> Submitted:
         remove_cancel_marker(job)
         with hold_submission_lock(job):
             supervisor_client.notify_supervisor(job.id, submission)
-            if not store.update(job.id, if_status=PROCESSED, **reset):
+            if not store.reset(job, **reset):
                 store.get(job.id)  # raises an error if the job was removed since
             supervisor_client.notify_supervisor()
     except (FileNotFoundError, JobError):

@@ -24,6 +24,7 @@ from hyperplane.jobs.attempt_logs import read_log_end
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.requirements import INSTALL_STEP
 from hyperplane.jobs.execution.step_command import notebook_output_path, working_folder
+from hyperplane.jobs.job_names import find_given_name
 from hyperplane.jobs.job_progress import StepProgress, step_progress, to_plain_line
 from hyperplane.jobs.step_graph import Node, draw_steps, find_state_style
 from hyperplane.jobs.store.artifact_records import Artifact
@@ -115,7 +116,7 @@ def list_nodes(job: Job, states: Sequence[StepProgress]) -> list[Node]:
 
 def _list_facts(job: Job, states: Sequence[StepProgress], now: float) -> Iterator[tuple[str, str]]:
     done = sum(state.status == DONE for state in states)
-    began = job.started or job.submitted
+    began = job.started or job.requested
     took = format_duration(max(0.0, (job.ended or now) - began))
     style = find_state_style(job.status)
     yield "job", f"{job.run_name} ({job.id})"
@@ -127,6 +128,8 @@ def _list_facts(job: Job, states: Sequence[StepProgress], now: float) -> Iterato
         yield "definition", "damaged; the steps that have begun are shown"
     yield "steps", make_bar(done / max(1, len(states)), f"{done:,} of {len(states):,} done", style)
     yield "submitted", f"{_format_time(job.submitted)} by {job.machine}, runner {job.runner}"
+    if job.resumed:
+        yield "resumed", _format_time(job.resumed)
     if job.dashboard:
         yield "dashboard", make_link(job.dashboard)
     if job.output is not None:
@@ -213,10 +216,13 @@ def render_jobs(jobs: Sequence[Job], now: float | None = None) -> str:
     text = f"{ended:,} of {plural(len(jobs), 'job')} have ended: " + ", ".join(
         f"{count:,} {status}" for status, count in counts.items()
     )
-    titles = ("id", "run", "pipeline", "status", "submitted", "took", "reason", "links")
+    shown = jobs[:MOST_JOBS]
+    has_names = any(map(find_given_name, shown))
+    names = ("name",) if has_names else ()
+    titles = ("id", "run", *names, "pipeline", "status", "submitted", "took", "reason", "links")
     parts = [
         Markup(f"<div>{make_bar(ended / len(jobs), text)}</div>"),
-        make_table(titles, (_list_job_cells(job, now) for job in jobs[:MOST_JOBS])),
+        make_table(titles, (_list_job_cells(job, now, has_names) for job in shown)),
     ]
     if len(jobs) > MOST_JOBS:
         more = f"and {plural(len(jobs) - MOST_JOBS, 'more job')}"
@@ -224,9 +230,11 @@ def render_jobs(jobs: Sequence[Job], now: float | None = None) -> str:
     return make_output(*parts)
 
 
-def _list_job_cells(job: Job, now: float) -> Iterator[str]:
+def _list_job_cells(job: Job, now: float, has_names: bool) -> Iterator[str]:
     yield job.id[:8]
-    yield job.run_name
+    yield to_plain_line(job.run_name)
+    if has_names:
+        yield to_plain_line(find_given_name(job))
     yield to_plain_line(job.pipeline_name)
     yield make_chip(job.status, find_state_style(job.status))
     yield _format_time(job.submitted)

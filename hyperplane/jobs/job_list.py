@@ -76,8 +76,8 @@ def list_jobs(
     pipeline : str, optional
         Only runs of the pipeline with this name.
     since : str or datetime.datetime, optional
-        Only jobs submitted since a time such as ``"2026-11-27"`` or ``"2026-11-27T16:00"``, or
-        within a duration such as ``"7 days"``.
+        Only jobs submitted or resumed since a time such as ``"2026-11-27"`` or
+        ``"2026-11-27T16:00"``, or within a duration such as ``"7 days"``.
     text : str, optional
         Only jobs with this text in their id, name, pipeline, schedule, reason, machine, or in a
         name or value of their parameters; upper and lower case are the same.

@@ -21,8 +21,19 @@ _RUN = re.compile(r"(?P<pipeline>.+?)\s*#(?P<number>[1-9][0-9]{0,9})", re.ASCII 
 _MAX_NUMBER = 2**31 - 1
 #: Most candidates of an ambiguous name that a message lists, and most names to suggest from.
 _MAX_LISTED, _MAX_NAMES = 5, 250
+#: Names that ``submit`` generates.
+_GENERATED = re.compile(r"[a-z]+_[a-z]+_[0-9a-f]{4}")
 #: Characters of an id in lists.
 _LISTED_LENGTH = 8
+
+
+def find_given_name(job: Job) -> str:
+    """Return the name that a job was submitted with; empty if ``submit`` has generated it.
+
+    A generated name repeats a part of the id, so that lists do not show it.
+    """
+    is_generated = _GENERATED.fullmatch(job.name) and job.name.endswith(f"_{job.id[:4]}")
+    return "" if is_generated else job.name
 
 
 def find_job(store: JobStore, reference: str) -> Job:

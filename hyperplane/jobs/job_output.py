@@ -66,7 +66,7 @@ def previous_runs(job_id: str | Submitted | None = None, limit: int = 100) -> li
     while True:  # the limit of the query also counts later jobs
         runs = store.find(**criteria, limit=fetch_limit)
         earlier = [
-            job for job in runs if job.id != current.id and job.submitted <= current.submitted
+            job for job in runs if job.id != current.id and job.requested <= current.requested
         ]
         if len(earlier) >= limit or len(runs) < fetch_limit:
             return [job.as_dict() for job in earlier[:limit]]

@@ -193,7 +193,7 @@ def _attempt_reason(attempt: Attempt) -> str:
 
 
 def _job_duration(job: Job, now: float) -> str:
-    begun = job.started or job.submitted
+    begun = job.started or job.requested
     return format_duration(max(0.0, (job.ended or now) - begun))
 
 
@@ -245,6 +245,17 @@ def _step_line(state: StepProgress) -> str:
     detail = f" ({state.detail})" if state.detail else ""
     why = _attempt_reason(state.failed[-1]) if state.failed and not state.chunks else ""
     return f"{state.name}: {state.status}{duration_text}{detail}" + (f": {why}" if why else "")
+
+
+def to_log_line(text: str) -> str:
+    r"""Return a line of a log with its indentation, without terminal control characters.
+
+    Examples
+    --------
+    >>> to_log_line("\tif x:\x1b[2J \r")
+    '        if x:[2J'
+    """
+    return "".join(each for each in text.expandtabs() if each.isprintable()).rstrip()
 
 
 def to_plain_line(text: str) -> str:

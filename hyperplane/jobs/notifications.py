@@ -68,7 +68,9 @@ class Notification:
             rows["message"] = self.message
         if self.event == "late":
             rows["submitted"] = _format_time(job.submitted)
-            rows["time since"] = format_duration(time.time() - job.submitted)
+            if job.resumed:
+                rows["resumed"] = _format_time(job.resumed)
+            rows["time since"] = format_duration(time.time() - job.requested)
             rows["running"] = ", ".join(self.running) or "no step"
         else:
             rows["ended"] = _format_time(job.ended or time.time())
@@ -91,7 +93,8 @@ class Notification:
         names = ("id", "run_name", "name", "status", "reason", "schedule", "machine", "runner")
         job = {name: getattr(self.job, name) for name in names}
         times = {
-            name: getattr(self.job, name) or None for name in ("submitted", "started", "ended")
+            name: getattr(self.job, name) or None
+            for name in ("submitted", "resumed", "started", "ended")
         }
         return {
             "version": DOCUMENT_VERSION,

@@ -54,19 +54,21 @@ def main() -> None:
 def _set_limits(memory: int, seconds: int) -> None:
     """Limit the memory beyond that of the imported modules, on Linux, and the processor time."""
     _lower_limit(resource.RLIMIT_CORE, 0)
-    _lower_limit(resource.RLIMIT_CPU, seconds)
+    # Of two equal limits the kernel obeys the hard one, with SIGKILL, as for a lack of memory.
+    _lower_limit(resource.RLIMIT_CPU, seconds, seconds + 1)
     status = Path("/proc/self/statm")
     if status.exists():
         used = int(status.read_text().split()[0]) * resource.getpagesize()
         _lower_limit(resource.RLIMIT_AS, used + memory)
 
 
-def _lower_limit(kind: int, value: int) -> None:
+def _lower_limit(kind: int, soft: int, hard: int | None = None) -> None:
     """Set a limit; one of the system that is lower remains, as it cannot be raised."""
-    hard = resource.getrlimit(kind)[1]
-    if hard != resource.RLIM_INFINITY:
-        value = min(value, hard)
-    resource.setrlimit(kind, (value, value))
+    hard = soft if hard is None else hard
+    present = resource.getrlimit(kind)[1]
+    if present != resource.RLIM_INFINITY:
+        soft, hard = min(soft, present), min(hard, present)
+    resource.setrlimit(kind, (soft, hard))
 
 
 def read_first_rows(file: BinaryIO, rows: int, columns: int, length: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -29,6 +30,9 @@ _MOST_KEPT = 100
 _PROGRAM = Path(__file__).with_name("parquet_previews.py")
 #: One heap, so that the limit counts what is used, and the allocator that obeys it.
 _ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+
+
+_TOO_LONG = "its content cannot be shown, as reading it takes too long"
 
 
 class PreviewFailed(HyperplaneError, RuntimeError):
@@ -101,7 +105,9 @@ def read_first_rows(file: BinaryIO, rows: int, columns: int, length: int) -> Fir
             env={**os.environ, **_ENVIRONMENT},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise PreviewFailed("its content cannot be shown, as reading it takes too long") from None
+        raise PreviewFailed(_TOO_LONG) from None
+    if completed.returncode == -signal.SIGXCPU:
+        raise PreviewFailed(_TOO_LONG)
     try:
         answer = json.loads(completed.stdout)
     except ValueError:  # the process was ended, such as by a failed allocation of C++

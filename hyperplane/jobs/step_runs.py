@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from hyperplane.core.errors import HyperplaneError, check
 from hyperplane.core.optional import is_installed
 from hyperplane.core.public_calls import check_call
 from hyperplane.history import RunRecord
 from hyperplane.history.selection import find_limit_faults, find_text_faults
-from hyperplane.jobs.store.jobs_home import open_store, store_url, this_machine
+from hyperplane.jobs.store.jobs_home import has_store, open_store, this_machine
 
 
 @check_call
@@ -56,9 +54,6 @@ def read_step_runs() -> list[RunRecord]:
     if not is_installed("sqlalchemy"):
         return []
     try:
-        scheme, _, path = store_url().partition(":///")
-        if scheme.startswith("sqlite") and not Path(path).exists():
-            return []
-        return list_step_runs()
+        return list_step_runs() if has_store() else []
     except HyperplaneError:  # the records of clusters can be shown without those of jobs
         return []

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
 
     from hyperplane.clusters.dask.attach import AttachedCluster
+    from hyperplane.lab.other_clusters import OtherCluster
 
 __all__ = ["start_cluster"]
 
 
-async def start_cluster(*args: Any, **arguments: Any) -> AttachedCluster:
+async def start_cluster(*args: Any, **arguments: Any) -> AttachedCluster | OtherCluster:
     """Start a cluster in this process; return an object for it on the running event loop.
 
     dask-labextension awaits it when the user clicks *+ NEW*.

@@ -14,13 +14,14 @@ from hyperplane.clusters.dask.attach import AttachedCluster, attach_asynchronous
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.clusters.records import ClusterRecord
 from hyperplane.core.errors import EngineError, Fault, RequestError
+from hyperplane.lab.other_clusters import OtherCluster
 from hyperplane.spec.plan import ClusterPlan
 
-#: Engines whose clusters the pane can have: their schedulers answer requests of other processes to
-#: close. The others have classes of other packages, whose methods block the event loop.
+#: Engines of the clusters that the pane starts: their schedulers answer requests of other
+#: processes. The others have classes of other packages, whose methods block the event loop.
 ENGINES = ("local", "cuda", "ssh", "slurm")
 #: What the factory returns instead of a new cluster, in the task that lists a running one.
-LISTED: ContextVar[AttachedCluster | None] = ContextVar("LISTED", default=None)
+LISTED: ContextVar[AttachedCluster | OtherCluster | None] = ContextVar("LISTED", default=None)
 #: Names of clusters that are being started here.
 starting: set[str] = set()
 #: Running clusters that were started here, by the addresses of their schedulers.
@@ -31,7 +32,9 @@ class HyperplaneCluster(AttachedCluster):
     """A cluster of the pane, which shows the name of this class and a number."""
 
 
-async def create_cluster(args: Sequence[Any], arguments: dict[str, Any]) -> AttachedCluster:
+async def create_cluster(
+    args: Sequence[Any], arguments: dict[str, Any]
+) -> AttachedCluster | OtherCluster:
     """Return a new cluster of this process, or the running one that is being listed."""
     listed = LISTED.get()
     if listed is not None:

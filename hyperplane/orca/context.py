@@ -17,7 +17,7 @@ from hyperplane.clusters.dask.local.engine import LocalEngine
 from hyperplane.clusters.start_lines import BRAND
 from hyperplane.core.argument_checks import find_count_faults
 from hyperplane.core.errors import EngineUnavailable, Fault, UnknownArgument, check
-from hyperplane.core.printed_text import print_text
+from hyperplane.core.printed_text import print_note
 from hyperplane.core.public_calls import check_call, check_names, stating_outcome, warn_caller
 from hyperplane.core.units import advise_on_size, bytes_to_gb, format_bytes, parse_bytes, plural
 from hyperplane.ml.shards import tasks
@@ -167,7 +167,7 @@ def init_orca_context(
 
 
 def _note(text: str) -> None:
-    print_text(f"{BRAND} {text}\n", sys.stderr)
+    print_note(f"{BRAND} {text}")
 
 
 def _find_usable_memory() -> int:

@@ -16,9 +16,11 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 #: Style sheet of all pages.
 STYLE = """
 :root{color-scheme:light dark;--text:#1b1f24;--muted:#5b6470;--page:#fff;--line:#d5dae0;
---data:#2a6f97;--limit:#c1121f;--spill:#9a5b00;--pause:#d1495b;--disk:#8a6d1d}
+--data:#2a6f97;--limit:#c1121f;--spill:#9a5b00;--pause:#d1495b;--disk:#8a6d1d;
+--good:#1a7f37;--idle:#5f6b76}
 @media(prefers-color-scheme:dark){:root{--text:#e6e9ed;--muted:#9aa4b0;--page:#15181c;
---line:#3a414a;--data:#6bb5e0;--limit:#ff6b6b;--spill:#f0b354;--pause:#ff8fa3;--disk:#d9bb5c}}
+--line:#3a414a;--data:#6bb5e0;--limit:#ff6b6b;--spill:#f0b354;--pause:#ff8fa3;--disk:#d9bb5c;
+--good:#5ac46e;--idle:#a3adb6}}
 body{font:15px/1.45 system-ui,sans-serif;color:var(--text);background:var(--page);max-width:60rem;
 margin:1.5rem auto;padding:0 1rem}
 h1{font-size:1.5rem;margin:0 0 .2rem}h2{font-size:1.15rem;margin:2rem 0 .5rem}
@@ -31,6 +33,8 @@ th,td{padding:.2rem .9rem .2rem 0;text-align:left;vertical-align:top;
 border-bottom:1px solid var(--line)}
 td.number,th.number{text-align:right;white-space:nowrap}
 svg:not(.hp-steps){display:block;width:100%;height:auto;font:11px system-ui,sans-serif}
+.hp-scroll{overflow:auto;max-height:40rem}.hp-good{--hp-c:var(--good)}.hp-run{--hp-c:var(--data)}
+.hp-bad{--hp-c:var(--limit)}.hp-warn{--hp-c:var(--spill)}.hp-idle{--hp-c:var(--idle)}
 svg text{fill:var(--text)}
 .data{fill:var(--data);fill-opacity:.35;stroke:var(--data)}
 .bar{fill:var(--data)}.failed{fill:var(--limit)}
@@ -108,5 +112,5 @@ def page(title: str, language: str, *parts: str) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{escape(_POLICY)}"/>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head>"
-        f"<body>{''.join(parts)}</body></html>\n"
+        f"<body><main>{''.join(parts)}</main></body></html>\n"
     )

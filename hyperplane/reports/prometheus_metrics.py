@@ -73,7 +73,7 @@ def _count_jobs(client: Any, registry: Any, store: JobStore) -> None:
         ended.labels(job.pipeline_name, job.status).set(job.ended)
         if job.status == DONE and job.started:
             duration.labels(job.pipeline_name).set(job.ended - job.started)
-    waiting = [job.submitted for job in all_jobs if job.status in OPEN and not job.started]
+    waiting = [job.requested for job in all_jobs if job.status in OPEN and not job.started]
     wait = _make_gauge(
         client, registry, "job_longest_wait_seconds",
         "Seconds since the submission of the job that has waited longest for its start.",

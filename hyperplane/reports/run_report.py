@@ -12,7 +12,10 @@ from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import format_duration, plural, round_bytes
 from hyperplane.guard.run_summary import describe_plan
+from hyperplane.guard.usage_texts import describe_grown
 from hyperplane.history import RunRecord, RunTimeline, TaskUsage, WorkerUsage, read_run
+from hyperplane.history.code_digest import SHOWN
+from hyperplane.history.run_record import describe_cost
 from hyperplane.reports.gantt_chart import MOST_ROWS, draw_gantt
 from hyperplane.reports.memory_chart import draw_memory
 from hyperplane.reports.page import escape, grid, note, page, section, table
@@ -122,8 +125,7 @@ def show_figures(record: RunRecord) -> Iterator[str]:
 def _draw_timeline(record: RunRecord) -> Iterator[str]:
     timeline = record.timeline
     if timeline is None or not timeline.total:
-        missing = "The record has no times: it is of an earlier version, or of a step of a job."
-        yield section("Memory over the time", note(missing))
+        yield section("Memory over the time", note(_explain_missing(record)))
         return
     ends = [group.ended for group in timeline.groups]
     axis = TimeAxis(max(len(timeline.total) * timeline.part_seconds, *ends, 1e-3))
@@ -162,7 +164,12 @@ def _summary(record: RunRecord) -> Iterator[tuple[str, str]]:
     if record.program:
         yield "program", record.program
     if record.job:
-        yield "job", f"{record.job}, {record.pipeline}/{record.step}"
+        run = f"{record.run} ({record.job})" if record.run else record.job
+        yield "job", f"{run}, {record.pipeline}/{record.step}"
+    for name, value in record.parameters.items():
+        yield "parameter", f"{name} = {value}"
+    if record.code:
+        yield "code", record.code[:SHOWN]
     if plan.nprocs:
         yield "plan", describe_plan(plan)
     elif plan.pool:
@@ -171,6 +178,8 @@ def _summary(record: RunRecord) -> Iterator[tuple[str, str]]:
         share = f"{record.peak_share:.0%}".replace("%", " %")
         peak, limit = round_bytes(record.peak.peak), round_bytes(record.peak.limit)
         yield "peak", f"{peak} of {limit} in the fullest process, {share}"
+    elif largest := max((worker.peak for worker in record.workers), default=0):
+        yield "peak", f"{round_bytes(largest)}, limit unknown"
     if record.spilled:
         yield "on disk", f"up to {round_bytes(record.spilled)} of results"
     if record.paused_seconds:
@@ -178,8 +187,11 @@ def _summary(record: RunRecord) -> Iterator[tuple[str, str]]:
     if record.restarts:
         yield "restarts", f"{record.restarts}, {record.killed} of them for lack of memory"
     if record.cpu_seconds:
-        read = round_bytes(record.read)
-        yield "CPU", f"{format_duration(record.cpu_seconds)}, {read} read from files"
+        yield "CPU", format_duration(record.cpu_seconds)
+    if record.read or record.written:
+        yield "data", f"{round_bytes(record.read)} read, {round_bytes(record.written)} written"
+    if record.cost is not None:
+        yield "cost", describe_cost(record)
 
 
 def format_time(seconds: float) -> str:
@@ -188,6 +200,15 @@ def format_time(seconds: float) -> str:
         return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (ValueError, OverflowError, OSError):  # a time of no year that has a name
         return f"{seconds:g}"
+
+
+def _explain_missing(record: RunRecord) -> str:
+    if record.cluster:
+        return "Not recorded: an earlier version of hyperplane wrote this record."
+    return (
+        "Not recorded: this is the record of a step of a job, which has its peak only. The records "
+        "of the clusters that the step starts have the memory over the time."
+    )
 
 
 def _explain(record: RunRecord, timeline: RunTimeline) -> str:
@@ -244,6 +265,13 @@ def _computations(record: RunRecord) -> str:
     return section("Longest computations", grid(titles, rows))
 
 
+def _limit(worker: WorkerUsage) -> str:
+    if not worker.limit:
+        return "none"
+    grown = describe_grown(worker.limit, worker.first_limit)
+    return f"{round_bytes(worker.limit)}, {grown}" if grown else round_bytes(worker.limit)
+
+
 def _workers(record: RunRecord) -> str:
     def rank(worker: WorkerUsage) -> tuple[float, ...]:
         return -worker.restarts, -worker.paused_seconds, -worker.spilled, -worker.peak
@@ -256,7 +284,7 @@ def _workers(record: RunRecord) -> str:
             ", ".join(f"{count} {cause}" for cause, count in worker.causes.items())
             or (str(worker.restarts) if worker.restarts else "none"),
             round_bytes(worker.peak),
-            round_bytes(worker.limit) if worker.limit else "none",
+            _limit(worker),
             round_bytes(worker.spilled),
             format_duration(worker.spilling_seconds),
             format_duration(worker.paused_seconds),

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from hyperplane.core.errors import Fault, RequestError
+from hyperplane.core.pydantic_faults import text_like
 from hyperplane.spec.pool import canonical_pool_name
 
 Weight = Literal["light", "medium", "heavy"]
@@ -23,7 +24,9 @@ def _read_pool_name(value: object) -> object:
 
 
 PoolName = Annotated[str, BeforeValidator(_read_pool_name)]
-Currency = Annotated[str, Field(pattern="^[A-Z]{3}$")]
+Currency = Annotated[
+    str, text_like("^[A-Z]{3}$", "three capital letters of a currency, such as USD")
+]
 PoolNames = Annotated[tuple[PoolName, ...], Field(min_length=1)]
 
 

@@ -19,7 +19,7 @@ from pydantic import (
 
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.public_calls import nearest, unknown_name
-from hyperplane.core.pydantic_faults import CheckedModel, NestedFaults
+from hyperplane.core.pydantic_faults import CheckedModel, NestedFaults, text_like
 from hyperplane.core.units import (
     advise_on_size,
     bytes_to_gb,
@@ -237,7 +237,16 @@ class ClusterRequest(CheckedModel):
     pool: str | InstanceOf[PoolSpec] | None = None
     memory: Annotated[MemoryPolicy | None, BeforeValidator(_read_policy)] = None
     idle_timeout: Annotated[Seconds | None, BeforeValidator(_read_duration)] = None
-    name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")] | None = None
+    name: (
+        Annotated[
+            str,
+            text_like(
+                r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+                "a name of at most 63 lower-case letters, digits and -, such as my-cluster",
+            ),
+        ]
+        | None
+    ) = None
     local_fit: Literal["fit", "exact"] | None = None
     tuning: str | None = None
     framework: str | None = None

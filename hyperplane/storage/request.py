@@ -136,24 +136,46 @@ def parse_request(
     if kind == "text":
         format_name = "text"
     if not in_parts and kind in ("table", "json", "text", "numpy", "model"):
-        ending = target_suffix(target)
-        if ending in COMPRESSIONS:
-            advice = "omit the suffix; Parquet is compressed already"
-            allowed = f"a name without {ending!r}, as save does not compress files"
-            faults.append(Fault("url", repr(target.name), allowed, advice))
-    if kind not in ("path", "array", "series") and not is_format_of(saved_kind, format_name):
-        suffix = target_suffix(target)
-        ending = f"which ends in {suffix!r}" if suffix else "which has no suffix"
-        shown = repr(format) if format else f"{target.name!r}, {ending}"
-        known = list_formats(saved_kind)
-        near = difflib.get_close_matches(str(format or ""), known, 1)
-        advice = f"did you mean {near[0]!r}?" if near else "" if format else "pass format="
-        all_suffixes = ", ".join(suffix for suffixes in known.values() for suffix in suffixes)
-        allowed = f"one of {', '.join(known)} for {type(obj).__name__} ({all_suffixes})"
-        faults.append(Fault("format" if format else "url", shown, allowed, advice))
+        faults += find_compression_faults(target)
+    if kind not in ("path", "array", "series"):
+        faults += find_format_faults(saved_kind, format_name, target, type(obj).__name__, format)
     check(faults)
     valid_shard = None if shard is None else (shard[0], shard[1])
     return SaveRequest(target, kind, format_name, mode, valid_shard, run or "")
+
+
+def find_compression_faults(target: Target) -> list[Fault]:
+    """Return a fault if the name of a single file is that of a compressed one."""
+    ending = target_suffix(target)
+    if ending not in COMPRESSIONS:
+        return []
+    advice = "omit the suffix; Parquet is compressed already"
+    allowed = f"a name without {ending!r}, as save does not compress files"
+    return [Fault("url", repr(target.name), allowed, advice)]
+
+
+def find_format_faults(
+    kind: str,
+    format_name: str,
+    target: Target,
+    type_name: str,
+    format: str | None = None,  # noqa: A002
+) -> list[Fault]:
+    """Return a fault if a kind of object cannot be saved in a format.
+
+    ``type_name`` is that of the object, and ``format`` is the argument of ``save``.
+    """
+    if is_format_of(kind, format_name):
+        return []
+    suffix = target_suffix(target)
+    ending = f"which ends in {suffix!r}" if suffix else "which has no suffix"
+    shown = repr(format) if format else f"{target.name!r}, {ending}"
+    known = list_formats(kind)
+    near = difflib.get_close_matches(str(format or ""), known, 1)
+    advice = f"did you mean {near[0]!r}?" if near else "" if format else "pass format="
+    all_suffixes = ", ".join(suffix for suffixes in known.values() for suffix in suffixes)
+    allowed = f"one of {', '.join(known)} for {type_name} ({all_suffixes})"
+    return [Fault("format" if format else "url", shown, allowed, advice)]
 
 
 def is_shard(shard: Any) -> TypeGuard[tuple[int, int]]:

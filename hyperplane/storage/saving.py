@@ -17,6 +17,7 @@ from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call, warn_caller
 from hyperplane.formats.parquet.pandas_index import check_index
 from hyperplane.objectstore.path_templates import fill_template
+from hyperplane.objectstore.redaction import redact_url
 from hyperplane.objectstore.save_target import (
     check_options,
     check_partition_options,
@@ -143,7 +144,7 @@ def _report(obj: Any, request: SaveRequest, result: SaveResult) -> None:
         return  # it ends with this process
     report_artifact(
         request.kind,
-        url=result.url,
+        url=result.url if request.target.store.local else redact_url(result.url),
         format=request.format,
         size=result.nbytes,
         rows=result.rows,

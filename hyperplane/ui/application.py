@@ -39,6 +39,7 @@ _VIEWS: Mapping[str, Callable[[PageRequest], View]] = {
     "/": overview.show_overview,
     "/clusters": cluster_views.list_clusters,
     "/other-clusters": cluster_views.list_other_clusters,
+    "/other-clusters/{engine}/{name}": cluster_views.show_other_cluster,
     "/clusters/{engine}/{name}": cluster_views.show_cluster,
     "/jobs": job_list_view.list_jobs,
     "/jobs/{id}": job_view.show_job,
@@ -65,6 +66,7 @@ _FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 #: Actions by their paths; they return the path of the page that shows the result.
 _ACTIONS: Mapping[str, Callable[[PageRequest], str]] = {
     "/clusters/{engine}/{name}/stop": cluster_views.stop_cluster,
+    "/other-clusters/{engine}/{name}/stop": cluster_views.stop_other_cluster,
     "/jobs/{id}/cancel": job_view.cancel_job,
 }
 _log = logging.getLogger(__name__)

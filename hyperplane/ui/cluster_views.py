@@ -5,6 +5,7 @@ from __future__ import annotations
 from hyperplane import cluster_stop
 from hyperplane.cluster_stop import read_records
 from hyperplane.clusters import cluster_listing
+from hyperplane.clusters.listed_cluster import ListedCluster
 from hyperplane.clusters.records import ClusterRecord
 from hyperplane.core.errors import EngineError
 from hyperplane.core.html_output import Markup, make_bar, make_link
@@ -82,10 +83,17 @@ def list_clusters(request: PageRequest) -> View:
 
 def list_other_clusters(request: PageRequest) -> View:
     """Return the clusters that the platforms list and this machine has not started."""
-    del request
+    closed = request.query.get("closed", "")
     listing = cluster_listing.list_clusters(read_records())
     rows = [
-        (each.name, each.engine, each.where, each.status, each.started) for each in listing.clusters
+        (
+            make_page_link(make_path("other-clusters", each.engine, each.name), each.name),
+            each.engine,
+            each.where,
+            each.status,
+            each.started,
+        )
+        for each in listing.clusters
     ]
     table = make_table(
         "Clusters without a record on this machine",
@@ -96,7 +104,50 @@ def list_other_clusters(request: PageRequest) -> View:
     return View(
         "Clusters elsewhere",
         (*(make_alert(warning) for warning in listing.warnings), table, make_note(advice)),
+        outcome=f"{closed} is closed" if closed else "",
     )
+
+
+def _find_other(request: PageRequest) -> ListedCluster:
+    engine, name = request.names["engine"], request.names["name"]
+    listing = cluster_listing.list_clusters(read_records())
+    for cluster in listing.clusters:
+        if (cluster.engine, cluster.name) == (engine, name):
+            return cluster
+    reasons = "".join(f"; {warning}" for warning in listing.warnings)
+    raise PageNotFound(f"no platform lists a cluster {name!r} of {engine}{reasons}")
+
+
+def show_other_cluster(request: PageRequest) -> View:
+    """Return a cluster that this machine has not started, with what its platform knows."""
+    cluster = _find_other(request)
+    facts = [
+        ("cluster", cluster.name),
+        ("engine", cluster.engine),
+        ("where", cluster.where),
+        ("status", cluster.status),
+        ("started", cluster.started),
+        ("jobs", ", ".join(cluster.jobs)),
+    ]
+    notes = [make_page_link("/other-clusters", "All clusters elsewhere")]
+    if cluster.shared_owner:
+        text = f"It may be another user's: others may have the name {cluster.shared_owner!r}, too."
+        notes.append(make_note(text))
+    action = ""
+    if request.allow_actions:
+        path = make_path("other-clusters", cluster.engine, cluster.name, "stop")
+        text = f"This ends {cluster.name} on its platform for all programs; results are lost."
+        action = make_action(path, "Stop this cluster", text)
+    return View(f"Cluster {cluster.name}", (*notes, make_facts(facts), action))
+
+
+def stop_other_cluster(request: PageRequest) -> str:
+    """Make the platform end a cluster; return the path of the list."""
+    cluster = _find_other(request)
+    reason = cluster_stop.stop_cluster(cluster)
+    if reason:
+        raise EngineError(cluster.engine, f"{cluster.name} may still be running: {reason}")
+    return make_path("other-clusters", closed=cluster.name)
 
 
 def _find(request: PageRequest) -> ClusterRecord:

@@ -11,6 +11,7 @@ from hyperplane.core.html_output import Markup, make_chip
 from hyperplane.core.units import format_duration
 from hyperplane.jobs import job_list
 from hyperplane.jobs.job_list import STATUSES
+from hyperplane.jobs.job_names import find_given_name
 from hyperplane.jobs.step_graph import find_state_style
 from hyperplane.jobs.store.job_records import IN_PROGRESS, OPEN, Job
 from hyperplane.ui.duration_chart import draw_durations
@@ -34,7 +35,7 @@ SECONDS = 5.0
 #: Jobs of a page.
 PAGE_SIZE = 100
 _FILTERS = ("pipeline", "schedule", "since", "text")
-_TITLES = ("run", "id", "pipeline", "status", "submitted", "runner", "reason", "took")
+_TITLES = ("run", "id", "name", "pipeline", "status", "submitted", "runner", "reason", "took")
 
 
 def list_jobs(request: PageRequest) -> View:
@@ -87,6 +88,7 @@ def _describe(job: Job, now: float) -> Iterator[str]:
     pipeline = job.pipeline_name
     yield make_page_link(make_path("jobs", job.id), job.run_name)
     yield job.id[:8]
+    yield find_given_name(job)
     yield make_page_link(make_path("jobs", pipeline=pipeline), pipeline) if pipeline else ""
     yield make_chip(job.status, find_state_style(job.status))
     yield make_time(job.submitted)

@@ -17,6 +17,7 @@ from hyperplane.jobs.job_progress import StepProgress, step_progress
 from hyperplane.jobs.step_graph import draw_steps, find_state_style
 from hyperplane.jobs.store.artifact_records import Artifact
 from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job, WorkUnit
+from hyperplane.jobs.submission.masked_parameters import mask_parameters
 from hyperplane.reports import render_job_report
 from hyperplane.reports.job_report import draw_attempts, list_attempts
 from hyperplane.ui.artifact_view import JOB_SIZE, make_artifact_table
@@ -97,6 +98,7 @@ def _list_facts(job: Job, states: Sequence[StepProgress], now: float) -> Iterato
     yield "name", job.name
     yield "id", job.id
     yield "submitted", make_time(job.submitted)
+    yield "resumed", make_time(job.resumed) if job.resumed else ""
     yield "started", make_time(job.started)
     yield "ended", make_time(job.ended)
     took = format_duration(max(0.0, (job.ended or now) - job.started)) if job.started else ""
@@ -105,7 +107,7 @@ def _list_facts(job: Job, states: Sequence[StepProgress], now: float) -> Iterato
     path = make_path("jobs", schedule=job.schedule)
     yield "schedule", make_page_link(path, job.schedule) if job.schedule else ""
     yield "dashboard", make_link(job.dashboard) if job.dashboard else ""
-    for name, value in job.parameters.items():
+    for name, value in mask_parameters(job.parameters).items():
         yield "parameter", f"{name} = {value}"
     yield "output", (job.output or "")[:_OUTPUT_LENGTH]
     yield "folder", job.folder

@@ -11,6 +11,7 @@ from hyperplane.clusters.records import ClusterRecord
 from hyperplane.core.errors import EngineError, RequestError
 from hyperplane.history import RunRecord
 from hyperplane.history.run_record import new_run_name
+from hyperplane.history.timeline import count_process_hours
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,14 @@ class LiveCluster:
         The currency of the prices of pools; empty if none is configured.
     price : float or None
         Price of a worker process for an hour; None if it is not known.
+    known_limit : int
+        Limit of the memory of the connected processes, which may have grown; 0 if unknown.
     """
 
     record: RunRecord
     currency: str = ""
     price: float | None = None
+    known_limit: int = 0
 
     @property
     def processes(self) -> int:
@@ -46,7 +50,7 @@ class LiveCluster:
     @property
     def limit(self) -> int:
         """Limit of the memory of the connected processes, in bytes; 0 if it is not known."""
-        return self.processes * self.record.plan.ram_per_proc
+        return self.known_limit or self.processes * self.record.plan.ram_per_proc
 
     @property
     def process_hours(self) -> float:
@@ -54,8 +58,7 @@ class LiveCluster:
         timeline = self.record.timeline
         if timeline is None or not timeline.processes:
             return 0.0
-        seconds = min(timeline.part_seconds, self.record.seconds / len(timeline.processes))
-        return sum(timeline.processes) * seconds / 3600
+        return count_process_hours(timeline.processes, timeline.part_seconds, self.record.seconds)
 
     @property
     def core_hours(self) -> float:
@@ -78,12 +81,13 @@ def read_live(cluster: ClusterRecord) -> LiveCluster:
     """
     from hyperplane.clusters.dask.scheduler_requests import read_usage
 
-    record = make_record(cluster, read_usage(cluster), time.time())
+    usage = read_usage(cluster)
+    record, limit = make_record(cluster, usage, time.time()), int(usage.get("limit") or 0)
     pool = config.pools().get(record.plan.pool)
     if pool is None or pool.price_per_hour is None or not record.plan.nprocs:
-        return LiveCluster(record)
+        return LiveCluster(record, known_limit=limit)
     currency = config.sizing_rules().currency
-    return LiveCluster(record, currency, pool.price_per_hour / record.plan.nprocs)
+    return LiveCluster(record, currency, pool.price_per_hour / record.plan.nprocs, limit)
 
 
 def make_record(cluster: ClusterRecord, usage: dict[str, Any], now: float) -> RunRecord:

@@ -122,5 +122,5 @@ class View:
 def _mark_current(path: str, current: str) -> Markup:
     if path == current:
         return Markup(' aria-current="page"')
-    is_below = path != "/" and current.startswith(f"{path}/")
+    is_below = path != "/" and current.startswith((f"{path}/", f"/other-{path[1:]}"))
     return Markup(' aria-current="true"' if is_below else "")

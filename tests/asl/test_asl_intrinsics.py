@@ -167,6 +167,21 @@ def test_invalid_arguments_of_functions(text, cause):
     assert failed.value.name == "States.IntrinsicFailure"
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("States.Formt('a')", "unknown function States.Formt; did you mean States.Format?"),
+        ("States.format('a')", "unknown function States.format; did you mean States.Format?"),
+        ("States.Hash('a')", "States.Hash has 1 argument, expected 2"),
+        ("States.Format()", "States.Format has 0 arguments, expected at least 1"),
+    ],
+)
+def test_functions_that_there_are_not_and_wrong_numbers_of_arguments(text, message):
+    with pytest.raises(IntrinsicSyntax) as refused:
+        parse_intrinsic(text)
+    assert str(refused.value) == message
+
+
 def test_filling_a_template_changes_neither_the_template_nor_the_input():
     template, data = {"a.$": "$.l", "b": [{"c.$": "$"}]}, {"l": [1]}
     filled = fill_template(template, data, {})

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scale import scaled
 from test_asl_paths import JSON, places
 
+from hyperplane.asl import problems
 from hyperplane.asl.checking import check_machine
 from hyperplane.asl.reading import MAX_FILE_BYTES, read_machine
 from hyperplane.asl.strict_json import JsonSyntaxError, parse_with_lines
@@ -146,6 +147,40 @@ def test_the_name_of_a_machine_is_its_file_name_without_suffixes(tmp_path):
     assert read_machine(file).name == "nightly"
     assert read_machine(str(file)).name == "nightly"
     assert read_machine(TINY).name == "machine"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"a" 1}', "'1' in place of a colon"),
+        ('{"a": 1 "b": 2}', "'\"' in place of a comma or }"),
+        ("{'a': 1}", '"\'" in place of a name in double quotes'),
+        ("[1, nil]", "'n' in place of a value"),
+        ('["a', "'\"' begins a text that has no end"),
+        (r'["\x"]', r"'\\' begins an escape that JSON does not have"),
+        (r'["\u12"]', "is not followed by four hexadecimal digits"),
+        ('["a\tb"]', r"'\t' in a text, where JSON has an escape such as \n"),
+    ],
+)
+def test_text_that_is_no_json_is_refused_with_what_is_wrong(text, why):
+    with pytest.raises(JsonSyntaxError) as refused:
+        parse_with_lines(text)
+    assert str(refused.value).endswith(why)
+
+
+@pytest.mark.parametrize("count", [3000, 12_000])
+def test_many_unknown_states_are_not_compared_with_all_states(monkeypatch, count):
+    compared = []
+
+    def count_names(name, names):
+        compared.append(len(names))
+        return []
+
+    monkeypatch.setattr(problems, "nearest", count_names)
+    states = {f"State {each}": {"Type": "Pass", "Next": f"Stte {each}"} for each in range(count)}
+    faults = check_machine({"StartAt": "State 0", "States": states})
+    assert len(faults) > count
+    assert sum(compared) <= 10_000
 
 
 def test_a_document_that_is_not_json_has_one_fault():

@@ -252,3 +252,29 @@ def test_changing_the_output_does_not_change_the_machine():
     machine = one({"Type": "Pass", "Result": {"l": []}})
     run_machine(machine, 1, {})["l"].append(1)
     assert run_machine(machine, 1, {}) == {"l": []}
+
+
+def test_a_task_that_is_named_by_the_input_and_is_not_there_is_a_failure_with_advice():
+    state = {
+        "Type": "Task", "Resource": "arn:aws:states:::lambda:invoke", "End": True,
+        "Parameters": {"FunctionName.$": "$.name"},
+    }  # fmt: skip
+    machine = read_machine({"StartAt": "A", "States": {"A": state}})
+    with pytest.raises(MachineFailed) as failed:
+        run_machine(machine, {"name": "clean"}, {"load": len, "save": len})
+    assert (failed.value.error, failed.value.cause) == (
+        "States.Runtime",
+        "there is no task for the function clean: the tasks are load, save; pass a task for it, "
+        "under the resource, the name of what it runs or that of the state",
+    )
+
+
+def test_an_input_that_no_rule_matches_is_a_failure_with_advice():
+    rule = {"Variable": "$", "NumericEquals": 1, "Next": "B"}
+    states = {"A": {"Type": "Choice", "Choices": [rule]}, "B": {"Type": "Succeed"}}
+    with pytest.raises(MachineFailed) as failed:
+        run_machine(read_machine({"StartAt": "A", "States": states}), 2, {})
+    assert (failed.value.error, failed.value.cause) == (
+        "States.NoChoiceMatched",
+        "no rule of Choices matches the input; add one that does, or a Default",
+    )

@@ -68,6 +68,7 @@ def test_an_invalid_command_line_ends_with_2(arguments: list[str], run: Run) -> 
     assert "Usage:" in answer.err
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_commands_that_start_no_cluster_import_no_large_package() -> None:
     program = (
@@ -150,6 +151,7 @@ def test_an_internal_error_shows_its_traceback(run: Run, monkeypatch: pytest.Mon
         run("plan")
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_shell_gets_a_script_and_the_names_of_commands_and_options() -> None:
     def ask(**variables: str) -> str:
@@ -176,6 +178,7 @@ def test_a_shell_gets_a_script_and_the_names_of_commands_and_options() -> None:
     assert "--dry-run" in complete("hyperplane job submit --dr", 3)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_the_installed_script_completes_hyperplane_also_from_the_module(tmp_path: Path) -> None:
@@ -191,6 +194,57 @@ def test_the_installed_script_completes_hyperplane_also_from_the_module(tmp_path
     scripts = [file.read_text() for file in tmp_path.rglob("*hyperplane*") if file.is_file()]
     assert len(scripts) == 1
     assert scripts[0].splitlines()[-1] == "complete -o default -F _hyperplane_completion hyperplane"
+    # A new shell reads it, and completes as after the key Tab.
+    ask = """source ~/.bashrc
+    complete() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _hyperplane_completion hyperplane; }
+    complete hyperplane hist; echo "${COMPREPLY[@]}"
+    complete hyperplane job submit --dr; echo "${COMPREPLY[@]}"
+    complete hyperplane job ""; echo "${COMPREPLY[@]}"
+    """
+    done = run_shell(["bash", "-c", ask], tmp_path)
+    assert done.stderr == ""
+    command, option, commands = done.stdout.splitlines()
+    assert (command, option) == ("history", "--dry-run")
+    assert {"list", "show", "submit", "watch"} <= set(commands.split())
+
+
+def run_shell(words: list[str], home: Path) -> subprocess.CompletedProcess[str]:
+    """Run a shell with another home; it finds ``hyperplane`` as a program."""
+    program = home / "bin" / "hyperplane"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m hyperplane "$@"\n')
+    program.chmod(0o755)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    environ = {**os.environ, "HOME": str(home), "PATH": path}
+    return subprocess.run(words, capture_output=True, text=True, env=environ, timeout=170)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("shell", "line"),
+    [
+        ("zsh", "compdef _hyperplane_completion hyperplane"),
+        ("fish", "complete --command hyperplane"),
+    ],
+)
+def test_other_shells_get_a_script_and_answers(shell: str, line: str, tmp_path: Path) -> None:
+    def ask(**variables: str) -> str:
+        words = ["env", *(f"{name}={value}" for name, value in variables.items()), "hyperplane"]
+        done = run_shell(words, tmp_path)
+        assert done.stderr == ""
+        return done.stdout
+
+    script = ask(_HYPERPLANE_COMPLETE=f"source_{shell}")
+    assert line in script
+    variables = {"_TYPER_COMPLETE_ARGS": "hyperplane job sub"}
+    if shell == "fish":
+        variables |= {"_TYPER_COMPLETE_FISH_ACTION": "get-args",
+                      "_TYPER_COMPLETE_WORD_TO_COMPLETE": "sub"}  # fmt: skip
+    assert "submit" in ask(_HYPERPLANE_COMPLETE=f"complete_{shell}", **variables)
+    if found := shutil.which(shell):  # the shell itself accepts it
+        (tmp_path / "script").write_text(script)
+        assert run_shell([found, "-n", str(tmp_path / "script")], tmp_path).stderr == ""
 
 
 def test_a_fault_of_the_configuration_has_no_error_of_another_library() -> None:

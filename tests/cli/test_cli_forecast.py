@@ -27,6 +27,7 @@ def program(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_the_forecast_of_a_program(program: Path, run: Run) -> None:
     answer = run("forecast", f"{program}:total", *LAYOUT, "--json")
     assert answer.code == 0, answer.err

@@ -117,6 +117,7 @@ def test_commands_accept_names_and_numbers(run: Run) -> None:
     assert "this job is done" in run("job", "resume", "latest").err
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_next_command_is_printed_after_a_submission(run: Run, tmp_path: Path) -> None:
     script = tmp_path / "say.sh"

@@ -267,6 +267,7 @@ def test_another_terminal_can_watch_and_cancel_it(run: Run, begin: Begin, folder
     wait_until(lambda: not here(folder))
 
 
+@pytest.mark.slow
 def test_steps_have_the_environment_of_the_foreground(run: Run, folder: Path) -> None:
     # A supervisor with another environment also runs, and reads the store twice a second.
     sent = run("job", "submit", "long.sh", "--json").json

@@ -42,6 +42,7 @@ def crontab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_line_submits_a_run_of_the_schedule(run: Run, folder: Path) -> None:
     """Run the line as cron does: in another folder, with few variables, ``\\%`` for ``%``."""

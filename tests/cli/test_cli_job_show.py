@@ -10,6 +10,7 @@ import dask.config
 import pytest
 from terminal import Run
 
+from hyperplane.history import RunRecord, WorkerUsage
 from hyperplane.jobs import Pipeline, Step
 from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.store.job_records import DONE, FAILED, Attempt, Job
@@ -78,6 +79,47 @@ def test_differences_of_jobs_are_shown(run: Run) -> None:
     assert "parameter region" in out
     assert "+3.0 s" in out
     assert "nightly #1" in out
+
+
+def add_record(job: Job, step: str, **fields: object) -> None:
+    names = {"job": job.id, "pipeline": "nightly", "step": step}
+    run = RunRecord(name=f"{job.id}-{step}", cluster="", started=1, ended=2, **names)
+    open_store().save_run(run.model_copy(update=fields), job.machine)
+
+
+def test_what_the_steps_took_is_shown(run: Run) -> None:
+    job = add({"read": 2.0, "tidy": 1.0}, 1e9, region="north", api_token="abc")
+    worker = WorkerUsage("no pool", peak=3 * 10**9, cpu_seconds=61, read=2000, written=5000)
+    add_record(job, "read", workers=(worker,), code="1234567890abcdef", cost=0.25, currency="EUR")
+    out = run("job", "show", "nightly").out
+    for shown in ("read 1234567890ab", "0.25 EUR", "region = north", "api_token = ******"):
+        assert shown in out
+    assert "abc" not in out.replace("abcdef", "")
+    (row,) = (line for line in out.splitlines() if line.startswith("read "))
+    for shown in ("3 GB", "1 min 1 s", "2 kB", "5 kB"):
+        assert shown in row
+    document = run("job", "show", "nightly", "--json").json
+    assert document["parameters"] == {"region": "north", "api_token": "******"}
+    usage = document["steps"][0]["usage"]
+    assert (usage["peak"], usage["written"], usage["cost"]) == (3 * 10**9, 5000, 0.25)
+    assert document["steps"][1]["usage"] == {}
+
+
+def test_parameters_and_code_are_the_first_differences(run: Run) -> None:
+    for number, code in enumerate(("1" * 64, "2" * 64), 1):
+        job = add({"read": number}, 1e9 * number, region=f"r{number}", token=f"secret-{number}")
+        add_record(job, "read", code=code, versions={"dask": f"2026.{number}.0", "numpy": "2"})
+    document = run("job", "compare", "nightly#1", "nightly#2", "--json").json
+    found = [(each["field"], each["first"], each["second"]) for each in document["differences"]]
+    assert found[:4] == [
+        ("parameter region", "r1", "r2"),
+        ("parameter token", "******", "******"),
+        ("step read code", "1" * 12, "2" * 12),
+        ("step read version of dask", "2026.1.0", "2026.2.0"),
+    ]
+    assert "secret-" not in run("job", "compare", "nightly#1", "nightly#2").out
+    assert document["first"]["parameters"]["token"] == "******"
+    assert run("job", "list", "--json").json[0]["parameters"]["token"] == "******"
 
 
 def test_equal_jobs_have_no_differences(run: Run) -> None:

@@ -193,6 +193,7 @@ def test_nothing_is_cancelled_when_one_of_several_ids_is_wrong(run: Run) -> None
     run("job", "cancel", sent["id"])
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.usefixtures("alone")
 def test_a_run_of_a_schedule_does_not_wait_and_does_not_overlap(run: Run) -> None:

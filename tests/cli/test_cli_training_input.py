@@ -98,7 +98,8 @@ def test_the_option_replaces_the_tier_of_the_file(tmp_path: Path) -> None:
          "5: trainingInput.workerCount = many: expected a whole number from 0 to 1000"),
         ("runtimeVersion: '2.11'", "3: trainingInput.runtimeVersion: no custom job has this field; "
          "omit it, and give an image"),
-        ("hyperparameters: {goal: MAXIMIZE}", "run the trials with hyperplane.ml.tune_program"),
+        ("hyperparameters: {goal: MAXIMIZE}", "3: trainingInput.hyperparameters.params"),
+        ("hyperparameters: {params: []}", "trainingInput.hyperparameters.params = []"),
         ("workerCounts: 2", "trainingInput.workerCounts: unknown field; did you mean workerCount"),
         ("scheduling: {maxRunningTime: 2h}", "expected seconds, such as 7200s"),
         ("args: --steps", "trainingInput.args = '--steps': expected a list of texts"),

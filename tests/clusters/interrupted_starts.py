@@ -73,6 +73,8 @@ class World:
 class OpenClient:
     """A client that is connected at once, with all workers."""
 
+    asynchronous = False
+
     def __init__(self, cluster: Any, world: World, **options: Any) -> None:
         self.world, self.name = world, world.begin("client")
         # A loop that already has an exception handler.

@@ -62,12 +62,9 @@ class HostNetwork:
             words = ["ip", "netns", "pids", f"hpssh{self.network}-{host}"]
             listed = subprocess.run(words, capture_output=True, text=True, check=True)
             for process in map(int, listed.stdout.split()):
-                command = Path(f"/proc/{process}/cmdline")
-                try:
-                    if b"sshd" not in command.read_bytes():
-                        found.add(process)
-                except (FileNotFoundError, ProcessLookupError):
-                    continue
+                command = read_process_file(process, "cmdline")
+                if command is not None and b"sshd" not in command:
+                    found.add(process)
         return found
 
     def listening_addresses(self, host: int) -> list[tuple[str, int]]:
@@ -86,6 +83,14 @@ class HostNetwork:
         """Disconnect a host ("down") or reconnect it ("up")."""
         link = f"hpssh{self.network}v{host}"
         subprocess.run(["ip", "link", "set", link, state], check=True)
+
+
+def read_process_file(process: int, name: str) -> bytes | None:
+    """Return a file of ``/proc`` about a process, None if the process has ended."""
+    try:
+        return Path(f"/proc/{process}/{name}").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
 
 
 def _environment(found: Slot) -> dict[str, str]:

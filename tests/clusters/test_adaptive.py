@@ -200,6 +200,7 @@ def test_a_record_has_the_largest_sizes_and_the_least_workers() -> None:
     assert (record.min_workers, record.workers, record.threads, record.ram_gb) == (4, 20, 20, 6)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_local_cluster_follows_the_work_by_whole_nodes(
     monkeypatch: pytest.MonkeyPatch,

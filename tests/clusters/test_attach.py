@@ -154,6 +154,7 @@ def test_get_cluster_finds_the_engine_in_the_record(
             records.remove(name, str(tmp_path / name))
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_scheduler_that_registers_no_client_is_an_error_in_time(
     monkeypatch: pytest.MonkeyPatch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -21,7 +22,7 @@ from hyperplane.clusters.dask import compute_display
 from hyperplane.clusters.dask.compute_display import ComputeDisplay
 from hyperplane.clusters.dask.progress_texts import ComputeFigures
 from hyperplane.core import progress
-from hyperplane.core.progress_output import TerminalOutput, find_output
+from hyperplane.core.progress_output import LogOutput, TerminalOutput, find_output
 from hyperplane.errors import ConfigError
 
 FIGURES = ComputeFigures(
@@ -56,6 +57,67 @@ def test_a_line_has_the_parts_that_fit() -> None:
     )
     assert FIGURES.as_line(5.0, 80) == whole.split(";")[0]
     assert all(len(FIGURES.as_line(5.0, width)) <= width for width in range(130))
+
+
+def test_a_line_of_a_log_has_no_bar() -> None:
+    assert FIGURES.as_text(5.0, 90) == ("computing: 30 of 120 tasks, 5.0 s, about 1 min 15 s left")
+    assert FIGURES.as_text(5.0, 200).endswith("1 worker paused; <sum> 10 of 100")
+
+
+def test_a_log_has_lines_at_times_that_become_rarer(capsys: Any) -> None:
+    output = LogOutput()
+    shown = [*range(10, 3600), *range(3600, 20_000, 10), 10, 11]
+    times = []
+    for seconds in shown:
+        output.show(FIGURES, seconds)
+        if capsys.readouterr().err:
+            times.append(seconds)
+    assert times[:5] == [10, 30, 60, 120, 180]
+    assert times[-2] >= 18_000
+    assert times[-1] == 10  # another computation
+    assert len(times) < 90
+
+
+def test_the_lines_of_a_log_are_plain(capsys: Any) -> None:
+    output = LogOutput()
+    output.show(FIGURES, 10.0)
+    output.end("120 tasks in 12 s")
+    first, last = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"\d\d:\d\d:\d\d computing: 30 of 120 tasks, 10 s, .*", first)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d 120 tasks in 12 s", last)
+
+
+@pytest.mark.parametrize(
+    ("delay", "log_lines", "is_open", "expected"),
+    [
+        (2.0, True, True, 10.0),
+        (2.0, False, True, None),
+        (None, True, True, None),
+        (2.0, True, False, None),
+    ],
+)
+def test_a_log_has_progress_unless_it_is_off_or_closed(
+    monkeypatch: Any, delay: Any, log_lines: bool, is_open: bool, expected: Any
+) -> None:
+    stream = io.StringIO()
+    if not is_open:
+        stream.close()
+    monkeypatch.setattr(sys, "stderr", stream)
+    displays: list[Any] = []
+
+    class Client:
+        asynchronous, id = False, "client"
+
+        def subscribe_topic(self, topic: str, handler: Any) -> None:
+            displays.append(handler.__self__)
+
+        def log_event(self, topic: str, message: Any) -> None:
+            """Do nothing."""
+
+    client: Any = Client()
+    compute_display.show_progress_of(client, delay, log_lines)
+    assert [each._delay for each in displays] == ([] if expected is None else [expected])
+    assert all(isinstance(each._output, LogOutput) for each in displays)
 
 
 def test_html_has_a_bar_for_each_operation_and_no_markup_of_names() -> None:
@@ -248,6 +310,25 @@ def test_a_terminal_shows_one_line_and_clears_it(tmp_path: Path, delay: str) -> 
     else:
         assert shown
         assert not lines[-1].startswith("[")
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.parametrize("delay", ["0.06", "None"])
+def test_a_log_has_plain_lines(tmp_path: Path, delay: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.replace("DELAY", delay))
+    done = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert "total 66" in done.stdout
+    lines = [line.split(" ", 1)[1] for line in done.stderr.splitlines() if "task" in line]
+    if delay == "None":
+        assert lines == []
+    else:
+        assert re.match(r"computing: \d+ of 12 tasks, ", lines[0])
+        assert re.match(r"12 tasks in [\d.]+ s", lines[-1])
+        assert not any("[" in line or "\r" in line for line in lines)
 
 
 def _read(terminal: int) -> bytes:

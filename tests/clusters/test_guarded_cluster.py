@@ -147,6 +147,14 @@ def test_a_worker_is_not_lost_while_it_lends_its_memory(
     wait_until(lambda: worker.close.await_count == 1, 60)
 
 
+def test_a_worker_that_ended_while_it_registered_is_ignored(cluster: SlowToClose) -> None:
+    """The task of Dask that follows workers would end with a KeyError, as would ``close()``."""
+    cluster.may_close.set()
+    before = dict(cluster.scheduler_info["workers"])
+    cluster._update_worker_status("remove", "tcp://never-added")
+    assert cluster.scheduler_info["workers"] == before
+
+
 def test_without_a_timeout_a_loan_is_not_asked_for_all_the_time(cluster: SlowToClose) -> None:
     cluster.may_close.set()
     cluster.scheduler.add_plugin(LoanDouble())

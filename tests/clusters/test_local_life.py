@@ -105,14 +105,23 @@ print('held', flush=True)
 """
 
 
+#: A program that a task starts, in a separate session.
+START_PROGRAM = """
+def start_program():
+    return os.posix_spawn("/bin/sleep", ["sleep", "1000"], {}, setsid=True)
+print("programs", client.submit(start_program).result(), flush=True)
+"""
+
+
 def processor_seconds(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.user + times.system)
 
 
 def test_workers_die_with_their_owner_while_a_task_holds_the_gil(run: Run, place: Path) -> None:
-    program = run(SAY_WORKERS + HOLD_THE_GIL + "time.sleep(600)")
+    program = run(SAY_WORKERS + START_PROGRAM + HOLD_THE_GIL + "time.sleep(600)")
     workers = workers_of(program)
+    started = psutil.Process(int(program.line("programs")))
     program.line("held")
     for worker in workers:
         # Only the tasks use so much CPU time, and they never end.
@@ -120,7 +129,7 @@ def test_workers_die_with_their_owner_while_a_task_holds_the_gil(run: Run, place
         wait_until(lambda w=worker, u=used: processor_seconds(w) > u + 0.1, 60)  # type: ignore[misc]
     program.process.kill()
     program.process.wait()
-    wait_until(lambda: all(map(dead, workers)), SOON)
+    wait_until(lambda: all(map(dead, [*workers, started])), SOON)
     wait_until(lambda: not program.family(), SOON)
     # Its files are removed by the next reader of records.
     [folder] = [path for path in place.iterdir() if path.name.startswith("hyperplane-")]

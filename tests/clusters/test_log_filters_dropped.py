@@ -109,6 +109,60 @@ def test_a_closing_worker_logs_no_cancelled_tasks(dask_logger):
     assert dask_logger.own.getvalue().count(CANCELLED) == 3
 
 
+FAILED = "Compute Failed\nKey:       %s\nState: %s\nTask: %s\nException: %r\nTraceback: %r\n"
+FIELDS = ("divide-1", "executing", "<Task 'divide-1' ...>", "ValueError('a\\nb')", "  File")
+
+
+def test_a_failed_task_is_one_line_and_complete_in_other_logs(dask_logger):
+    log_filters.dask_setup(WorkerDouble())
+    logging.getLogger("distributed.worker").error(FAILED, *FIELDS)
+    assert shown(dask_logger) == ["task divide-1 failed: ValueError('a\\nb')"]
+    assert dask_logger.own.getvalue() == FAILED % FIELDS + "\n"
+
+
+def test_a_worker_of_a_notebook_writes_nothing_about_a_failed_task(dask_logger, monkeypatch):
+    monkeypatch.setenv(log_filters.NOTEBOOK_VARIABLE, "1")
+    log_filters.dask_setup(WorkerDouble())
+    logging.getLogger("distributed.worker").error(FAILED, *FIELDS)
+    logging.getLogger("distributed.worker.memory").warning("Pausing worker")
+    assert shown(dask_logger) == []
+    assert dask_logger.own.getvalue() == FAILED % FIELDS + "\nPausing worker\n"
+    monkeypatch.delenv(log_filters.NOTEBOOK_VARIABLE)
+    logging.getLogger("distributed.worker.memory").warning("Pausing worker")
+    assert shown(dask_logger) == ["Pausing worker"]
+
+
+def test_warnings_are_notes_in_a_notebook_and_complete_in_other_logs(dask_logger, monkeypatch):
+    notes = []
+    monkeypatch.setattr(log_filters, "find_kernel_shell", lambda: object())
+    monkeypatch.setattr(log_filters, "show_warnings_as_notes", lambda: None)
+    monkeypatch.setattr(log_filters, "show_note", lambda text: notes.append(text) or True)
+    assert log_filters.worker_variables() == {log_filters.NOTEBOOK_VARIABLE: "1"}
+    log_filters.raise_log_level()
+    log_filters.raise_log_level()
+    nanny = logging.getLogger("distributed.nanny")
+    nanny.warning("Worker x exceeded 95%% memory budget. Restarting...")
+    nanny.warning("Restarting worker (status=%s)", "running")
+    try:
+        raise OSError("gone")
+    except OSError:
+        nanny.exception("not sent")
+    with log_filters.drop_closing_messages():
+        logging.getLogger("distributed.scheduler").warning(LOST)
+        nanny.warning(KILLED, 4.0)
+    logging.getLogger("distributed.scheduler").warning(LOST)
+    assert notes == [
+        "distributed.nanny: not sent: OSError('gone')",
+        f"distributed.scheduler: {LOST}",
+    ]
+    assert shown(dask_logger) == []
+    assert "memory budget" in dask_logger.own.getvalue()
+    monkeypatch.setattr(log_filters, "find_kernel_shell", lambda: None)
+    logging.getLogger("distributed.scheduler").warning(LOST)
+    assert shown(dask_logger) == [LOST]
+    assert log_filters.worker_variables() == {}
+
+
 @pytest.mark.parametrize("closes", [True, False])
 def test_a_lost_heartbeat_is_shown_if_the_worker_goes_on(dask_logger, monkeypatch, closes):
     """The connection of a scheduler that closes may end before its workers begin to close."""

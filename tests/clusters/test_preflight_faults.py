@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import xarray as xr
 from kubernetes_server import NAMESPACE, ApiServer, running_api_server
 from ssh_server import SshServer, running_ssh_server
 
@@ -150,6 +151,18 @@ def _chunk_larger_than_a_worker(scene: Scene) -> PreflightReport:
     return hyperplane.preflight(scene.local(), data=da.ones((20_000, 10_000), chunks=-1))
 
 
+def _data_set_chunk_larger_than_a_worker(scene: Scene) -> PreflightReport:
+    values = da.ones((20_000, 10_000), chunks=-1)
+    return hyperplane.preflight(scene.local(), data=xr.Dataset({"v": (("x", "y"), values)}))
+
+
+def _damaged_parquet(size: int, scene: Scene) -> PreflightReport:
+    file = scene.folder / "damaged.parquet"
+    pq.write_table(pa.table({"a": np.arange(1000)}), file)
+    file.write_bytes(file.read_bytes()[:size])
+    return hyperplane.preflight(scene.local(), data=file)
+
+
 def _row_group_larger_than_a_worker(scene: Scene) -> PreflightReport:
     file = scene.folder / "one.parquet"
     pq.write_table(pa.table({"a": np.arange(4_000_000)}), file, row_group_size=4_000_000)
@@ -272,6 +285,11 @@ def _missing_hyperplane(scene: Scene) -> PreflightReport:
     return hyperplane.preflight(scene.ssh())
 
 
+def _junk_key(scene: Scene) -> PreflightReport:
+    (scene.folder / "junk").write_text("junk")
+    return hyperplane.preflight(scene.ssh({"client_keys": [str(scene.folder / "junk")]}))
+
+
 def _missing_interface(scene: Scene) -> PreflightReport:
     return hyperplane.preflight(scene.ssh({"interface": "ib9"}))
 
@@ -386,6 +404,12 @@ PLANTED: dict[str, tuple[Planted, str, str, str]] = {
     "output: not on the host": (_output_on_this_machine_only, "fault", "output", "is not shared"),
     "partition: a chunk": (_chunk_larger_than_a_worker, "fault", "partitions", "1.6 GB"),
     "partition: a row group": (_row_group_larger_than_a_worker, "fault", "partitions", "32 MB"),
+    "partition: a data set": (
+        _data_set_chunk_larger_than_a_worker,
+        *("fault", "partitions", "1.6 GB"),
+    ),
+    "data: truncated": (partial(_damaged_parquet, -20), "fault", "data", "damaged.parquet: "),
+    "data: empty": (partial(_damaged_parquet, 0), "fault", "data", "file size is 0 bytes"),
     "partition: copies": (_chunk_without_space_for_copies, "warning", "partitions", "3 copies"),
     "port in use: local": (
         partial(_port_in_use, "local"),
@@ -426,6 +450,7 @@ PLANTED: dict[str, tuple[Planted, str, str, str]] = {
     "modules: changed": (_changed_module, "warning", "modules", "other files of these names"),
     "host: closed port": (_closed_port, "fault", "hosts", "no ssh server at port"),
     "host: unknown key": (_unknown_host_key, "fault", "hosts", "it may be another machine"),
+    "host: junk key": (_junk_key, "fault", "hosts", "a key cannot be read: Invalid"),
     "host: no python": (_missing_python, "fault", "python", "there is no /no/such/python"),
     "host: no hyperplane": (_missing_hyperplane, "fault", "python", "has no hyperplane"),
     "host: interface": (_missing_interface, "fault", "interface", "no network interface 'ib9'"),
@@ -509,6 +534,7 @@ def test_a_correct_setup_has_no_faults_and_no_warnings(
             sync = plan.engine in ("kubernetes", "gateway")
             report = hyperplane.preflight(plan, data=file, output=tmp_path / "o.parquet", sync=sync)
             assert (report.faults, report.warnings) == ((), ()), str(report)
+            assert ("no node was reached" in str(report)) == (plan.engine == "slurm")
     assert sorted(tmp_path.rglob("*")) == before, "something stays behind"
 
 

@@ -155,6 +155,7 @@ print(json.dumps(sorted(sys.modules)))
     assert is_empty(place)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_the_command_line_starts_it_in_the_foreground() -> None:
     script = "from hyperplane.cli import main; main()"

@@ -48,7 +48,7 @@ class TestReservedMemory:
     )
     def test_memory_for_a_second_cluster(self, monkeypatch, used, left):
         # 25 GB are free, and 21 GB are allocated to a cluster that uses a part of them.
-        monkeypatch.setattr(reserved_memory, "_memory_used_by", lambda pid: used * GB)
+        monkeypatch.setattr(reserved_memory, "memory_used_by", lambda pid: used * GB)
         given = reserved_memory.unreserved_memory(25 * GB, 0.9, [_record(21)])
         assert given == pytest.approx(left * GB)
 
@@ -57,14 +57,14 @@ class TestReservedMemory:
     )
     def test_together_they_have_what_there_is_and_a_tenth(self, free, sizes, used):
         clusters = [_record(size, pid=number) for number, size in enumerate(sizes)]
-        original, reserved_memory._memory_used_by = (
-            reserved_memory._memory_used_by,
+        original, reserved_memory.memory_used_by = (
+            reserved_memory.memory_used_by,
             lambda pid: used,
         )
         try:
             left = reserved_memory.unreserved_memory(free, 0.9, clusters)
         finally:
-            reserved_memory._memory_used_by = original
+            reserved_memory.memory_used_by = original
         total = sum(size * GB for size in sizes)
         there = free + min(used * len(sizes), total)
         assert 0 <= left <= free * 0.9 + 1
@@ -79,7 +79,7 @@ class TestReservedMemory:
         ]
         monkeypatch.setattr(records, "read_all", lambda starting: found)
         monkeypatch.setattr(machine, "free_ram", lambda: 25 * GB)
-        monkeypatch.setattr(reserved_memory, "_memory_used_by", lambda pid: 0)
+        monkeypatch.setattr(reserved_memory, "memory_used_by", lambda pid: 0)
         plan = hyperplane.plan_cluster(num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=90)
         assert plan.total_ram == pytest.approx(18.5 * GB)
         note = "18.5 GB free less a reserve and less 4 GB of the open clusters mine, gpus; cluster."
@@ -240,7 +240,7 @@ def test_a_real_cluster_is_replaced() -> None:
         client, running = hyperplane.initialize_cluster(**SMALL, replace=True)
         names.append(running.name)
         assert [record.name for record in records.read_all()] == names[-1:]
-        assert reserved_memory._memory_used_by(os.getpid()) > 10**7
+        assert reserved_memory.memory_used_by(os.getpid()) > 10**7
     client.close()
     running.close()
     assert names[0] != names[1]

@@ -87,9 +87,18 @@ def test_the_pane_of_jupyterlab_has_a_cluster_whose_scheduler_is_on_a_host() -> 
             attached = await attach_asynchronously(record)
             assert len(attached.scheduler_info["workers"]) == len(cluster.worker_spec)
             assert attached.dashboard_link == cluster.dashboard_link
+            # The scheduler passes the requests on to this process.
             assert await attached.read_limits() is None
-            with pytest.raises(hyperplane.EngineError, match="scaled only by the process that"):
-                await attached.scale(1)
+            await attached.scale(1)
+            assert len(cluster.worker_spec) == 1
+            with pytest.raises(hyperplane.EngineError, match="no host is free for one more node"):
+                await attached.scale(100)
+            assert attached.adapt(minimum=1, maximum=2) == (1, 2)
+            await asyncio.gather(*attached._requests)
+            assert await attached.read_limits() == (1, 2)
+            await attached.scale(2)
+            assert await attached.read_limits() is None, "it would undo the change"
+            assert len(cluster.worker_spec) == 2
             await attached.close()
 
         asyncio.run(use())

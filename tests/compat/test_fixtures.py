@@ -14,7 +14,7 @@ from release import DATA
 from scale import FULL
 
 from scripts.compat import fixtures
-from scripts.compat.fixtures import configuration
+from scripts.compat.fixtures import configuration, project
 from scripts.compat.fixtures.shapes import shape
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +30,10 @@ def test_its_configuration_sets_every_key(tmp_path: Path) -> None:
     expected.mkdir()
     configuration.make(tmp_path, expected)  # an error names keys that keep their default
     assert json.loads((expected / "configuration.json").read_text())["faults"] == []
+
+
+def test_its_pipeline_has_every_key() -> None:
+    project.check_every_key()  # an error names keys that it does not have
 
 
 @pytest.mark.slow

@@ -10,9 +10,13 @@ from hyperplane.guard import busy, memory_plugins, oom_retry, stalls
 def test_imports_of_imported_modules_are_found() -> None:
     names = {module.__name__.rpartition(".")[2] for module in find_own_imports(oom_retry)}
     assert names == {
+        "large_inputs",
+        "memory_advice",
         "memory_causes",
+        "memory_growth",
         "memory_record",
         "memory_report",
+        "nannies",
         "node_memory",
         "oom_retry",
         "server_calls",

@@ -48,6 +48,7 @@ from hyperplane.errors import (
     UnknownName,
     UnknownPool,
     UnsupportedModule,
+    WorkerCrash,
     WorkerOutOfMemory,
     WrongType,
 )
@@ -142,6 +143,11 @@ EXAMPLES = [
         WorkerOutOfMemory("too large", key="x", peak=9, limit=8, attempts=2),
         {"task": "x", "peak": 9, "limit": 8, "attempts": 2},
         MemoryError,
+    ),
+    (
+        WorkerCrash("ended", key="x", exit_code=-11, attempts=4),
+        {"task": "x", "exit_code": -11, "attempts": 4, "fix": "", "allowed_failures": 3},
+        RuntimeError,
     ),
     (
         ClusterStalled("no progress", "memory", 3, 60.0),

@@ -1,12 +1,16 @@
 """Conversion of pydantic's validation errors into faults."""
 
+import re
+from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+import hyperplane
 from hyperplane.core.pydantic_faults import (
     faults_from_validation,
+    text_like,
     with_known_names,
     with_model_keys,
 )
@@ -29,6 +33,7 @@ class Model(BaseModel):
     inner: Inner = Inner()
     names: Annotated[tuple[str, ...], Field(min_length=1)] = ("a",)
     code: Annotated[str, Field(pattern="^[a-z]+$")] = "a"
+    region: Annotated[str, text_like("^[a-z-]+[0-9]$", "a region, such as us-east-1")] = "a1"
     odd: int = 1
     flag: bool = False
     title: Annotated[str, Field(min_length=1)] = "a"
@@ -63,6 +68,7 @@ def _faults(prefix="", **values):
         ({"flag": "maybe"}, "flag", "'maybe'", "True or False"),
         ({"code": 5}, "code", "5", "text"),
         ({"code": "A"}, "code", "'A'", "text that matches ^[a-z]+$"),
+        ({"region": "A"}, "region", "'A'", "a region, such as us-east-1"),
         ({"odd": 2}, "odd", "2", "an odd number"),
         (
             {"names": "a"},
@@ -142,3 +148,13 @@ def test_the_fault_of_an_unknown_key_lists_the_keys_of_its_model(
 def test_other_faults_do_not_list_the_keys_of_a_model():
     [fault] = _faults(inner={"kind": "c"})
     assert with_model_keys(fault, Model) is fault
+
+
+def test_no_message_of_the_package_shows_a_regular_expression():
+    package = Path(hyperplane.__file__).parent
+    found = [
+        str(file)
+        for file in package.rglob("*.py")
+        if re.search(r"(Field|StringConstraints)\([^)]*\bpattern=r?f?\"", file.read_text())
+    ]
+    assert found == []

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import os
+import shutil
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,3 +74,58 @@ def test_an_unknown_name_is_an_error_that_proposes_the_nearest() -> None:
 def test_a_name_that_is_not_text_is_refused(value: object) -> None:
     with pytest.raises(RequestError, match="a name, as text"):
         POOLS.load(value)
+
+
+def _install(folder: Path, name: str) -> Path:
+    """Write a package with one entry point of the name."""
+    package = folder / f"{name}-1.0.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    (package / "entry_points.txt").write_text(f"[{GROUP}]\n{name} = {__name__}:OtherPool\n")
+    return package
+
+
+def _set_time(folder: Path, seconds: int) -> None:
+    """Set the time of the last change, which file systems may round."""
+    os.utime(folder, (seconds, seconds))
+
+
+def test_packages_are_found_when_they_are_installed_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _install(tmp_path / "one", "large")
+    assert POOLS.names() == ["small"]
+    monkeypatch.syspath_prepend(str(tmp_path / "one"))
+    _set_time(tmp_path / "one", 1)
+    assert POOLS.names() == ["small", "large"]
+    added = _install(tmp_path / "one", "huge")
+    _set_time(tmp_path / "one", 2)
+    assert sorted(POOLS.names()) == ["huge", "large", "small"]
+    shutil.rmtree(added)
+    _set_time(tmp_path / "one", 3)
+    assert POOLS.names() == ["small", "large"]
+
+
+def test_packages_are_found_in_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("large", "huge"):
+        _install(tmp_path / name, name)
+    monkeypatch.syspath_prepend("")
+    for name in ("large", "huge"):
+        monkeypatch.chdir(tmp_path / name)
+        assert POOLS.names() == ["small", name]
+
+
+def test_packages_are_listed_once_for_several_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups: list[str] = []
+
+    def list_points(**selected: Any) -> EntryPoints:
+        groups.append(selected["group"])
+        return EntryPoints()
+
+    monkeypatch.setattr(importlib.metadata, "entry_points", list_points)
+    other: Registry[PoolSpec] = Registry("pool", "example.other_pools", POOLS.built_in)
+    for _ in range(3):
+        assert other.names() == ["small"]
+    assert groups == ["example.other_pools"]

@@ -151,7 +151,10 @@ def test_nothing_is_shown_where_it_is_off_or_in_another_thread(
     thread.join()
     monkeypatch.setattr(sys, "stderr", None)
     use(0.0)
-    assert shown == [None, None, None]
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with show_wait(STATUS, 0.0, log_lines=False) as display:
+        shown.append(display)
+    assert shown == [None, None, None, None]
 
 
 def closed_stream() -> io.StringIO:
@@ -291,3 +294,7 @@ def test_a_notebook_has_one_output_that_is_updated(monkeypatch: pytest.MonkeyPat
     assert [kind for kind, _ in shown] == ["new", "update", "update"]
     assert "<progress" in shown[1][1]["text/html"]
     assert shown[-1][1]["text/plain"] == "job nightly #12: done after 3 s"
+    waiting = WaitDisplay(output, 0.0, STATUS)
+    waiting._is_shown = True
+    waiting.end("")  # not an empty output
+    assert shown[-1][1]["text/plain"].startswith("job nightly #12: done after ")

@@ -22,6 +22,7 @@ def test_only_public_modules_of_slow_packages_are_listed(monkeypatch: pytest.Mon
     assert "sklearn.hidden" not in listed
 
 
+@pytest.mark.slow
 def test_a_finalizer_may_import_a_module_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     added: list[str] = []
 

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import dask
@@ -24,6 +25,7 @@ import hyperplane
 from hyperplane.core.units import round_bytes
 from hyperplane.errors import RequestError
 from hyperplane.forecasts import collection_graph, reasons
+from hyperplane.forecasts.exact_inputs import explain_limit
 from hyperplane.forecasts.result import Forecast
 
 MB = 10**6
@@ -101,6 +103,36 @@ def test_a_function_that_needs_a_known_memory(plan):
     assert max(found.series.peaks) == pytest.approx(found.peak, rel=0.001)
     assert found.cpu_low < found.cpu_s < found.cpu_high
     assert found.wall_low < found.wall_s < found.wall_high
+
+
+def make_block(rows):
+    return np.ones((rows, 10_000))
+
+
+def take_row(left, right, row):
+    return left[row] + right[0]
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_tasks_that_fail_with_inputs_of_others_get_their_own(plan):
+    blocks = [dask.delayed(make_block)(30 - part) for part in range(20)]
+    rows = [
+        dask.delayed(take_row)(left, right, 29 - part)
+        for part, (left, right) in enumerate(pairwise(blocks))
+    ]
+    found = hyperplane.forecast(dask.delayed(sum)(rows), plan)
+    assert not found.refused
+    assert found.sampled < 15
+
+
+def test_own_inputs_are_limited():
+    blocks = [dask.delayed(make_block)(part) for part in range(200)]
+    job = dask.delayed(take_row)(blocks, [dask.delayed(sum)(blocks)], 0)
+    graph = collection_graph.materialize(job, {})
+    kinds = graph.units.kinds
+    assert "200 of 200 first tasks" in explain_limit(graph, [kinds.index("take_row")])
+    assert not explain_limit(graph, [kinds.index("make_block")])
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import pytest
 
 import hyperplane
 from hyperplane.errors import RequestError
+from hyperplane.forecasts import layout as layouts
 from hyperplane.forecasts.layout import SHUFFLE_METHOD, find_layout
 
 
@@ -41,6 +42,29 @@ def test_a_plan_of_another_framework_is_refused():
         find_layout(other)
 
 
+class Scheduler:
+    def __init__(self, *addresses):
+        worker = {"nthreads": 2, "memory_limit": 10**9}
+        self.workers = dict.fromkeys(addresses, worker)
+
+    def scheduler_info(self, n_workers):
+        return {"workers": self.workers}
+
+
+@pytest.mark.parametrize(
+    ("addresses", "is_local"),
+    [
+        (["tcp://127.0.0.1:4000", "tls://[::1]:4001"], True),
+        (["inproc://10.0.0.5/7/1"], True),
+        (["tcp://127.0.0.1:4000", "tcp://10.0.0.5:4000"], False),
+        (["ucx://node3:4000"], False),
+    ],
+)
+def test_a_cluster_is_on_this_machine_if_its_addresses_are(monkeypatch, addresses, is_local):
+    monkeypatch.setattr(layouts, "get_active_client", lambda: Scheduler(*addresses))
+    assert find_layout(None).is_local is is_local
+
+
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_without_a_plan_the_running_cluster_is_used():
@@ -56,6 +80,10 @@ def test_without_a_plan_the_running_cluster_is_used():
         layout = find_layout(None)
         assert str(layout) == "2 worker processes x 3 threads"
         assert layout.limit == 10**9
+        assert layout.is_local
         found = hyperplane.forecast(da.ones((1000, 1000), chunks=100).sum())
     assert found.layout == str(layout)
     assert not found.refused
+    advice = found.advise()
+    assert advice.as_arguments()["engine"] == "local"
+    assert "advise(local=False)" in str(advice)

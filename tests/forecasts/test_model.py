@@ -226,7 +226,7 @@ def test_views_of_a_released_result_are_no_memory_that_a_process_keeps():
 
 
 @pytest.mark.parametrize(
-    ("units", "threads", "expected"), [(4, 1, 0), (8, 1, 6), (16, 1, 12), (64, 1, 12), (16, 2, 12)]
+    ("units", "threads", "expected"), [(4, 1, 0), (8, 1, 6), (16, 1, 12), (64, 1, 12), (16, 2, 9)]
 )
 def test_tables_leave_gaps_in_freed_memory_the_more_tasks_run(units, threads, expected):
     found = []
@@ -388,3 +388,41 @@ def test_later_stages_of_a_shuffle_have_the_outputs_of_their_pieces():
     # Of the rows of the outputs 0 and 2 a third is of output 0, of those of 1 and 3 a seventh.
     assert [output("second", 0, part) for part in range(2)] == pytest.approx([20, 20])
     assert [output("second", 1, part) for part in range(2)] == pytest.approx([40, 120])
+
+
+@pytest.mark.parametrize(("later", "expected"), [(10, 6), (6, 6), (4, 2.4)])
+def test_tasks_of_other_classes_leave_gaps_in_the_same_freed_memory(later, expected):
+    """Four tables are read and used by four other tasks, which makes eight tasks of a thread."""
+    graph = {("read", part): [] for part in range(4)}
+    for part in range(4):
+        graph["use", part] = [("read", part), ("read", (part + 1) % 4)]
+    graph["all"] = [("use", part) for part in range(4)]
+    divided = divide_graph(graph, ["all"])
+    steps = plan_sample(divided, {})
+    records = []
+    for step in steps:
+        layer = divided.units[step.unit].members[0][0]
+        heap = {"read": 10, "use": later}.get(layer, 0)
+        inputs = 0 if layer == "read" else len(step.inputs) * MB
+        after = (101 + heap) * MB
+        records.append(record(MB, inputs, need=20 * MB, after=after, has_tables=True))
+    info = GraphInfo((divided.unit_of["all"],), tuple(range(len(divided.units))))
+    model = build_model(divided, info, steps, SampleResult(tuple(records), 100 * MB, True))
+    assert find_gaps(model, Layout(1, 1)) / MB == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "below", "above"),
+    [
+        ({}, 0.2, 0.4),
+        ({"threads": 4}, 0.25, 0.25),
+        ({"tables": False, "threads": 4}, 0.25, 0.3),
+        ({"writes": True, "threads": 4}, 0.15, 0.5),
+        ({"shuffles": True}, 0.3, 0.4),
+        ({"shuffles": True, "writes": True}, 0.3, 0.5),  # the wider one on each side
+    ],
+)
+def test_the_interval_has_the_errors_of_the_class_of_a_job(kind, below, above):
+    found = find_interval([400e6], 100e6, **kind)
+    assert (400e6 - found.low) / 300e6 == pytest.approx(below)
+    assert (found.high - 400e6) / 300e6 == pytest.approx(above)

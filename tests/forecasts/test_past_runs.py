@@ -85,6 +85,7 @@ def test_the_same_job_is_forecast_by_its_last_run():
     assert found.to_dict()["runs"] == [record.name]
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_history_can_be_left_out():
     write_record(make_sum())
@@ -124,6 +125,7 @@ def test_more_runs_of_one_size_narrow_the_interval():
     assert widths[-1] < 0.8 * widths[0]
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_larger_change_is_sampled_again():
     record = write_record(make_sum(2000))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hyperplane.forecasts.sample_plan import choose_positions, plan_sample
-from hyperplane.forecasts.task_units import TablePiece, divide_graph
+from hyperplane.forecasts.task_units import TablePiece, divide_graph, find_leaves
 
 
 def tree(parts):
@@ -140,3 +140,87 @@ def test_both_tables_of_a_join_are_sampled_at_the_same_outputs():
         used = [divided.units[steps[place].unit].members[0] for place, _ in step.inputs.values()]
         number = divided.units[step.unit].members[0][1]
         assert used == [("out-t", number), ("out-u", number)]
+
+
+def pairs(parts):
+    """Rows are taken from two neighboring tables, by their numbers."""
+    graph = {("read", part): [] for part in range(parts)}
+    graph |= {("rows", part): [] for part in range(parts)}
+    for part in range(parts):
+        graph["take", part] = [("read", part), ("read", (part + 1) % parts), ("rows", part)]
+    return divide_graph(graph, [("take", part) for part in range(parts)])
+
+
+def find_replaced(graph, steps):
+    return {
+        key
+        for step in steps
+        for key, (place, _) in step.inputs.items()
+        if steps[place].unit != graph.unit_of[key]
+    }
+
+
+def test_small_values_of_the_graph_are_not_replaced_and_are_no_data():
+    graph = pairs(20)
+    values = [graph.unit_of["rows", part] for part in range(20)]
+    assert {key[0] for key in find_replaced(graph, plan_sample(graph, {}))} == {"read", "rows"}
+    steps = plan_sample(graph, {}, constants=values)
+    assert {key[0] for key in find_replaced(graph, steps)} == {"read"}
+    assert steps[0].unit not in values
+    wide = next(step for step in steps if step.inputs)
+    assert len(wide.leaves) == 2
+    bits = find_leaves(graph, (), values)
+    assert {bits[number] for number in values} == {0}
+    assert bits[graph.unit_of["take", 0]].bit_count() == 2
+
+
+def test_units_of_exact_classes_get_their_own_inputs():
+    graph = pairs(20)
+    kind = graph.units[graph.unit_of["take", 0]].kind
+    steps = plan_sample(graph, {}, exact=[kind])
+    assert not find_replaced(graph, steps)
+    assert sum(graph.units[step.unit].kind == kind for step in steps) == 3
+    assert len(steps) < 20
+
+
+def test_a_join_gets_other_pieces_of_the_tables_that_replace_others():
+    graph = {("left", part): [] for part in range(40)} | {("right", part): [] for part in range(10)}
+    graph["keys"] = list(graph)
+    graph |= {(f"take-{side}", part): [(side, part), "keys"] for side, part in list(graph)[:-1]}
+    received = [key for key in graph if str(key[0]).startswith("take")]
+    graph |= {("join", part): [*received, "keys"] for part in range(8)}
+    divided = divide_graph(graph, [("join", part) for part in range(8)])
+    joins = [divided.unit_of["join", part] for part in range(8)]
+    (step,) = [each for each in plan_sample(divided, {}, receivers=joins) if each.unit in joins]
+    of_side = {
+        side: [use for key, use in step.rotated.items() if key[0] == f"take-{side}"]
+        for side in ("left", "right")
+    }
+    assert len(step.rotated) == 50
+    # Three of ten tables, one of them four times: no piece of these is used twice.
+    assert {use for use, _ in of_side["right"]} == {0, 1, 2, 3}
+    assert {use for use, _ in of_side["left"]} == {0, 1, 2, 3}
+    assert all(is_once for _, is_once in of_side["right"])
+    assert not any(is_once for _, is_once in of_side["left"])
+    assert len(step.leaves) == 1
+
+
+def test_a_join_gets_other_pieces_also_if_separate_tasks_take_them():
+    graph = {(side, part): [] for side in ("left", "right") for part in range(10)}
+    tables = list(graph)
+    graph |= {(f"take-{side}-{part}", at): [(side, part)] for side, part in tables for at in (0, 1)}
+    graph |= {("join", at): [(f"take-{side}-{part}", at) for side, part in tables] for at in (0, 1)}
+    divided = divide_graph(graph, [("join", 0), ("join", 1)])
+    joins = [divided.unit_of["join", at] for at in (0, 1)]
+    taken = {divided.unit_of[key] for key in graph if str(key[0]).startswith("take")}
+    steps = plan_sample(divided, {}, receivers=joins, taken=taken)
+    (step,) = [each for each in steps if each.unit in joins]
+    assert step.rotated.keys() == step.inputs.keys() == set(graph["join", 0])
+    # Each input is a whole list, and not the piece that the sample has of it.
+    for key, (place, used) in step.inputs.items():
+        assert used == divided.units[steps[place].unit].outputs[0]
+        assert used[0] == key[0].split("-")[1]
+    uses = {(step.inputs[key], use) for key, (use, _) in step.rotated.items()}
+    assert len(uses) == len(step.inputs)
+    # The tasks that take a piece are in the sample, too: they show its size.
+    assert any(each.unit in taken for each in steps)

@@ -5,12 +5,20 @@ from __future__ import annotations
 import operator
 
 import dask
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
-from hyperplane.forecasts.collection_graph import materialize
-from hyperplane.forecasts.sampled_pieces import choose_pieces, measure_outputs
+import hyperplane
+from hyperplane.collections.frames import exchange_memory, task_graph
+from hyperplane.forecasts.collection_graph import make_request, materialize
+from hyperplane.forecasts.exact_inputs import plan_steps
+from hyperplane.forecasts.model import build_model
+from hyperplane.forecasts.records import SampleResult
+from hyperplane.forecasts.sample_process import SampleRunner
+from hyperplane.forecasts.sampled_pieces import choose_pieces, measure_outputs, rotate_pieces
 
 TASKS = {"dataframe.shuffle.method": "tasks"}
 
@@ -98,3 +106,56 @@ def test_dask_divides_a_table_into_views():
     ends = [piece["value"].to_numpy().ctypes.data for piece in pieces.values()]
     sizes = [len(piece) * 8 for piece in pieces.values()]
     assert len(bases) == 1 or [ends[0] + sizes[0], ends[1] + sizes[1]] == ends[1:]
+
+
+def test_tables_that_are_used_once_have_no_more_pieces():
+    table = pl.DataFrame({"a": [1]})
+    pieces = [table, table.clear()]
+    assert [each.height for each in rotate_pieces(pieces, 1, True)] == [0, 1]
+    assert [each.height for each in rotate_pieces(pieces, 2, True)] == [0, 0]
+
+
+def join_tables(parts, rows):
+    # A right side in files would be read by each task, and not exchanged.
+    left, right = (
+        dd.from_pandas(pd.DataFrame({"key": np.arange(parts * rows), side: 1.0}), npartitions=parts)
+        for side in ("left", "right")
+    )
+    return hyperplane.dataframe.join(left, right, "key")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_files", [False, True])
+def test_a_join_of_this_package_has_as_many_rows_in_the_sample_as_in_the_job(
+    in_files, tmp_path, monkeypatch
+):
+    if in_files:
+        monkeypatch.setattr(exchange_memory, "_SHARE_IN_MEMORY", 0)
+    parts, rows = 16, 16_000
+    graph = materialize(join_tables(parts, rows), {})
+    assert bool(graph.info.taken) == in_files
+    steps = plan_steps(graph, 0.05)
+    request = make_request(graph, steps, str(tmp_path / "written"), {})
+    records, _ = SampleRunner(request, tmp_path).run()
+    (size,) = [
+        sum(record.outputs) for step, record in zip(steps, records, strict=True) if step.rotated
+    ]
+    # Three columns; with the same pieces of three tables each time it would be five times as much.
+    expected = parts * rows / len(graph.info.receivers) * 3 * 8
+    assert size == pytest.approx(expected, rel=0.15)
+    model = build_model(graph.units, graph.info, steps, SampleResult(tuple(records), 0, True))
+    assert any(fitted.in_files for fitted in model.classes) == in_files
+    # Pieces in files are an input of a certain size, but no memory.
+    taken = {graph.units.units[number].kind for number in graph.info.taken}
+    assert all(model.classes[kind].output.value > 1000 for kind in taken)
+    assert not any(model.units[number].output for number in graph.info.taken)
+
+
+def test_joins_of_lists_of_several_tables_get_no_other_pieces(monkeypatch):
+    """The sample has few tables: such a list would have their rows several times."""
+    monkeypatch.setattr(exchange_memory, "_SHARE_IN_MEMORY", 0)
+    assert materialize(join_tables(16, 16_000), {}).info.receivers
+    monkeypatch.setattr(task_graph, "_MAX_SENDERS", 8)
+    info = materialize(join_tables(16, 16_000), {}).info
+    assert not info.receivers
+    assert not info.taken

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hyperplane.forecasts.heap_threads import find_heap_threads
 from hyperplane.forecasts.memory_series import MemorySeries, SeriesRecorder
 from hyperplane.forecasts.simulate import (
     ALLOCATOR,
@@ -115,11 +116,11 @@ def test_malloc_keeps_memory_for_the_next_task_and_not_for_results():
     assert timeline.terms == {("result", 0): 40, ("process", ALLOCATOR): 25}
 
 
-def test_malloc_keeps_memory_for_each_thread_that_has_run_such_a_task():
-    parts = [unit(number, transient=10, heap=8) for number in range(4)]
+def test_threads_share_a_part_of_what_malloc_keeps_after_their_tasks():
+    parts = [unit(number, transient=14, heap=14) for number in range(4)]
     large = unit(4, 0, 1, 2, 3, output=1, transient=30, heap=30)
     [peak] = simulate([*parts, large, unit(5, 4)], threads=2).peaks
-    assert peak == 30 + 8 + 1
+    assert peak == (30 + 14) * find_heap_threads(2) / 2 + 1
     [peak] = simulate([*parts, large, unit(5, 4)], threads=1).peaks
     assert peak == 30 + 1
 
@@ -142,6 +143,16 @@ def test_one_partition_of_a_process_waits_for_its_next_task(threads, ahead):
     units = [unit(number, transient=10, first=4) for number in range(40)]
     [peak] = simulate(units, threads=threads).peaks
     assert peak == 10 * threads + 4 * ahead
+
+
+@pytest.mark.parametrize(("units", "waiting"), [(1, 0), (2, 0), (3, 1), (4, 1), (40, 1)])
+def test_no_partition_waits_before_a_thread_begins_its_second_one(units, waiting):
+    """A join of two partitions in two threads has none that waits."""
+    first = [unit(number, transient=10, first=4) for number in range(units)]
+    [peak] = simulate(first, threads=2).peaks
+    assert peak == 10 * min(units, 2) + 4 * waiting
+    peaks = simulate(first, processes=2, threads=1).peaks
+    assert max(peaks) == 10 + 4 * waiting
 
 
 def test_more_threads_and_larger_partitions_never_need_less():

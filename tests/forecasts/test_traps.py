@@ -224,3 +224,20 @@ def test_a_value_that_decides_about_memory_is_refused():
     found = hyperplane.forecast(frame.sum(), plan)
     assert found.refused
     assert any("depends on values" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize(("need", "refused"), [(300, True), (140, False), (100, False)])
+def test_tasks_that_need_more_with_fewer_different_inputs_are_refused(need, refused):
+    """A join in which the same keys are several times, because some tables replace the others."""
+    graph = make_tree()
+    steps, result = sample(graph, lambda step: 1000)
+    assert [step.narrow for step in steps[-2:]] == [False, True]
+    wide, narrow = result.records[-2:]
+    wide = replace(wide, peak=wide.before + 100 * MB)
+    narrow = replace(narrow, peak=narrow.before + need * MB)
+    result = replace(result, records=(*result.records[:-2], wide, narrow))
+    found = reasons.find_sample_refusals(graph, steps, result)
+    assert bool(found) == refused
+    if refused:
+        assert "100.0 MB" in found[0] or "100 MB" in found[0]
+        assert found[0].endswith("Forecast the job with fewer files, of which a sample has more")

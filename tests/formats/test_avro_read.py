@@ -96,6 +96,7 @@ def plain(value):
     return None if pd.isna(value) else value
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(10, 80), suppress_health_check=list(HealthCheck))
 @given(
     data=st.data(),

@@ -115,6 +115,7 @@ def check(value, text):
             assert int(value) == int(text)
 
 
+@pytest.mark.slow
 @settings(QUICK, max_examples=scaled(40, 300))
 @given(
     case=files(),

@@ -166,6 +166,7 @@ def run_cluster(way: str, **arguments: Any) -> Iterator[Client]:
         "ram_gb_per_proc": LIMIT_GB,
         "nthreads": 2 if way == "several together" else 1,
         "cores_per_worker": 2,
+        "engine_options": {"oom_free_memory": 0},  # the memory of this machine would do
         **arguments,
     }
     with dask.config.set(settings):  # a worker that restarts reads them again

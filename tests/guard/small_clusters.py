@@ -21,12 +21,16 @@ _ARGUMENTS: dict[str, Any] = {
     "ram_gb_per_proc": LIMIT / 1e9,
     "cores_per_worker": 4,
     "local_fit": "exact",
+    "engine_options": {"oom_free_memory": 0},
 }
 
 
 @contextmanager
 def started(**arguments: Any) -> Iterator[tuple[Client, Any]]:
-    """Client and cluster of a node of two worker processes with one thread each, unless changed."""
+    """Client and cluster of a node of two worker processes with one thread each, unless changed.
+
+    Their limits do not grow, unless ``engine_options`` are given.
+    """
     client, cluster = hyperplane.start(hyperplane.plan_cluster(**{**_ARGUMENTS, **arguments}))
     with ExitStack() as stack:
         stack.callback(cluster.close)

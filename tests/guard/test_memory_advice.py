@@ -58,8 +58,8 @@ def make_failure(*running: RunningTask, cause: Cause = "terminate", **fields: An
         pytest.param(
             make_failure(make_task()),
             PLAN,
-            "initialize_cluster(..., ram_gb_per_proc=1)",
-            id="a growing task: twice the limit",
+            "initialize_cluster(..., ram_gb_per_proc=2.5)",
+            id="a growing task: twice the limit, and 2 GB more than it",
         ),
         pytest.param(
             make_failure(
@@ -67,7 +67,7 @@ def make_failure(*running: RunningTask, cause: Cause = "terminate", **fields: An
                 input_type="pandas.core.frame.DataFrame",
             ),
             PLAN,
-            "initialize_cluster(..., ram_gb_per_proc=1)",
+            "initialize_cluster(..., ram_gb_per_proc=2.5)",
             id="all partitions in one task, as compute() does: no smaller partitions",
         ),
         pytest.param(
@@ -129,25 +129,25 @@ def make_failure(*running: RunningTask, cause: Cause = "terminate", **fields: An
         pytest.param(
             make_failure(make_task(), reserved=1500),
             PLAN,
-            "initialize_cluster(..., ram_gb_per_proc=1.8)",
+            "initialize_cluster(..., ram_gb_per_proc=2.5)",
             id="an array whose size is known",
         ),
         pytest.param(
             make_failure(make_task(), reserved=1500),
             WorkerLayout(500 * MB, nprocs=4, node_ram=4000 * MB),
-            "initialize_cluster(..., nprocs=2, ram_gb_per_proc=1.8)",
+            "initialize_cluster(..., nprocs=1, ram_gb_per_proc=2.5)",
             id="fewer processes on a node",
         ),
         pytest.param(
             make_failure(make_task(), reserved=1500),
             WorkerLayout(500 * MB, nprocs=2, nodes=3, node_ram=4000 * MB),
-            "initialize_cluster(..., num_workers=2, nprocs=1, ram_gb_per_proc=1.8)",
+            "initialize_cluster(..., num_workers=1, nprocs=1, ram_gb_per_proc=2.5)",
             id="fewer nodes on one machine",
         ),
         pytest.param(
             make_failure(make_task(), reserved=1500),
             WorkerLayout(500 * MB, node_ram=1000 * MB, pools={"4_32": 7000 * MB, "8_8": 900 * MB}),
-            'initialize_cluster(..., pool="4_32", ram_gb_per_proc=1.8)',
+            'initialize_cluster(..., pool="4_32", ram_gb_per_proc=2.5)',
             id="another pool",
         ),
         pytest.param(
@@ -212,7 +212,7 @@ def make_failure(*running: RunningTask, cause: Cause = "terminate", **fields: An
                 input_type="pandas.core.frame.DataFrame",
             ),
             PLAN,
-            "initialize_cluster(..., ram_gb_per_proc=1)",
+            "initialize_cluster(..., ram_gb_per_proc=2.5)",
             id="one key, whose rows are one partition however many there are",
         ),
         pytest.param(
@@ -230,13 +230,13 @@ def make_failure(*running: RunningTask, cause: Cause = "terminate", **fields: An
         pytest.param(
             make_failure(make_task(), cause="allocation", peak=160, reserved=300),
             PLAN,
-            "initialize_cluster(..., ram_gb_per_proc=1)",
+            "initialize_cluster(..., ram_gb_per_proc=2.5)",
             id="an allocation of unknown size",
         ),
         pytest.param(
             make_failure(make_task("a-1"), make_task("a-2"), threads=1),
             PLAN,
-            "initialize_cluster(..., ram_gb_per_proc=1)",
+            "initialize_cluster(..., ram_gb_per_proc=2.5)",
             id="a task that waits for another on the only thread",
         ),
         pytest.param(
@@ -248,8 +248,8 @@ def make_failure(*running: RunningTask, cause: Cause = "terminate", **fields: An
         pytest.param(
             make_failure(make_task()),
             WorkerLayout(500 * MB, nprocs=1, node_ram=780 * MB, pools={"4_4": 2000 * MB}),
-            'initialize_cluster(..., pool="4_4", ram_gb_per_proc=1)',
-            id="a pool has twice the limit",
+            'initialize_cluster(..., pool="4_4", ram_gb_per_proc=2)',
+            id="a pool has more",
         ),
         pytest.param(
             make_failure(make_task(), reserved=1500),
@@ -305,6 +305,12 @@ def test_tasks_beside_it_are_listed_with_the_growth_since_they_began() -> None:
 )
 def test_operations_have_the_words_of_collections(prefix: str, operation: str) -> None:
     assert describe_operation(prefix) == operation
+
+
+def test_parts_of_array_reductions_have_the_name_of_the_reduction() -> None:
+    assert describe_operation("mean_agg-aggregate") == "mean"
+    assert describe_operation("mean_combine-partial") == "mean"
+    assert describe_operation("my_agg") == "my_agg", "a function of the user"
 
 
 def test_memory_that_is_no_result_and_not_of_the_task_is_listed() -> None:

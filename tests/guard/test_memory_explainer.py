@@ -10,16 +10,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import small_clusters
 from distributed import Client, Event, KilledWorker, Scheduler, Worker
 from distributed.core import Status
 from distributed.scheduler import NoWorkerError
 from test_memory_advice import make_report, make_task
 
-from hyperplane.errors import ClusterStalled, WorkerOutOfMemory
+from hyperplane.errors import ClusterStalled, WorkerCrash, WorkerOutOfMemory
 from hyperplane.guard.memory_advice import WorkerLayout
 from hyperplane.guard.memory_plugins import create_explainer
-from hyperplane.guard.memory_report import TOPIC, MemoryReport
+from hyperplane.guard.memory_report import EXIT_TOPIC, TOPIC, MemoryReport
 from hyperplane.guard.stalls import StallGuard
+from hyperplane.guard.worker_exits import WorkerExits, explain_exit
 
 HOST = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
 
@@ -184,6 +186,71 @@ def test_errors_without_reports_stay_as_they_are() -> None:
                 await client.submit(lambda: 1 / 0)
 
     run(test)
+
+
+def test_a_crash_is_explained_and_tasks_that_waited_are_not_blamed() -> None:
+    async def test() -> None:
+        async with open_cluster(5) as (scheduler, client, _):
+            future = client.submit(wait_for_event, "end", key="crash")
+            for _ in range(4):
+                await wait_until(lambda: state_of(scheduler, "crash") == "processing")
+                address = scheduler.tasks["crash"].processing_on.address  # type: ignore[union-attr]
+                report = {"worker": address, "exit_code": -11, "running": ["crash", "beside"]}
+                scheduler.log_event(EXIT_TOPIC, {**report, "peak": 300_000_000, "limit": 10**9})
+                await scheduler.remove_worker(address, stimulus_id="test")
+            with pytest.raises(KilledWorker, match="sample it used ") as caught:
+                await future
+            assert type(caught.value) is WorkerCrash
+            assert caught.value.exit_code == -11
+            assert "by signal 11 (SIGSEGV): a fault in compiled code" in str(caught.value)
+            assert "used 0.3 of 1 GB. The task crash was tried 4 times" in str(caught.value)
+            assert "Beside it beside ran there. What to do: run the task alone" in str(caught.value)
+            waiting = client.submit(wait_for_event, "end", key="waits")
+            await wait_until(lambda: state_of(scheduler, "waits") == "processing")
+            address = scheduler.tasks["waits"].processing_on.address  # type: ignore[union-attr]
+            report = {"worker": address, "exit_code": 3, "running": ["other"]}
+            scheduler.log_event(EXIT_TOPIC, report)
+            assert scheduler.tasks["waits"].suspicious == -1, "Dask counts one at the end"
+            waiting.release()
+
+    run(test)
+
+
+@pytest.mark.parametrize("running", [["x"], []])
+def test_a_crash_of_an_earlier_run_does_not_explain_a_killed_worker(running: list[str]) -> None:
+    exits = WorkerExits()
+    exits.add({"worker": "tcp://a", "exit_code": -11, "running": running}, ["x"])
+    killed = KilledWorker("x", SimpleNamespace(address="tcp://b"), 3)
+    state = exits.create_state("x", "x", killed)
+    assert state is not None
+    assert state["exit_code"] == -11
+    exits.end_run("x")
+    assert exits.create_state("x", "x", killed) is None
+
+
+@pytest.mark.parametrize("exit_code", [-6, -9])
+def test_the_end_of_a_process_may_be_for_memory(exit_code: int) -> None:
+    report = {"exit_code": exit_code, "running": ["x"], "peak": 100_000_000, "limit": 10**9}
+    text = explain_exit("x", "x", 1, report)
+    assert "In the last sample it used 0.1 of 1 GB. The task x was tried 1 time." in text
+    assert ("a failed allocation" if exit_code == -6 else "or the kernel sent") in text
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_processes_that_crash_or_exit_in_a_task() -> None:
+    def end(how: str) -> None:
+        import os
+
+        os.kill(os.getpid(), 11) if how == "crash" else os._exit(3)
+
+    with small_clusters.started() as (client, _):
+        found = {}
+        for how in ("crash", "exit"):
+            with pytest.raises(WorkerCrash) as caught:
+                client.submit(end, how, pure=False).result(small_clusters.SOON)
+            found[how] = (caught.value.exit_code, caught.value.operation, caught.value.attempts)
+        assert found == {"crash": (-11, "end", 4), "exit": (3, "end", 4)}
 
 
 def test_attempts_of_an_earlier_run_do_not_count() -> None:

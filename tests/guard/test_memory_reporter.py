@@ -12,7 +12,7 @@ import pytest
 
 from hyperplane.guard import memory_reporter
 from hyperplane.guard.memory_record import FILE, MemoryFile, MemoryRecord
-from hyperplane.guard.memory_report import MemoryReport, RunningTask
+from hyperplane.guard.memory_report import EXIT_TOPIC, MemoryReport, RunningTask
 from hyperplane.guard.memory_reporter import MemoryReporter, PeakSamples
 
 LIMIT = 1000
@@ -54,8 +54,12 @@ def test_the_peak_of_an_earlier_task_does_not_count() -> None:
 class FakeScheduler:
     def __init__(self) -> None:
         self.reports: list[MemoryReport] = []
+        self.exits: list[int] = []
 
     async def log_event(self, topic: str, msg: Any) -> None:
+        if topic == EXIT_TOPIC:
+            self.exits.append(msg["exit_code"])
+            return
         self.reports.append(MemoryReport.from_event(msg))
 
 
@@ -110,6 +114,7 @@ def report_exit(
     asyncio.run(run())
     file.close()
     reports: list[MemoryReport] = nanny.scheduler.reports
+    assert nanny.scheduler.exits == ([] if reports else [exit_code])
     return reports
 
 

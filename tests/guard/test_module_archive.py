@@ -99,3 +99,8 @@ def test_the_walk_through_a_large_folder_ends_at_the_limit(
     with pytest.raises(RequestError, match="tools has 100 B in 10 files, or more"):
         pack_modules([LocalModule("tools", tmp_path)])
     assert len(walked) == 10
+    finding = module_archive.check_shipment([LocalModule("tools", tmp_path)])
+    assert finding.state == "fault"
+    assert "tools has 100 B in 10 files, or more; install tools on the workers" in str(finding)
+    monkeypatch.setattr(module_archive, name, 10**6)
+    assert module_archive.check_shipment([LocalModule("tools", tmp_path)]).state == "ok"

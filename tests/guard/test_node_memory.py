@@ -95,7 +95,8 @@ class NodeDouble:
             return None
         return getattr(self, function.__name__)(address, *args)
 
-    def set_memory_limit(self, address: str, limit: int) -> int:
+    def set_memory_limit(self, address: str, limit: int, keep: bool) -> int:
+        assert not keep, "only while the memory is lent"
         self.limits[address] = limit
         return LIMIT
 
@@ -272,10 +273,10 @@ def test_a_worker_that_is_lost_before_it_has_the_memory_is_replaced(
 ) -> None:
     lost = scheduler.workers["w0"]
 
-    def set_memory_limit(address: str, limit: int) -> int:
+    def set_memory_limit(address: str, limit: int, keep: bool) -> int:
         if scheduler.workers["w0"] is lost:
             scheduler.workers["w0"] = scheduler._worker(0)  # its nanny has started it again
-        return NodeDouble.set_memory_limit(node, address, limit)
+        return NodeDouble.set_memory_limit(node, address, limit, keep)
 
     monkeypatch.setattr(node, "set_memory_limit", set_memory_limit)
     lender = create_lender(scheduler)

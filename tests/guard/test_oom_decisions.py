@@ -35,6 +35,7 @@ def create_worker(number: int) -> Any:
         nthreads=2,
         memory_limit=GB,
         processing={},
+        has_what=set(),
         long_running=set(),
         memory=SimpleNamespace(process=0),
     )
@@ -52,7 +53,12 @@ def create_report(worker: Any, *keys: str, time: float = 1.0, peak: int = GB) ->
 def retry() -> OomRetry:
     workers = {each.address: each for each in (create_worker(1), create_worker(2))}
     scheduler: Any = SimpleNamespace(
-        workers=workers, plugins={}, worker_plugins={}, task_prefixes={}, tasks={}
+        workers=workers,
+        plugins={},
+        worker_plugins={},
+        task_prefixes={},
+        tasks={},
+        extensions={},
     )
     plugin = OomRetry(lends=True)
     asyncio.run(plugin.start(scheduler))

@@ -59,6 +59,7 @@ def test_tasks_that_do_not_fit_together_run_one_at_a_time() -> None:
         wait_until(lambda: set(client.run(count_threads).values()) == {2}, SOON)
 
 
+@pytest.mark.slow
 def test_a_task_gets_the_memory_of_its_node_and_returns_it() -> None:
     def fill() -> int:
         import psutil

@@ -54,6 +54,7 @@ def allocator() -> Callable[[int], int]:
     return allocate
 
 
+@pytest.mark.slow
 def test_a_client_of_another_process_gets_the_explanation() -> None:
     with started(oom="raise") as (_, cluster):
         done = subprocess.run(

@@ -41,6 +41,7 @@ asyncio.run(run())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_scheduler_without_the_package_measures_and_counts() -> None:
     import hyperplane.collections.frames.kernels.polars_kernel  # noqa: F401 - it registers functions

@@ -36,6 +36,7 @@ def end_process(client: Client, worker: str) -> int:
     return pid
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_tasks_of_a_killed_worker_run_in_its_next_process() -> None:
     with started() as (client, _):

@@ -64,6 +64,14 @@ def test_killed_workers_needed_more_than_they_had():
     )
 
 
+def test_the_summary_has_the_peak_of_a_worker_whose_limit_has_grown():
+    record = run(peak=3 * GB, limit=int(4.5 * GB))
+    assert summarize_run(record, []) == (
+        "peak 3 of 4.5 GB per process, with free memory of the machine beyond 2 GB: "
+        "ram_gb_per_proc=5 would do"
+    )
+
+
 def test_the_summary_has_the_figure_of_the_error_of_a_failed_task():
     fix = "initialize_cluster(..., ram_gb_per_proc=4)"
     killed = run(peak=int(1.9 * GB), restarts=1, causes={"out of memory": 1})

@@ -64,6 +64,7 @@ class Scheduler:
     def __init__(self, *workers):
         self.handlers, self.tasks, self.events, self.plugins = {}, {}, [], {}
         self.workers = {worker.address: worker for worker in workers}
+        self.total_memory = sum(worker.memory_limit for worker in workers)
 
     def log_event(self, topic, message):
         self.events.append((topic, message))
@@ -107,6 +108,7 @@ def test_a_report_has_the_plan_and_figures_of_a_record(watch):
     report = watch(Worker(memory=GB), plan=plan.model_dump()).report()
     assert PlanSummary(**report.pop("plan")) == plan
     assert report.pop("ending") == report.pop("fix") == ""
+    assert report.pop("limit") == 2 * GB
     RunRecord(name="a", cluster="a", started=0, ended=1, **report)
     assert watch().report()["plan"] == {}
 
@@ -279,6 +281,29 @@ def test_a_paused_worker_is_warned_of_once_with_its_operation(watch, clock):
     assert "at 1.7 of 2 GB" in text
     assert "'read-parquet' is running" in text
     assert "nthreads=1 (now 2), ram_gb_per_proc=2.9" in text
+
+
+def test_more_memory_than_a_grown_worker_has_is_proposed(watch, clock):
+    texts = []
+    worker = Worker(memory=int(1.7 * GB), status="paused", limit=4 * GB)
+    monitor = watch(worker, warn=texts.append)
+    measure(monitor, clock, times=6)
+    assert "at 1.7 of 4 GB" in texts[0]
+    assert "ram_gb_per_proc=6.7" in texts[0]
+
+
+def test_a_limit_that_grew_shortly_before_the_end_of_a_process_is_kept(watch):
+    worker = Worker(memory=GB)
+    monitor = watch(worker)
+    worker.memory_limit = 3 * GB
+    del monitor.scheduler.workers[worker.address]
+    monitor.remove_worker(monitor.scheduler, worker.address)
+    (found,) = monitor.usage()["workers"]
+    assert (found["first_limit"], found["limit"]) == (2 * GB, 3 * GB)
+    again = Worker(memory=GB, limit=2 * GB)  # it was lowered for others meanwhile
+    monitor.scheduler.workers[again.address] = again
+    monitor.add_worker(monitor.scheduler, again.address)
+    assert only_worker(monitor).limit == 3 * GB
 
 
 def test_results_that_fill_the_memory_are_named(watch, clock):

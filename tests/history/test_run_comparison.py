@@ -14,6 +14,7 @@ from hyperplane.history import (
     WorkerUsage,
     compare_runs,
 )
+from hyperplane.history.comparison import compare_records
 from hyperplane.history.run_record import new_run_name
 from hyperplane.history.store import write_run
 
@@ -67,6 +68,18 @@ def test_it_prints_as_a_table_and_as_json(records):
     assert {"name": "nodes", "first": 1, "second": 2, "unit": "", "ratio": 2.0} in document[
         "values"
     ]
+
+
+def test_steps_of_jobs_are_compared_without_figures_of_clusters(records):
+    of_steps = {
+        "cluster": "", "step": "load", "tasks": (), "computations": (),
+        "plan": PlanSummary(engine="slurm", pool="16_32", nodes=1),
+    }  # fmt: skip
+    steps = [record.model_copy(update=of_steps) for record in records]
+    names = [value.name for value in compare_records(*steps).values]
+    assert names == [
+        "run", "of", "ended", "engine", "pool", "time", "CPU", "peak", "read", "written", "dask"
+    ]  # fmt: skip
 
 
 def test_an_unknown_run_is_an_error():

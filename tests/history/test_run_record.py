@@ -1,6 +1,7 @@
 """The schema of the record of a run: other versions, and what is derived from it."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -57,6 +58,14 @@ def test_fields_of_later_versions_are_ignored():
     document["timeline"]["groups"][0]["color"] = "red"
     read = RunRecord.from_json(json.dumps(document))
     assert read == FULL.model_copy(update={"schema_version": 99})
+
+
+def test_a_record_of_version_4_is_read():
+    """The file was written by that version."""
+    read = RunRecord.from_json(Path(__file__).with_name("record_v4.json").read_bytes())
+    names = {"job": "3f0c", "pipeline": "nightly", "step": "load", "program": "load.py"}
+    assert read == FULL.model_copy(update={**names, "schema_version": 4})
+    assert (read.parameters, read.code, read.cost, read.run, read.written) == ({}, "", None, "", 0)
 
 
 def test_a_record_with_the_first_fields_only_is_read():

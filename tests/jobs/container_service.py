@@ -97,9 +97,8 @@ class ContainerService(ABC):
             thread.join()
         self._server.server_close()
         for process in filter(None, self._processes()):
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            send_signal(process, signal.SIGKILL)  # also what a container has left behind
+            process.wait()
 
     def count(self, operation: str) -> int:
         """Return the number of requests for an operation."""
@@ -111,9 +110,9 @@ class ContainerService(ABC):
 
 
 def send_signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Send a signal to all processes of a container, unless it has ended."""
+    """Send a signal to the first process of a container, SIGKILL to all, unless it has ended."""
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
+        (os.killpg if number == signal.SIGKILL else os.kill)(process.pid, number)
 
 
 def send(

@@ -99,7 +99,8 @@ def _list_methods(service: str) -> list[tuple[re.Pattern[str], Method]]:
             visit(resource.get("resources", {}))
 
     visit(document["resources"])
-    return found
+    # Names of resources would match the verb after a colon, as in models/flights:listVersions.
+    return sorted(found, key=lambda each: ":" not in each[1].description["path"])
 
 
 def _compile(path: str, description: Object) -> re.Pattern[str]:

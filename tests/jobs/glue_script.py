@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hyperplane.jobs.runners.glue import glue_task
+from hyperplane.jobs.runners import driver_program
 
 #: Seconds in which Spark starts and a program runs on a busy machine.
 SECONDS = 280
@@ -35,8 +35,8 @@ def run_script(
     (folder / "boto3.py").write_text(BOTO3)
     words = ["--JOB_NAME", "x"]
     values = ("flights", program, manifest, "outcome")
-    for key, value in zip(glue_task.ARGUMENTS, values, strict=True):
-        words += [glue_task.PREFIX + key, value]
+    for key, value in zip(driver_program.ARGUMENTS, values, strict=True):
+        words += [driver_program.PREFIX + key, value]
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(folder),
@@ -45,7 +45,7 @@ def run_script(
         "BUCKETS": str(folder),
     }
     return subprocess.run(
-        [*interpreter, str(glue_task.__file__), *words, "--TempDir", "s3://x"],
+        [*interpreter, str(driver_program.__file__), *words, "--TempDir", "s3://x"],
         env=environment,
         capture_output=True,
         text=True,

@@ -6,16 +6,16 @@ job and its own, has no exit codes, and refuses a second run of a job at the sam
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar
 
-from moto_proxy import ACCOUNT, KEYS, REGION, MotoProxy, Object, Task, client
+import driver_service
+from driver_service import DriverService, read_object
+from moto_proxy import ACCOUNT, KEYS, REGION, Object, Task, client
 
 from hyperplane.platforms.aws.glue_workers import WORKERS
-from hyperplane.platforms.object_staging import parse_staging
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/glue"
 #: Message of a run that the kernel has ended for its memory.
@@ -24,7 +24,7 @@ OUT_OF_MEMORY = "Command Failed due to Out of Memory"
 _OWN_ARGUMENTS = ["--job-bookmark-option", "job-bookmark-disable", "--JOB_NAME", "x"]
 
 
-class GlueService(MotoProxy):
+class GlueService(DriverService):
     """The proxy for AWS Glue; the id of a task is that of a run."""
 
     log_group: ClassVar[str] = "/aws-glue/python-jobs/output"
@@ -55,11 +55,6 @@ class GlueService(MotoProxy):
             text = json.dumps({"JobRun": self._describe(run)}).encode()
         return status, text
 
-    def describe_failure(self, task: Task) -> str:
-        """Return the last line of the error of the script, as Glue does."""
-        lines = task.log.read_text(errors="replace").split("\n")
-        return next((line for line in reversed(lines) if line.strip()), "no output")
-
     def _is_active(self, name: str) -> bool:
         with self._lock:
             return any(
@@ -69,13 +64,9 @@ class GlueService(MotoProxy):
 
     def _run(self, name: str, run_id: str) -> None:
         job = client("glue", self.moto).get_job(JobName=name)["Job"]
-        place = parse_staging(job["Command"]["ScriptLocation"])
-        answer = client("s3", self.moto).get_object(
-            Bucket=place.bucket, Key=place.prefix.rstrip("/")
-        )
         folder = self.create_folder()
         script = folder / "script.py"
-        script.write_bytes(answer["Body"].read())
+        script.write_bytes(read_object(self.moto, job["Command"]["ScriptLocation"]))
         pairs = [word for pair in job["DefaultArguments"].items() for word in pair]
         dpus = job.get("MaxCapacity") or job["WorkerType"]
         [memory] = [
@@ -132,19 +123,7 @@ def _refuse(code: str, message: str) -> tuple[int, bytes]:
 
 def create_role(moto: str) -> None:
     """Create the role of jobs, unless it exists."""
-    iam = client("iam", moto)
-    policy = {
-        "Version": "2012-10-17",
-        "Statement": [
-            {
-                "Effect": "Allow",
-                "Principal": {"Service": "glue.amazonaws.com"},
-                "Action": "sts:AssumeRole",
-            }
-        ],
-    }
-    with contextlib.suppress(iam.exceptions.EntityAlreadyExistsException):
-        iam.create_role(RoleName="glue", AssumeRolePolicyDocument=json.dumps(policy))
+    driver_service.create_role(moto, "glue", "glue")
 
 
 def variables(moto: str, proxy: str) -> dict[str, str]:

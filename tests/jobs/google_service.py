@@ -243,6 +243,8 @@ class GoogleService(ContainerService, Generic[JobT]):
         actions: dict[str, Action] = {
             "objects.insert": self._insert,
             "objects.get": self._read,
+            "objects.list": self._list_objects,
+            "buckets.insert": self._create_bucket,
             "buckets.testIamPermissions": self._test_bucket,
             "entries.list": self._list_entries,
             "tags.get": self._read_tag,
@@ -274,6 +276,15 @@ class GoogleService(ContainerService, Generic[JobT]):
             raise Refused(404, "The specified bucket does not exist.")
         return bucket / key
 
+    def _create_bucket(self, request: Request) -> Object:
+        if request.query["project"] != [PROJECT]:
+            raise Refused(403, "Permission denied on project")
+        folder = self.buckets / request.body["name"]
+        if folder.is_dir():
+            raise Refused(409, "The requested bucket name is not available.")
+        folder.mkdir()
+        return {"name": request.body["name"], "location": request.body["location"].upper()}
+
     def _insert(self, request: Request) -> Object:
         file = self._object(request, request.query["name"][0])
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -288,6 +299,12 @@ class GoogleService(ContainerService, Generic[JobT]):
             return file.read_bytes()
         at = datetime.fromtimestamp(file.stat().st_mtime, UTC)
         return {"updated": at.isoformat().replace("+00:00", "Z")}
+
+    def _list_objects(self, request: Request) -> Object:
+        bucket = self._object(request, "")
+        prefix = request.query.get("prefix", [""])[0]
+        names = (str(file.relative_to(bucket)) for file in bucket.rglob("*") if file.is_file())
+        return {"items": [{"name": name} for name in names if name.startswith(prefix)]}
 
     def _test_bucket(self, request: Request) -> Object:
         self._object(request, "")

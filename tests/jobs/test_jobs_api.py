@@ -304,7 +304,7 @@ def test_logs_are_those_of_the_step_that_failed_or_ended_last():
     for chunk, status in enumerate((DONE, FAILED, DONE)):
         attempt(record, "c", 1, status, began=40 + chunk, text=status, chunk=chunk)
     assert job.logs() == job.logs("c") == FAILED
-    with pytest.raises(JobError, match="step 'd' has no log; the steps are 'a', 'b'"):
+    with pytest.raises(JobError, match="has no step 'd'; its steps are 'a', 'b'"):
         job.logs("d")
     (record.folder_path / "a.-1.2.log").unlink()
     with pytest.raises(JobError, match=r"cannot be read \(No such file or directory\)"):
@@ -375,11 +375,11 @@ def test_the_handle_of_a_job_with_a_damaged_definition_shows_what_is_known():
     open_store().add(damaged)
     handle = JobHandle(damaged.id)
     assert "damaged; the steps that have begun are shown" in str(handle)
-    with pytest.raises(JobError, match="'a' has no log; the definition of the job is damaged"):
+    with pytest.raises(JobError, match="has no step 'a'; its steps are unknown: its def"):
         handle.logs("a")
     with pytest.raises(JobError, match="definition of this job is damaged; submit its pipeline"):
         handle.resume()
     open_store().save_attempt(Attempt(damaged.id, "a", -1, 1, FAILED, 100.0, 101.0))
     assert ("a", "failed") in handle.as_rows()
-    with pytest.raises(JobError, match="'b' has no log; the steps are 'a'"):
+    with pytest.raises(JobError, match="has no step 'b'; its steps are 'a'"):
         handle.logs("b")

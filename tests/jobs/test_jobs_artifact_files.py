@@ -287,16 +287,19 @@ def test_rows_of_a_file_are_read_once(job, tmp_path, monkeypatch):
     assert read_preview(make_artifact(job, path)).rows == [["23"]]
 
 
-@pytest.mark.parametrize("outcome", ["killed", "late"])
+@pytest.mark.parametrize("outcome", ["killed", "late", "busy"])
 def test_a_reader_that_does_not_answer_is_no_preview(job, tmp_path, monkeypatch, outcome):
     program = tmp_path / "program.py"
-    ends = {"killed": "import os; os.abort()", "late": "import time; time.sleep(99)"}
+    ends = {
+        "killed": "import os; os.abort()", "late": "import time; time.sleep(99)",
+        "busy": "import os, signal; os.kill(os.getpid(), signal.SIGXCPU)",
+    }  # fmt: skip
     program.write_text(ends[outcome])
     monkeypatch.setattr(parquet_process, "_PROGRAM", program)
     monkeypatch.setattr(parquet_process, "_SECONDS", 0.5 if outcome == "late" else 60)
     path = write_parquet(tmp_path / "a.parquet", pa.table({"day": [1]}))
     reason = read_preview(make_artifact(job, path)).reason
-    assert reason.endswith("takes too long" if outcome == "late" else "of memory")
+    assert reason.endswith("of memory" if outcome == "killed" else "takes too long")
 
 
 def test_values_of_a_dictionary_are_read_once(job, tmp_path):

@@ -304,12 +304,23 @@ def test_lists_show_every_job_with_times_reason_and_links(make_job):
     ])  # fmt: skip
     page = read_page(jobs._repr_html_())
     at = page.cells.index(jobs[1].id[:8])
-    assert page.cells[at + 1 : at + 4] == ["report", "nightly", "cancelled"]
-    assert page.cells[at + 5 : at + 7] == ["1 min 1 s", "cancelled by me"]
+    # Run, name and pipeline; jobs that are not in a store have no number.
+    assert page.cells[at + 1 : at + 5] == ["report", "report", "nightly", "cancelled"]
+    assert page.cells[at + 6 : at + 8] == ["1 min 1 s", "cancelled by me"]
     assert page.links["dashboard"] == "http://host:8787/status"
     assert "1 of 2 jobs have ended: 1 in progress, 1 cancelled" in page.text
     assert isinstance(jobs, list)
     assert read_page(JobList()._repr_html_()).text == "no jobs"
+
+
+def test_names_that_tell_runs_apart_are_listed(make_job):
+    named = make_job(bash("a", "true"), number=12)
+    generated = replace(make_job(bash("a", "true"), number=13), name="calm_fox_1234", id="1234-5")
+    page = read_page(render_jobs([named, generated]))
+    for job, name in ((named, "report"), (generated, "")):
+        at = page.cells.index(job.id[:8])
+        assert page.cells[at + 1 : at + 3] == [f"nightly #{job.number}", name]
+    assert "name" not in read_page(render_jobs([generated])).cells[:8]
 
 
 def test_long_lists_are_cut(make_job):

@@ -197,7 +197,8 @@ def test_a_document_has_the_job_without_its_parameters(server, environment):
         "job": {
             "id": "01234567-89ab", "run_name": "nightly", "name": "nightly", "pipeline": "p",
             "status": "failed", "reason": "step 'a' failed: exit code 65: <bad>", "schedule": "",
-            "machine": "m", "runner": "local", "submitted": 1.0, "started": None, "ended": 86400.0,
+            "machine": "m", "runner": "local", "submitted": 1.0, "resumed": None, "started": None,
+            "ended": 86400.0,
         },
         "running": [],
         "message": "",

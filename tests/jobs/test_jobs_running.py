@@ -204,8 +204,10 @@ def test_a_resumed_job_does_not_repeat_finished_steps(tmp_path):
     )
     assert job.status == FAILED
     (tmp_path / "there").touch()
+    submitted = job.job.submitted
     assert job.resume().wait(LIMIT) == DONE
     assert (tmp_path / "first").read_text() == "x\n"
+    assert job.job.submitted == submitted < job.job.resumed <= job.job.started
 
 
 def test_chunks_have_their_numbers_and_only_those_that_failed_run_again(tmp_path):

@@ -1,8 +1,13 @@
-"""Vertex AI for tests: the requests for custom jobs, whose containers are processes."""
+"""Vertex AI for tests: the requests for custom jobs, whose containers are processes.
+
+A tuning job runs a custom job for each combination of the lowest and highest values, or of the
+listed ones, of its parameters, until it has as many trials as it may have.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -15,7 +20,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from container_service import send_signal
 from google_service import (
@@ -58,6 +63,9 @@ class Job(GoogleJob):
     description: Object
     others: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     read: dict[str, int] = field(default_factory=dict)
+    #: Arguments and number of a trial of a tuning job.
+    more: list[str] = field(default_factory=list)
+    trial: str = ""
 
     @property
     def log_key(self) -> str:
@@ -68,10 +76,24 @@ class Job(GoogleJob):
         return self.description["state"] in _ENDED
 
 
+@dataclass
+class Tuning:
+    """A tuning job, and the values of its trials that have not been started."""
+
+    description: Object
+    waiting: list[Object]
+    trials: dict[str, Job] = field(default_factory=dict)
+    cancelled: bool = False
+
+
 class VertexService(GoogleService[Job]):
-    """The server of custom jobs."""
+    """The server of custom jobs and tuning jobs."""
 
     source: ClassVar[LogSource] = VERTEX_LOGS
+
+    def __init__(self, folder: Path) -> None:
+        self.tunings: dict[str, Tuning] = {}
+        super().__init__(folder)
 
     def _processes(self) -> Iterator[subprocess.Popen[bytes] | None]:
         for job in self.jobs.values():
@@ -90,11 +112,18 @@ class VertexService(GoogleService[Job]):
             "customJobs.get": lambda each: self._find(each).description,
             "customJobs.list": self._list,
             "customJobs.cancel": self._cancel,
+            "hyperparameterTuningJobs.create": self._create_tuning,
+            "hyperparameterTuningJobs.get": lambda each: self._find_tuning(each).description,
+            "hyperparameterTuningJobs.list": self._list_tunings,
+            "hyperparameterTuningJobs.cancel": self._cancel_tuning,
         }
 
     def _create(self, request: Request) -> Object:
         self._check_parent(request)
-        pools = request.body["jobSpec"]["workerPoolSpecs"]
+        return self._add_job(request.body).description
+
+    def _add_job(self, body: Object) -> Job:
+        pools = body["jobSpec"]["workerPoolSpecs"]
         if pools[0].get("replicaCount") != "1":
             raise Refused(400, "the first worker pool must have one replica")
         for pool in filter(None, pools):
@@ -105,10 +134,91 @@ class VertexService(GoogleService[Job]):
         folder = self.folder / number
         folder.mkdir()
         described = {
-            **request.body, "name": name, "state": "JOB_STATE_PENDING", "createTime": now()
+            **body, "name": name, "state": "JOB_STATE_PENDING", "createTime": now()
         }  # fmt: skip
         self.jobs[name] = Job(description=described, folder=folder)
+        return self.jobs[name]
+
+    def _create_tuning(self, request: Request) -> Object:
+        self._check_parent(request)
+        study = request.body["studySpec"]
+        number = str(uuid.uuid4().int % 10**19)
+        name = f"projects/{NUMBER}/locations/{REGION}/hyperparameterTuningJobs/{number}"
+        described = {
+            **request.body, "name": name, "state": "JOB_STATE_PENDING", "createTime": now()
+        }  # fmt: skip
+        names = [parameter["parameterId"] for parameter in study["parameters"]]
+        grid = itertools.product(*map(_grid_values, study["parameters"]))
+        waiting = [dict(zip(names, values, strict=True)) for values in grid]
+        self.tunings[name] = Tuning(described, waiting[: request.body["maxTrialCount"]])
         return described
+
+    def _find_tuning(self, request: Request) -> Tuning:
+        if request.values["name"] not in self.tunings:
+            raise Refused(404, "The HyperparameterTuningJob does not exist.")
+        return self.tunings[request.values["name"]]
+
+    def _list_tunings(self, request: Request) -> Object:
+        self._check_parent(request)
+        [clause] = request.query["filter"]
+        found = [each.description for each in self.tunings.values()]
+        return {"hyperparameterTuningJobs": [job for job in found if _matches(job, clause)]}
+
+    def _cancel_tuning(self, request: Request) -> Object:
+        tuning = self._find_tuning(request)
+        tuning.cancelled, tuning.waiting = True, []
+        for job in tuning.trials.values():
+            if not job.has_ended:
+                job.cancelled = True
+                job.request_end(self.stop_seconds)
+        return {}
+
+    def _drive(self) -> None:
+        """Start, observe and end containers, and trials."""
+        while not self._closing.wait(0.05):
+            with self._lock:
+                for job in [*self.jobs.values()]:
+                    if not job.has_ended:
+                        self._advance(job)
+                for tuning in self.tunings.values():
+                    if tuning.description["state"] not in _ENDED:
+                        self._advance_tuning(tuning)
+
+    def _advance_tuning(self, tuning: Tuning) -> None:
+        described = tuning.description
+        active = sum(not job.has_ended for job in tuning.trials.values())
+        while tuning.waiting and active < described["parallelTrialCount"] and not self.waiting_for:
+            values, number = tuning.waiting.pop(0), str(len(tuning.trials) + 1)
+            job = self._add_job({
+                "displayName": f"{described['displayName']}-trial-{number}",
+                "jobSpec": described["trialJobSpec"],
+            })  # fmt: skip
+            job.trial, job.more = number, [f"--{name}={value}" for name, value in values.items()]
+            tuning.trials[number] = job
+            described.setdefault("trials", []).append({
+                "id": number, "state": "ACTIVE", "customJob": job.description["name"],
+                "parameters": [
+                    {"parameterId": name, "value": value} for name, value in values.items()
+                ],
+            })  # fmt: skip
+            described |= {"state": "JOB_STATE_RUNNING"}
+            described.setdefault("startTime", now())
+            active += 1
+        for trial, job in zip(described.get("trials", ()), tuning.trials.values(), strict=True):
+            if job.has_ended and trial["state"] == "ACTIVE":
+                state = job.description["state"].removeprefix("JOB_STATE_")
+                trial["state"] = {"FAILED": "INFEASIBLE", "CANCELLED": "STOPPING"}.get(state, state)
+                if metrics := _read_metrics(job.folder / "output.metrics"):
+                    trial["finalMeasurement"] = {"metrics": metrics}
+        if not tuning.waiting and not active:
+            failed = sum(trial["state"] == "INFEASIBLE" for trial in described.get("trials", ()))
+            state = "JOB_STATE_SUCCEEDED"
+            if tuning.cancelled:
+                state = "JOB_STATE_CANCELLED"
+            elif failed > described.get("maxFailedTrialCount", 0):
+                state = "JOB_STATE_FAILED"
+                described["error"] = {"code": 3, "message": f"{failed} trials have failed."}
+            described |= {"state": state, "endTime": now()}
 
     def _find(self, request: Request) -> Job:
         if request.values["name"] not in self.jobs:
@@ -192,9 +302,10 @@ class VertexService(GoogleService[Job]):
         }
         for name, hosts in cluster.items():
             for index in range(len(hosts)):
+                trial = {"trial": job.trial} if job.trial else {}
                 spec = {
                     "cluster": cluster, "environment": "cloud",
-                    "task": {"type": name, "index": index},
+                    "task": {"type": name, "index": index, **trial},
                 }  # fmt: skip
                 pool = pools[int(name.removeprefix("workerpool"))]
                 process = self._start_replica(job, f"{name}-{index}", pool, spec)
@@ -216,6 +327,7 @@ class VertexService(GoogleService[Job]):
             "CLUSTER_SPEC": json.dumps(spec),
             "CLOUD_ML_JOB_ID": job.log_key,
             "CLOUD_ML_PROJECT_ID": NUMBER,
+            **({"CLOUD_ML_HP_METRIC_FILE": f"{job.folder}/output.metrics"} if job.trial else {}),
             **{each["name"]: each["value"].replace("$$(", "$(") for each in container["env"]},
         }
         # Buckets are mounted there.
@@ -224,7 +336,7 @@ class VertexService(GoogleService[Job]):
         words = [f"{self.buckets}/{mount.removeprefix('/gcs/')}", *arguments]
         with (job.folder / f"{name}.log").open("wb") as log:
             return subprocess.Popen(
-                [*container["command"], *words],
+                [*container["command"], *words, *job.more],
                 env=environment,
                 cwd=job.folder,
                 stdin=subprocess.DEVNULL,
@@ -233,6 +345,25 @@ class VertexService(GoogleService[Job]):
                 start_new_session=True,
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
             )
+
+
+def _grid_values(parameter: Object) -> list[Any]:
+    """Return the listed values of a parameter, or its lowest and highest one."""
+    [kind] = [name for name in parameter if name.endswith("ValueSpec")]
+    spec = parameter[kind]
+    if "values" in spec:
+        return list(spec["values"])
+    convert = int if kind == "integerValueSpec" else float
+    return [convert(spec["minValue"]), convert(spec["maxValue"])]
+
+
+def _read_metrics(file: Path) -> list[Object]:
+    """Return the last values that the package cloudml-hypertune has written."""
+    if not file.exists():
+        return []
+    last = json.loads(file.read_text().splitlines()[-1])
+    [name] = last.keys() - {"timestamp", "trial", "global_step", "checkpoint_path"}
+    return [{"metricId": name, "value": float(last[name])}]
 
 
 def _read_lines(job: Job, name: str, whole: bool) -> None:

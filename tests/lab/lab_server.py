@@ -68,6 +68,11 @@ class LabServer:
         (folder / "dask" / "labextension.yaml").write_text(setting)
         # The file of the package that enables the extension, which an installation copies.
         paths = [str(ROOT / "config"), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
+        # That of the extension: it may be a package of another environment, as in `make ray`.
+        package = importlib.util.find_spec("dask_labextension")
+        assert package
+        assert package.origin
+        paths.append(str(Path(package.origin).parents[4] / "etc" / "jupyter"))
         environ = {
             **os.environ,
             "DASK_CONFIG": str(folder / "dask"),
@@ -142,9 +147,9 @@ class Kernel:
         else:
             self.id = server.request("POST", "api/kernels", kernel)["id"]
 
-    def run(self, code: str) -> str:
+    def run(self, code: str, seconds: float = LIMIT) -> str:
         """Execute code; return what it has printed, or fail with its error."""
-        return IOLoop(make_current=False).run_sync(lambda: self._run(code), LIMIT)
+        return IOLoop(make_current=False).run_sync(lambda: self._run(code), seconds)
 
     async def _run(self, code: str) -> str:
         address = self._server.address.replace("http", "ws", 1)

@@ -295,7 +295,7 @@ def test_a_task_that_kills_each_worker_is_an_error(client, tmp_path):
     estimator = _local(_Recorder, act)(str(tmp_path))
     with pytest.raises(Exception, match="Local") as caught, parallel():
         cross_val_score(estimator, ROWS, LABELS, cv=2)
-    assert type(caught.value).__name__ in ("KilledWorker", "RuntimeError")
+    assert type(caught.value).__name__ in ("WorkerCrash", "RuntimeError")
 
 
 def test_an_estimator_that_cannot_be_sent_names_its_attribute(client):

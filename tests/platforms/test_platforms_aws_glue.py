@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
+from aws_answers import AnsweredSession
 
 from hyperplane.platforms.aws.errors import (
     AwsConnectionError,
-    AwsError,
     AwsRequestError,
     is_invalid,
     is_retryable,
@@ -19,23 +19,8 @@ from hyperplane.platforms.aws.glue import GlueApi
 from hyperplane.platforms.aws.glue_workers import WORKERS
 
 
-class Session:
-    """Answers of each operation, in turn: dicts, or errors to raise."""
-
-    def __init__(self, *answers: Any) -> None:
-        self.answers, self.requests = list(answers), cast("list[tuple[str, Any]]", [])
-
-    def call(self, service: str, operation: str, **request: Any) -> Any:
-        assert service == "glue"
-        self.requests.append((operation, request))
-        answer = self.answers.pop(0)
-        if isinstance(answer, AwsError):
-            raise answer
-        return answer
-
-
-def api(*answers: Any) -> tuple[GlueApi, Session]:
-    session = Session(*answers)
+def api(*answers: Any) -> tuple[GlueApi, AnsweredSession]:
+    session = AnsweredSession("glue", *answers)
     return GlueApi(cast("Any", session)), session
 
 

@@ -82,6 +82,7 @@ def test_shares_of_any_file_equal_what_pandas_reads(
     same(df.astype(object), read_csv(path).astype(object))
 
 
+@pytest.mark.slow
 @settings(max_examples=scaled(6, 30), suppress_health_check=list(HealthCheck))
 @given(lengths=st.lists(st.integers(0, 6), min_size=1, max_size=5), n=st.integers(1, 9))
 def test_several_files_are_one_table(tmp_path_factory, lengths, n):
@@ -138,6 +139,7 @@ def test_little_more_than_the_share_is_read(monkeypatch):
     same(pd.concat(shares_read, ignore_index=True), frame)
 
 
+@pytest.mark.slow
 def test_every_share_has_the_types_of_the_whole_table(tmp_path):
     path = tmp_path / "late.csv"
     rows = scaled(100, 500)

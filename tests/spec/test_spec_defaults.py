@@ -19,6 +19,8 @@ from hyperplane.spec.settings import (
     CloudRunSettings,
     CudaSettings,
     EmailSettings,
+    EmrServerlessSettings,
+    EmrSettings,
     GatewaySettings,
     GlueSettings,
     HistorySettings,
@@ -115,6 +117,8 @@ def test_defaults_of_runners() -> None:
     assert set(AwsBatchSettings.model_fields) == set(shipped["aws_batch"])
     assert set(VertexSettings.model_fields) == set(shipped["vertex"])
     assert set(GlueSettings.model_fields) == set(shipped["glue"])
+    assert set(EmrSettings.model_fields) == set(shipped["emr"])
+    assert set(EmrServerlessSettings.model_fields) == set(shipped["emr_serverless"])
     assert set(CloudRunSettings.model_fields) == set(shipped["cloud_run"])
 
 

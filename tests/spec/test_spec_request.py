@@ -52,7 +52,7 @@ COUNT, WHOLE = "at least 1", "a whole number"
 GIGABYTES = "a number of GB, or text such as '2.4GB'"
 SECONDS = "seconds, more than 0, or text such as '30 minutes'"
 PORT = "'random' or a port number from 0 to 65535"
-NAME = "text that matches ^[a-z0-9]"
+NAME = "a name of at most 63 lower-case letters, digits and -, such as my-cluster"
 
 # Argument, invalid value, start of the description of valid values.
 BAD = [

@@ -10,7 +10,7 @@ from hyperplane.core.pydantic_faults import faults_from_validation
 from hyperplane.core.units import parse_seconds
 from hyperplane.jobs.definition.step import Step
 from hyperplane.spec.request import ClusterRequest
-from hyperplane.spec.settings import EngineSettings, LocalSettings
+from hyperplane.spec.settings import EngineSettings, KubernetesSettings, LocalSettings
 from hyperplane.spec.settings.jobs import JobSettings
 from hyperplane.spec.settings.slurm import parse_walltime
 
@@ -64,3 +64,22 @@ def test_an_invalid_log_limit_is_a_fault_with_the_smallest_size(size):
         JobSettings(log_limit=size)
     [fault] = faults_from_validation(caught.value)
     assert fault.allowed == "at least 4096 bytes, such as '100 MB'; null for no limit"
+
+
+@pytest.mark.parametrize(
+    ("image", "valid"),
+    [
+        *((name, True) for name in ("a", "a:1", "a/b:2026.8.0-py3.11", "localhost/a", "a__b/c--d")),
+        *((name, True) for name in ("registry.example:5000/a/b:Tag_1", "[::1]:5000/a", "UP/a")),
+        *((f"a{tag}@sha256:{'0f' * 32}", True) for tag in ("", ":1")),
+        *((name, False) for name in ("registry/UPPER:1", "UPPER", "http://reg/a:1", "a//b", "a/")),
+        *((name, False) for name in ("a@sha256:zz", "a@sha256:00", "a:", "a:-1", "a:1:2", "-a")),
+        *((name, False) for name in ("a b", "a:1\n", "a._b", "a" * 600, "a:" + "1" * 129)),
+    ],
+)
+def test_names_of_images_follow_the_grammar_of_registries(image: str, valid: bool) -> None:
+    if valid:
+        assert KubernetesSettings(image=image).image == image
+    else:
+        with pytest.raises(ValidationError, match="the name of an image, such as registry"):
+            KubernetesSettings(image=image)

@@ -59,6 +59,7 @@ def model():
     return make_pipeline(StandardScaler(), LogisticRegression()).fit(rows, np.arange(10) % 2)
 
 
+@pytest.mark.slow
 def test_equal_models_saved_at_different_times_are_equal_files(tmp_path, monkeypatch):
     hyperplane.save(model(), tmp_path / "m.skops")
     later = time.time() + 3600

@@ -31,6 +31,7 @@ def large(tmp_path):
     return source
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_memory_does_not_grow_with_the_file(tmp_path):
     size = scaled(150, 300) * MIB

@@ -154,6 +154,7 @@ def test_a_failing_partition_keeps_the_previous_version(base):
     pd.testing.assert_frame_equal(hyperplane.load(f"{base}/out").compute(), flights())
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_is_an_error(tmp_path):
     hyperplane.save(dd.from_pandas(flights(5000), npartitions=1), str(tmp_path / "out"))
     (part,) = (tmp_path / "out").iterdir()

@@ -19,7 +19,10 @@ from ui_server import Page, read
 
 from hyperplane.calculator import measure
 from hyperplane.cli import app
+from hyperplane.clusters import cluster_listing
+from hyperplane.clusters.cluster_listing import ClusterListing
 from hyperplane.clusters.dask import scheduler_requests
+from hyperplane.clusters.listed_cluster import ListedCluster
 from hyperplane.clusters.records import ClusterRecord
 from hyperplane.core.errors import EngineError
 from hyperplane.errors import JobError
@@ -44,6 +47,7 @@ from hyperplane.ui import (
     schedule_view,
     sizing_views,
 )
+from hyperplane.ui.elements import make_path
 from hyperplane.ui.live_cluster import LiveCluster, make_record
 from hyperplane.ui.view import PageNotFound, PageRequest, View
 
@@ -131,12 +135,19 @@ def test_the_filters_are_those_of_the_command(add_jobs: Any) -> None:
     assert "filtered #1: done, 1 min 0 s" in "".join(chart.itertext())
 
 
+def test_the_given_names_of_jobs_are_listed(add_jobs: Any) -> None:
+    add_jobs("named", name="of-ada")
+    add_jobs("named")
+    rows = rows_of(render(job_list_view.list_jobs(ask("/jobs", "pipeline=named"))))
+    assert {(row[0], row[2]) for row in rows} == {("named #1", "of-ada"), ("named #2", "")}
+
+
 def test_a_job_with_times_of_no_year_is_listed(add_jobs: Any) -> None:
     [job] = add_jobs("damaged", ended=math.inf)
     add_jobs("damaged")
     for query in ("", "pipeline=damaged"):
         page = render(job_list_view.list_jobs(ask("/jobs", query)))
-        assert {row[7] for row in rows_of(page)} == {"inf s", "1 min 0 s"}
+        assert {row[-1] for row in rows_of(page)} == {"inf s", "1 min 0 s"}
         assert "nan" not in page.text
     assert render(job_view.show_job(ask(id=job.id))).facts["took"] == "inf s"
     assert "inf s" in str(list_jobs(pipeline="damaged"))
@@ -461,6 +472,12 @@ def test_the_cost_so_far_counts_the_processes_that_were_connected() -> None:
     assert LiveCluster(just_begun).process_hours == pytest.approx(0.03)
 
 
+def test_the_present_limit_of_a_scheduler_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = {**make_usage(), "limit": 5 * GB}
+    monkeypatch.setattr(scheduler_requests, "read_usage", lambda record: usage)
+    assert live_cluster.read_live(make_cluster()).limit == 5 * GB
+
+
 def test_prices_are_those_of_the_configured_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler_requests, "read_usage", lambda record: make_usage(pool="priced"))
     pool = {"cores": 4, "ram_gb": 16, "allocatable_cores": 3.5,
@@ -489,6 +506,43 @@ def test_a_cluster_without_figures_shows_its_record(
     assert page.root.find(".//form").get("method") == "post"
     expected = "did not answer within 0.5 s" if engine == "local" else "Its dashboard shows"
     assert expected in page.text
+
+
+def test_clusters_elsewhere_are_shown_and_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    clusters = (
+        ListedCluster("flights", "slurm", "Slurm", "2 RUNNING", jobs=("41", "42")),
+        ListedCluster(NASTY, "kubernetes", "namespace lab", "running", shared_owner="root"),
+    )
+    listing = ClusterListing(clusters, ("gateway: no answer within 7 s",))
+    monkeypatch.setattr(cluster_listing, "list_clusters", lambda known: listing)
+    page = render(cluster_views.list_other_clusters(ask("/other-clusters")), ask("/other-clusters"))
+    assert page.links["flights"] == "/other-clusters/slurm/flights"
+    assert "gateway: no answer within 7 s" in page.text
+    assert page.root.find(".//nav//a[@aria-current]").text == "Clusters"
+    shown = render(cluster_views.show_other_cluster(ask(engine="slurm", name="flights")))
+    assert shown.facts["jobs"] == "41, 42"
+    assert shown.root.find(".//form") is None, "without actions"
+    names = {"engine": "kubernetes", "name": NASTY}
+    page = render(cluster_views.show_other_cluster(ask(actions=True, **names)))
+    assert page.title == f"Cluster {NASTY}"
+    assert "others may have the name 'root', too" in page.text
+    path = make_path("other-clusters", "kubernetes", NASTY, "stop")
+    assert page.root.find(".//form").get("action") == path
+    stopped: list[ListedCluster] = []
+    monkeypatch.setattr(cluster_listing, "stop_listed", stopped.append)
+    assert cluster_views.stop_other_cluster(ask(**names)) == make_path(
+        "other-clusters", closed=NASTY
+    )
+    assert stopped == [clusters[1]]
+    with pytest.raises(PageNotFound, match="lists a cluster 'gone' of slurm; gateway: no answer"):
+        cluster_views.stop_other_cluster(ask(engine="slurm", name="gone"))
+
+    def refuse(cluster: ListedCluster) -> None:
+        raise EngineError(cluster.engine, "scancel: permission denied")
+
+    monkeypatch.setattr(cluster_listing, "stop_listed", refuse)
+    with pytest.raises(EngineError, match=r"flights may still be running: .*permission denied"):
+        cluster_views.stop_other_cluster(ask(engine="slurm", name="flights"))
 
 
 def test_plans_of_schedulers_are_those_of_records() -> None:

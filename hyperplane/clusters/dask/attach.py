@@ -20,6 +20,7 @@ from distributed.objects import SchedulerInfo
 from tornado.ioloop import PeriodicCallback
 
 from hyperplane.clusters import records
+from hyperplane.clusters.dask.cluster_html import ClusterHtml
 from hyperplane.clusters.dask.local_process import LOOPBACK
 from hyperplane.clusters.dask.open_client import open_client
 from hyperplane.clusters.dask.owner_requests import (
@@ -54,12 +55,11 @@ class AdaptiveLimits(NamedTuple):
     maximum: float
 
 
-class AttachedCluster(Cluster):
+class AttachedCluster(ClusterHtml, Cluster):
     """Dask's Cluster for a scheduler in another process.
 
     It shows the cluster and its logs, scales it and can close it. Its owner carries out what this
-    object requests. A scheduler on another host does not pass requests to scale on: ``scale`` and
-    ``adapt`` raise an EngineError.
+    object requests.
 
     Parameters
     ----------

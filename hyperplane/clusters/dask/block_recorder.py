@@ -23,7 +23,7 @@ from hyperplane.core.argument_checks import describe_value
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.guard.run_recorder import loaded_versions, summarize_plan
-from hyperplane.history.program import identify_program
+from hyperplane.history.program import digest_program, identify_program
 from hyperplane.history.run_record import PlanSummary, RunRecord, new_run_name, to_file_name
 from hyperplane.history.store import LATEST, write_run
 from hyperplane.spec.plan import ClusterPlan
@@ -57,6 +57,7 @@ class _OpenBlock:
         self.client: Any = None
         self.monitor: BlockMonitor | None = None
         self.started = time.time()
+        self.code = digest_program()
 
     def close(self) -> None:
         """End the block; later ones of this thread or task are no longer within it."""
@@ -170,6 +171,7 @@ def _make_record(
             "computations": usage.get("computations", ()),
             "timeline": usage.get("timeline"),
             "block": block.name,
+            "code": block.code,
         }
     )
 

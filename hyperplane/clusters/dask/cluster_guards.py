@@ -14,6 +14,7 @@ from hyperplane.clusters.dask.worker_layout import layout_of
 from hyperplane.guard.budget import BudgetGuard, BudgetMeter
 from hyperplane.guard.idle import IDLE, IdleGuard
 from hyperplane.guard.memory_advice import WorkerLayout
+from hyperplane.guard.memory_growth import FreeMemory
 from hyperplane.guard.run_recorder import RunRecorder
 from hyperplane.guard.shuffle_sizes import ShuffleSizes
 from hyperplane.guard.usage import BUDGET_USED, UsageMonitor
@@ -52,14 +53,17 @@ class ClusterGuards:
         replaces_workers: bool = False,
         lends: bool = False,
         shared_ram: int = 0,
+        free_memory: FreeMemory | None = None,
     ) -> ClusterGuards:
         """Return the guards of a plan.
 
-        ``replaces_workers`` and ``lends`` are those of :class:`RecoverySettings`, ``shared_ram`` is
-        that of :func:`layout_of`.
+        ``shared_ram`` is that of :func:`layout_of`, the others are those of
+        :class:`RecoverySettings`.
         """
         return cls(
-            RecoverySettings.of(plan, replaces_workers=replaces_workers, lends=lends),
+            RecoverySettings.of(
+                plan, replaces_workers=replaces_workers, lends=lends, free_memory=free_memory
+            ),
             layout_of(plan, shared_ram),
             plan.idle_timeout,
             new_budget_meter(plan),
@@ -78,7 +82,7 @@ class ClusterGuards:
         warn : callable
             Logs a warning about the cluster.
         """
-        plugins = [*self.recovery.plugins(), ShuffleSizes(warn)]
+        plugins = [*self.recovery.plugins(warn), ShuffleSizes(warn)]
         if self.idle_timeout is not None:
             end = partial(close, IDLE)
             plugins.append(IdleGuard(self.idle_timeout, end, starting=True))

@@ -1,4 +1,4 @@
-"""Show the progress of calls that wait for a cluster, in a notebook or on a terminal.
+"""Show the progress of calls that wait for a cluster, in a notebook, on a terminal or in a log.
 
 The scheduler sends figures twice a second (:mod:`hyperplane.guard.compute_progress`). They are
 shown only while the main thread waits in a call of the client, such as ``compute`` or ``gather``.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextvars
 import logging
 import os
+import sys
 import threading
 import time
 import weakref
@@ -18,7 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane.clusters.dask.progress_texts import ComputeFigures
 from hyperplane.core.progress import has_open_bar
-from hyperplane.core.progress_output import ProgressOutput, find_output
+from hyperplane.core.progress_output import (
+    LOG_FACTOR,
+    LogOutput,
+    ProgressOutput,
+    find_output,
+    is_terminal,
+)
 from hyperplane.guard.compute_progress import HANDLER, TOPIC, client_topic
 
 if TYPE_CHECKING:
@@ -139,12 +146,15 @@ def _write_news(reference: weakref.ref[ComputeDisplay], news: threading.Event) -
         del display
 
 
-def show_progress_of(client: Client, delay: float | None) -> None:
+def show_progress_of(client: Client, delay: float | None, log_lines: bool = True) -> None:
     """Show the progress of calls of a client that wait, if it can be seen.
 
-    ``delay`` is the setting ``hyperplane.progress.delay`` in seconds; None for no progress.
+    ``delay`` is the setting ``hyperplane.progress.delay`` in seconds, None for no progress, and
+    ``log_lines`` the one of this name.
     """
     output = None if delay is None else find_output()
+    if output is None and delay is not None and log_lines and is_terminal(sys.stderr) is False:
+        output, delay = LogOutput(), LOG_FACTOR * delay
     if output is None or delay is None or client.asynchronous:
         return
     # A bound method would be a reference cycle; a client is closed when its last reference goes.
@@ -169,6 +179,7 @@ def show_progress_of(client: Client, delay: float | None) -> None:
         return
 
     def sync(func: Any, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True  # IPython and pytest do not show this frame
         this: Any = reference()
         call = type(this).sync
         is_main = threading.current_thread() is threading.main_thread()

@@ -67,6 +67,7 @@ class DaskFramework:
         from hyperplane.clusters.dask.kernel_shutdown import close_with_kernel
         from hyperplane.guard import forks
 
+        log_filters.show_as_notes()
         add_removed_methods(started.client)
         loop: Any = started.client.loop
         log_filters.drop_interrupted_waits(loop.asyncio_loop)
@@ -74,7 +75,8 @@ class DaskFramework:
         # Settings of a cluster that this process started apply until that cluster closes.
         key = getattr(started.cluster, "settings_key", "") if attached else ""
         restore_config_after(started.client, key)
-        show_progress_of(started.client, config.progress().delay_seconds)
+        progress = config.progress()
+        show_progress_of(started.client, progress.delay_seconds, progress.log_lines)
         if not attached:
             close_with_kernel(started)
 

@@ -24,6 +24,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from hyperplane.clusters.dask import failed_start, log_filters
 from hyperplane.clusters.dask.cluster_guards import ClusterGuards
+from hyperplane.clusters.dask.cluster_html import ClusterHtml
 from hyperplane.clusters.dask.interruptible_start import (
     CLOSE_SECONDS,
     InterruptibleStart,
@@ -121,7 +122,7 @@ def cluster_settings(settings: StartupSettings) -> dict[str, Any]:
     return drop_overridden({"distributed.deploy.lost-worker-timeout": settings.lost_worker_timeout})
 
 
-class GuardedCluster(InterruptibleStart, SpecCluster):
+class GuardedCluster(ClusterHtml, InterruptibleStart, SpecCluster):
     """Mixin for Dask's clusters: idle timeout, busy-worker guard and complete cleanup.
 
     It comes before Dask's class in the list of base classes.
@@ -256,7 +257,9 @@ class GuardedCluster(InterruptibleStart, SpecCluster):
 
     def _update_worker_status(self, op: str, msg: Any) -> None:
         if op == "remove":
-            worker = self.scheduler_info["workers"][msg]
+            worker = self.scheduler_info["workers"].get(msg)
+            if worker is None:  # it ended while it registered; Dask would stop to follow workers
+                return
             self._close_if_lost(worker["name"], worker["nanny"])
             if self.nannies_are_here and get_adaptive(self) is not None:
                 self._forget_ended(worker["name"])

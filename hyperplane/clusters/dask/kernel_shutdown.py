@@ -10,13 +10,13 @@ its shell before, at a shutdown, at a restart and for ``exit``.
 from __future__ import annotations
 
 import logging
-import sys
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from hyperplane.clusters.engine import StartedCluster
+from hyperplane.core.notebook_output import find_kernel_shell
 
 #: Seconds that the shutdown waits for a cluster.
 _CLOSE_SECONDS = 10
@@ -28,21 +28,13 @@ logger = logging.getLogger(__name__)
 
 def close_with_kernel(started: StartedCluster[Any, Any]) -> None:
     """Close a cluster of this process with the kernel; do nothing outside notebooks."""
-    shell = _find_shell()
+    shell = find_kernel_shell()
     if shell is None:
         return
     _clusters.add(started.cluster)
     with suppress(ValueError):  # of the first cluster
         shell.unobserve(_close_clusters, "exit_now")
     shell.observe(_close_clusters, "exit_now")
-
-
-def _find_shell() -> Any:
-    """Return the shell of the kernel in which this process runs; None without a kernel."""
-    if "ipykernel" not in sys.modules or "IPython" not in sys.modules:
-        return None
-    shell = sys.modules["IPython"].get_ipython()
-    return shell if hasattr(shell, "kernel") else None
 
 
 def _close_clusters(change: Mapping[str, Any]) -> None:

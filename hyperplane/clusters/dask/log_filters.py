@@ -1,5 +1,9 @@
 """Suppress log messages of Dask that are expected when a cluster closes and after Ctrl-C.
 
+The error of a task is raised by the call that waits for its result, so the log of a worker has one
+line about it on standard error, and none if that is a notebook. Warnings of a cluster are notes in
+a notebook, where text on standard error looks like an error.
+
 Except for lost results and interrupted waits, this affects only the handlers for standard error
 that Dask itself adds to its loggers. Handlers that the program has added or configured still get
 the records.
@@ -8,7 +12,9 @@ the records.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -19,6 +25,8 @@ import dask.config
 from distributed.client import AllExit
 from distributed.core import Status
 
+from hyperplane.core.notebook_output import find_kernel_shell, show_note, show_warnings_as_notes
+
 #: Messages of a scheduler and a nanny when a cluster closes while it holds results or runs tasks.
 _LOST, _KILLED = "caused the cluster to lose", "Worker process still alive after "
 #: Message of a worker about a task that is cancelled because the worker closes.
@@ -26,6 +34,16 @@ _CANCELLED = "Async instruction for <Task cancelled "
 #: Message of a worker whose heartbeat was lost, and seconds after which it is shown. The connection
 #: of a scheduler that closes may end before the worker begins to close.
 _LOST_HEARTBEAT, _HEARTBEAT_SECONDS = "Failed to communicate with scheduler during heartbeat", 2.0
+#: Message of a worker about a failed task: key, state, task, error and traceback with escapes.
+_FAILED, _FAILED_FIELDS = "Compute Failed\n", 5
+#: Most characters of an error that a worker writes to standard error.
+_MAX_ERROR = 300
+#: Messages about worker processes that memory has ended; MemoryExplainer logs one that has more.
+_EXPLAINED = ("memory budget. Restarting", "Restarting worker (status=")
+#: Log of a worker about its full memory; PressureWarnings has a note about what lasts.
+_MEMORY_LOG = "distributed.worker.memory"
+#: Variable of worker processes whose standard error a notebook shows.
+NOTEBOOK_VARIABLE = "HYPERPLANE_NOTEBOOK"
 
 # Reentrant: the garbage collector can release a cluster at any line, also within this module.
 _lock = threading.RLock()
@@ -41,6 +59,7 @@ def raise_log_level() -> None:
     would be shown from then on.
     """
     global _holders
+    show_as_notes()
     with _lock:
         _holders += 1
         if _holders > 1:
@@ -65,6 +84,39 @@ def restore_log_level() -> None:
         _levels.clear()
 
 
+def show_as_notes() -> None:
+    """Show warnings of Dask and of this package as notes; do nothing outside notebooks."""
+    show_warnings_as_notes()
+    if find_kernel_shell() is None:
+        return
+    for handler in _dask_handlers(logging.getLogger("distributed")):
+        if not any(isinstance(each, _NoteFilter) for each in handler.filters):
+            handler.addFilter(_NoteFilter())
+
+
+class _NoteFilter(logging.Filter):
+    """Filter of a handler for standard error: in a notebook its warnings are notes instead.
+
+    It is the last filter of its handler.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether to write a record to standard error."""
+        if find_kernel_shell() is None or record.levelno < logging.WARNING:
+            return True
+        text = _message(record)
+        if any(each in text for each in _EXPLAINED):
+            return False
+        if record.exc_info and record.exc_info[1] is not None:
+            text = f"{text}: {record.exc_info[1]!r}"
+        return not show_note(f"{record.name}: {text}")
+
+
+def worker_variables() -> dict[str, str]:
+    """Return environment variables of worker processes that this process starts."""
+    return {} if find_kernel_shell() is None else {NOTEBOOK_VARIABLE: "1"}
+
+
 @contextmanager
 def drop_closing_messages() -> Iterator[None]:
     """Suppress messages about lost results and killed workers while a cluster closes.
@@ -83,7 +135,7 @@ def drop_closing_messages() -> Iterator[None]:
     dask_handlers = _dask_handlers(logging.getLogger("distributed"))
     filters += [(handler, is_not_killed) for handler in dask_handlers]
     for filterer, is_shown in filters:
-        filterer.addFilter(is_shown)
+        filterer.filters.insert(0, is_shown)  # before the one that shows notes
     try:
         yield
     finally:
@@ -94,13 +146,15 @@ def drop_closing_messages() -> Iterator[None]:
 def dask_setup(worker: Any) -> None:
     """Suppress messages about cancelled tasks and lost heartbeats of a worker that closes.
 
-    This module is a preload of workers, which call this function.
+    Those about failed tasks are shortened. ``cluster.get_logs()`` has all of them. This module is a
+    preload of workers, which call this function.
     """
     for handler in _dask_handlers(logging.getLogger("distributed")):
         found = [each for each in handler.filters if isinstance(each, _WorkerFilter)]
         of_workers = found[0] if found else _WorkerFilter(handler)
         of_workers.workers.add(worker)
-        handler.addFilter(of_workers)
+        if not found:
+            handler.filters.insert(0, of_workers)
 
 
 class _WorkerFilter(logging.Filter):
@@ -120,6 +174,12 @@ class _WorkerFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to write a record now."""
         text = _message(record)
+        if text.startswith(_FAILED) and len(record.args or ()) == _FAILED_FIELDS:
+            if not os.environ.get(NOTEBOOK_VARIABLE):
+                self._handler.handle(_shorten_failure(record))
+            return False
+        if record.name == _MEMORY_LOG and os.environ.get(NOTEBOOK_VARIABLE):
+            return False
         if text.startswith(_CANCELLED):
             return self._is_of_open_worker()
         if not text.startswith(_LOST_HEARTBEAT):
@@ -145,6 +205,14 @@ class _WorkerFilter(logging.Filter):
                 self._handler.emit(record)
             finally:
                 self._handler.release()
+
+
+def _shorten_failure(record: logging.LogRecord) -> logging.LogRecord:
+    """Return the record of a failed task with its name and its error only."""
+    fields: Any = record.args
+    short = copy.copy(record)
+    short.msg, short.args = "task %s failed: %s", (fields[0], str(fields[3])[:_MAX_ERROR])
+    return short
 
 
 def _is_open(worker: Any) -> bool:

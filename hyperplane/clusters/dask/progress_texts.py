@@ -68,10 +68,16 @@ class ComputeFigures:
         '[###---------] 30 of 120 tasks, 4.0 s, about 12 s left; memory 1 of 4 GB'
         """
         full = _BAR_WIDTH * self.done // max(1, self.total)
-        bar = "#" * full + "-" * (_BAR_WIDTH - full)
+        return self._join_parts(f"[{'#' * full}{'-' * (_BAR_WIDTH - full)}] ", seconds, width)
+
+    def as_text(self, seconds: float, width: int) -> str:
+        """Return the same without a bar, for a log."""
+        return self._join_parts("computing: ", seconds, width)
+
+    def _join_parts(self, start: str, seconds: float, width: int) -> str:
         running = [f"{name} {done} of {total}" for name, done, total, _ in self.operations
                    if done < total]  # fmt: skip
-        line = f"[{bar}] {self._times(seconds)}"[:width]
+        line = f"{start}{self._times(seconds)}"[:width]
         for part in (self._memory(), *running[:1]):
             if len(line) + len(part) + 2 > width:
                 break

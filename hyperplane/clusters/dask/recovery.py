@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from hyperplane.guard import (
 )
 from hyperplane.guard.admission import RootTaskAdmission
 from hyperplane.guard.compute_progress import ComputeProgress
+from hyperplane.guard.memory_growth import FreeMemory
 from hyperplane.guard.oom_retry import OomRetry
 from hyperplane.guard.shuffle_restarts import ShuffleRestartLimit
 from hyperplane.guard.shuffle_sizes import ShuffleSizes
@@ -46,22 +48,30 @@ class RecoverySettings:
         Whether the engine may replace lost workers by new jobs or pods.
     lends : bool
         Whether workers with the same host can lend memory to each other.
+    free_memory : FreeMemory or None
+        Memory of this machine that workers may use beyond their limits; None for none.
     """
 
     stall_timeout: float | None
     oom: str
     replaces_workers: bool = False
     lends: bool = False
+    free_memory: FreeMemory | None = None
 
     @classmethod
     def of(
-        cls, plan: ClusterPlan, *, replaces_workers: bool = False, lends: bool = False
+        cls,
+        plan: ClusterPlan,
+        *,
+        replaces_workers: bool = False,
+        lends: bool = False,
+        free_memory: FreeMemory | None = None,
     ) -> RecoverySettings:
         """Return the settings of a plan."""
-        return cls(plan.stall_timeout, plan.oom, replaces_workers, lends)
+        return cls(plan.stall_timeout, plan.oom, replaces_workers, lends, free_memory)
 
-    def plugins(self) -> list[SchedulerPlugin]:
-        """Return new plugins for one scheduler."""
+    def plugins(self, warn: Callable[[str], None] | None = None) -> list[SchedulerPlugin]:
+        """Return new plugins for one scheduler; ``warn`` receives their warnings."""
         plugins: list[SchedulerPlugin] = [
             ShuffleRestartLimit(),
             RootTaskAdmission(),
@@ -76,7 +86,7 @@ class RecoverySettings:
                 )
             )
         if self.oom == "retry":
-            plugins.append(OomRetry(self.lends))
+            plugins.append(OomRetry(self.lends, self.free_memory, warn))
         return plugins
 
 

@@ -20,12 +20,18 @@ from typing import Any
 
 import dask.config
 
+from hyperplane.core.tracebacks import keeps_all_frames
+
 _lock = threading.RLock()
 #: Client settings of each cluster, oldest first, by the cluster's name, or by the key of a handle
 #: that is attached to it.
 _requested: dict[str, dict[str, Any]] = {}
 #: Those of the newest cluster that are in the configuration now.
 _applied: dict[str, Any] = {}
+
+
+#: File with the frame that waits in a call of Dask, for a setting with regular expressions.
+_OUR_FRAME = r"hyperplane[\\\/]clusters[\\\/]dask[\\\/]compute_display\.py"
 
 
 @contextmanager
@@ -124,8 +130,16 @@ def apply_client_settings(cluster: str, settings: Mapping[str, Any]) -> None:
     Values that the user has set are left alone.
     """
     with _lock:
-        _requested[cluster] = dict(settings)
+        _requested[cluster] = {**_traceback_settings(), **settings}
         _apply(_requested[cluster])
+
+
+def _traceback_settings() -> dict[str, Any]:
+    """Return the setting with which Dask removes our frame from the tracebacks of its calls."""
+    if keeps_all_frames():
+        return {}
+    key, shipped = "admin.traceback.shorten", dask.config.merge(*dask.config.defaults)
+    return {key: [*dask.config.get(key, config=shipped), _OUR_FRAME]}
 
 
 def restore_client_settings(cluster: str) -> None:

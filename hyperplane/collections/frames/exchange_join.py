@@ -16,8 +16,8 @@ from dask.delayed import Delayed
 from hyperplane.collections.frames import exchange_memory, frequent_keys, task_graph
 from hyperplane.collections.frames.declared_cast import cast_to_declared
 from hyperplane.collections.frames.frequent_keys import KeyCounts
+from hyperplane.collections.frames.join_kinds import SELECTING, How
 from hyperplane.collections.frames.join_sides import JoinSide, SideColumns
-from hyperplane.collections.frames.joined_partition import SELECTING, How
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
 from hyperplane.collections.frames.kernels.joins import join_tables

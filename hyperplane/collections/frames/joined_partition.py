@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import polars as pl
 from dask.tokenize import tokenize
 
+from hyperplane.collections.frames.join_kinds import SELECTING, How
+from hyperplane.collections.frames.kernels.indexed_table import IndexedTable
 from hyperplane.collections.frames.shared_tables import SHARED_TABLES
 from hyperplane.formats.pandas_frames.column_names import escape
 from hyperplane.formats.partition_sizes import WHOLE_FILES, estimate_columns
 from hyperplane.formats.partitions import Bounds, ScannablePartition
 from hyperplane.formats.polars_frames import columns
 
-How = Literal["inner", "left", "semi", "anti"]
-HOWS: tuple[How, ...] = get_args(How)
-#: Joins whose rows are rows of the left side, each at most once.
-SELECTING = ("semi", "anti")
 Names = tuple[tuple[str, str], ...]
+#: Maximum joined rows in memory for each row of the left side, unless all of them are the result.
+_MAX_MATCHES_IN_MEMORY = 2
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,12 +56,18 @@ class JoinedPartition:
 
     def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
         """Return the joined rows, in the order of the left side."""
-        rows = self.join_right(self.scan_left(), maintain_order="left_right")
-        return rows if where is None else rows.filter(where)
+        left, is_left = self.scan_left(), False
+        if where is not None and {*where.meta.root_names()} <= {new for _, new in self.left_names}:
+            left, is_left = left.filter(where), True
+        rows = self.join_right(left, maintain_order="left_right")
+        return rows if where is None or is_left else rows.filter(where)
 
     def collect(self, names: Sequence[str]) -> pl.DataFrame:
         """Return some columns of the joined rows."""
-        return self.select_columns(names).scan().select(columns(names)).collect()
+        part = self.select_columns(names)
+        # The result has all joined rows, also if the rows of the left side have several matches.
+        joined = part.join_right(part.scan_left(), "left_right", repeats_rows=True)
+        return joined.select(columns(names)).collect()
 
     def scan_left(self) -> pl.LazyFrame:
         """Return the rows of the left side, with the names of the joined columns.
@@ -71,18 +77,34 @@ class JoinedPartition:
         """
         where = self.left_where
         for key in self.on if self.how in ("inner", "semi") else ():
-            bounds = _make_bounds_filter(key, self._read_right().get_column(key))
+            bounds = _make_bounds_filter(key, self._read_right().table.get_column(key))
             if bounds is not None:
                 where = bounds if where is None else where & bounds
         left = self.left.scan(where)
         return left.select(pl.col(old).alias(new) for old, new in self.left_names)
 
     def join_right(
-        self, left: pl.LazyFrame, maintain_order: Literal["none", "left_right"] = "none"
+        self,
+        left: pl.LazyFrame,
+        maintain_order: Literal["none", "left_right"] = "none",
+        *,
+        repeats_rows: bool = False,
     ) -> pl.LazyFrame:
-        """Return rows with the keys and columns of the left side, joined to the right side."""
+        """Return rows with the keys and columns of the left side, joined to the right side.
+
+        They are in memory if the right side has an index of its keys and, without
+        ``repeats_rows``, they are not many more than those of the left side.
+        """
+        right = self._read_right()
+        if right.has_index_for(left):
+            rows = left.collect()
+            max_rows = None if repeats_rows else _MAX_MATCHES_IN_MEMORY * rows.height
+            joined = right.join(rows, self.how, max_rows)
+            if joined is not None:
+                return joined.lazy()
+            left = rows.lazy()
         return left.join(
-            self._read_right().lazy(),
+            right.table.lazy(),
             on=list(self.on),
             how=self.how,
             nulls_equal=True,  # as in pandas.merge
@@ -104,18 +126,19 @@ class JoinedPartition:
             right_names=right,
         )
 
-    def _read_right(self) -> pl.DataFrame:
-        """Return the columns of the right side, read once per process."""
+    def _read_right(self) -> IndexedTable:
+        """Return the columns of the right side, read and indexed once per process."""
         is_unique = self.how in SELECTING
-        key = tokenize(self.right, _serialize(self.right_where), self.right_names, is_unique)
+        where = _serialize(self.right_where)
+        key = tokenize(self.right, where, self.right_names, is_unique, self.on)
         return SHARED_TABLES.get(key, self._collect_right)
 
-    def _collect_right(self) -> pl.DataFrame:
+    def _collect_right(self) -> IndexedTable:
         right = pl.concat([part.scan(self.right_where) for part in self.right])
         selected = right.select(pl.col(old).alias(new) for old, new in self.right_names)
         if self.how in SELECTING:
             selected = selected.unique()
-        return selected.collect(engine="streaming")
+        return IndexedTable.build(selected.collect(engine="streaming"), self.on)
 
     def bounds(self, column: str) -> Bounds | None:
         """Return the bounds of a left column; None for columns of the right side."""

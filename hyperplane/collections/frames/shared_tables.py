@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
-
-import polars as pl
+from typing import Any, Protocol, TypeVar, cast
 
 #: Seconds after its last use for which a table is kept for the next task.
 _IDLE_SECONDS = 5.0
@@ -16,12 +15,23 @@ _IDLE_SECONDS = 5.0
 _MAX_BYTES = 250 * 10**6
 
 
+class Table(Protocol):
+    """A table, perhaps with an index of it."""
+
+    def estimated_size(self) -> int | float:
+        """Return the bytes in memory."""
+        ...
+
+
+T = TypeVar("T", bound=Table)
+
+
 @dataclass
 class _Entry:
     """A table, or None while the thread that has the lock reads it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    table: pl.DataFrame | None = None
+    table: Table | None = None
     readers: int = 0
     last_use: float = 0.0
 
@@ -34,11 +44,13 @@ class SharedTables:
 
     def __init__(self, idle_seconds: float = _IDLE_SECONDS, max_bytes: int = _MAX_BYTES) -> None:
         self.idle_seconds, self.max_bytes = idle_seconds, max_bytes
+        #: Entered while a table is read, by what measures the memory of tasks.
+        self.read_context: Callable[[], AbstractContextManager[None]] = nullcontext
         self._lock = threading.Lock()
         self._entries: dict[Any, _Entry] = {}  # the one that was used last is the last one
         self._timer: threading.Timer | None = None
 
-    def get(self, key: Any, read: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+    def get(self, key: Any, read: Callable[[], T]) -> T:
         """Return the table of a key; one thread calls ``read``, and the next one after an error."""
         with self._lock:
             entry = self._entries.pop(key, None) or _Entry()
@@ -47,8 +59,9 @@ class SharedTables:
         try:
             with entry.lock:
                 if entry.table is None:
-                    entry.table = read()
-                return entry.table
+                    with self.read_context():
+                        entry.table = read()
+                return cast("T", entry.table)
         finally:
             with self._lock:
                 entry.readers -= 1

@@ -20,8 +20,8 @@ import pandas as pd
 import pyarrow as pa
 
 from hyperplane.collections.frames.declared_cast import cast_to_declared
+from hyperplane.collections.frames.join_kinds import SELECTING
 from hyperplane.collections.frames.join_types import can_join_tables
-from hyperplane.collections.frames.joined_partition import SELECTING
 from hyperplane.collections.frames.shuffle_sides import JoinKeys, is_hashed, shuffle_sides
 from hyperplane.collections.frames.table_join import join_as_tables
 from hyperplane.collections.frames.task_errors import run_in_partition, run_task

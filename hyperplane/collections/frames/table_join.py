@@ -14,8 +14,8 @@ from dask.tokenize import tokenize
 from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.exchange_join import exchange_sides, plan_exchange, read_rows
 from hyperplane.collections.frames.finalize import build_collection
+from hyperplane.collections.frames.join_kinds import SELECTING, How
 from hyperplane.collections.frames.join_sides import JoinSide, SideColumns, open_side
-from hyperplane.collections.frames.joined_partition import SELECTING, How
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
 from hyperplane.collections.frames.kernels.joins import join_tables
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
@@ -80,12 +80,19 @@ def _choose_small_side(sides: tuple[JoinSide, JoinSide], how: How) -> int | None
     if not known:
         return None
     size, small = min(known)
-    share = get_memory_per_thread()
-    limit = MAX_SMALL_SIDE if share is None else min(MAX_SMALL_SIDE, share * _SHARE_OF_SMALL_SIDE)
+    limit = get_max_small_side()
     other = sides[1 - small]
     repeated = limit if other.size is None else _MAX_REPEATED * (size + other.size)
     is_repeated = size * len(other.partitions) > max(_MIN_REPEATED_BYTES, repeated)
     return None if size > limit or is_repeated else small
+
+
+def get_max_small_side() -> int:
+    """Return the maximum bytes of a side that all worker processes hold."""
+    share = get_memory_per_thread()
+    if share is None:
+        return MAX_SMALL_SIDE
+    return min(MAX_SMALL_SIDE, int(share * _SHARE_OF_SMALL_SIDE))
 
 
 def _broadcast(

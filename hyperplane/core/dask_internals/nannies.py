@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from distributed import Nanny
 from distributed.core import Status
 from tornado.ioloop import PeriodicCallback
 
@@ -103,16 +104,31 @@ def _find_original(function: Any) -> Any:
     return getattr(function, _ORIGINAL, function)
 
 
+def find_nanny(address: str | None) -> Any:
+    """Return the nanny in this process with an address; None if there is none."""
+    for nanny in list(Nanny._instances):
+        if nanny.status == Status.running and nanny.address == address:
+            return nanny
+    return None
+
+
 def get_process(nanny: Any) -> tuple[int, str, str, bool] | None:
     """Return process ID, address, folder of the worker, and whether the nanny is ending it.
 
-    None if no worker process runs.
+    The address is empty while the process starts. None if no worker process runs.
     """
     worker = nanny.process
     if worker is None or worker.process is None or worker.process.pid is None:
         return None
     ending = worker.status == Status.stopping or nanny.status != Status.running
-    return worker.process.pid, worker.worker_address or "", worker.worker_dir or "", ending
+    # While it starts, it is that of the process before.
+    address = "" if worker.status == Status.starting else worker.worker_address
+    return worker.process.pid, address or "", worker.worker_dir or "", ending
+
+
+def get_latest_address(nanny: Any) -> str:
+    """Return the address of the latest worker process that has started, which may have ended."""
+    return (nanny.process and nanny.process.worker_address) or ""
 
 
 def exceeds_terminate(nanny: Any, memory: int) -> bool:

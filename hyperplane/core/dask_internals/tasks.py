@@ -5,6 +5,7 @@ from __future__ import annotations
 from dask._expr import FinalizeCompute
 from dask._task_spec import (
     Alias,
+    DataNode,
     DependenciesMapping,
     GraphNode,
     List,
@@ -17,6 +18,7 @@ from dask._task_spec import (
 
 __all__ = [
     "Alias",
+    "DataNode",
     "DependenciesMapping",
     "FinalizeCompute",
     "GraphNode",

@@ -100,6 +100,12 @@ class HyperplaneError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), str(self), self.__dict__)
 
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows of this error."""
+        from hyperplane.core.tracebacks import render_error  # only notebooks need it
+
+        return render_error(self)
+
 
 def _number_faults(title: str, faults: Sequence[Fault]) -> str:
     count = f"{len(faults)} fault" + ("" if len(faults) == 1 else "s")

@@ -87,6 +87,10 @@ def may_be_inexact(column: pa.ChunkedArray) -> bool:
     """Whether floats are large enough to have been integers that float64 cannot represent."""
     if not pa.types.is_floating(column.type):
         return False
+    # One kernel for almost all columns: it skips missing values and NaN.
+    ends = [end for end in pc.min_max(column).as_py().values() if end is not None]
+    if all(abs(end) < MAX_EXACT_FLOAT for end in ends):
+        return False
     return bool(pc.any(_is_at_least(column, float(MAX_EXACT_FLOAT))).as_py())
 
 

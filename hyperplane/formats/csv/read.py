@@ -228,11 +228,14 @@ def _merge_types(
 ) -> tuple[Kinds, set[str]]:
     """Return types that fit all samples, and the columns that may have missing values."""
     complete = all(file.sample.used_for_types and file.sample.whole for file in inspected)
-    tables = [table for file in inspected for table in file.tables]
+    sampled: dict[str, list[pa.ChunkedArray]] = {name: [] for name in names}
+    for file in inspected:
+        for table in file.tables:
+            for name, column in zip(table.column_names, table.columns, strict=True):
+                sampled[name].append(column)
     kinds: Kinds = {}
     optional: set[str] = set()
-    for name in names:
-        columns = [table.column(name) for table in tables if name in table.column_names]
+    for name, columns in sampled.items():
         categories = set().union(*map(inference.classify_values, columns))
         kinds[name] = inference.choose_type(categories, complete)
         if not complete or any(column.null_count for column in columns):

@@ -26,11 +26,14 @@ class EnvironmentRequest:
         Folder for spilled data; by default the temporary directory of the workers' machine.
     paths : sequence of str
         Local paths that tasks read or write.
+    local : sequence of str
+        Names of modules whose source files are compared.
     """
 
     modules: Sequence[str] = ()
     spill: str | None = None
     paths: Sequence[str] = ()
+    local: Sequence[str] = ()
 
     def to_json(self) -> str:
         """Return the argument of the program."""
@@ -55,6 +58,8 @@ class PreflightEnvironment:
         Names of network interfaces.
     paths : mapping
         Local path -> whether it exists.
+    sources : mapping
+        Module -> digests of its source files, by path.
     """
 
     versions: Mapping[str, str | None]
@@ -63,6 +68,7 @@ class PreflightEnvironment:
     memory: int = 0
     interfaces: Sequence[str] = ()
     paths: Mapping[str, bool] = field(default_factory=dict)
+    sources: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def program_command(python: str, request: EnvironmentRequest) -> list[str]:

@@ -20,6 +20,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+#: Maximum number and bytes of the source files of a package that are compared.
+_MOST_FILES = 5_000
+_MOST_BYTES = 64_000_000
+
 
 def _version(package: str) -> str | None:
     if package == "python":
@@ -55,6 +59,49 @@ def _module(name: str) -> str | None:
         return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
     except Exception:  # noqa: BLE001 - import hooks of the host may raise anything
         return None
+
+
+def digest_sources(name: str, path: Path) -> dict[str, str]:
+    """Return digests of the source files of a module or package, in the order of their names.
+
+    ``path`` is the file, or the folder of a package; a folder without ``__init__.py`` has none. The
+    digest of a file that cannot be read is empty. Beyond the limits the others are left out, which
+    are the same ones of equal packages.
+    """
+    if not (path / "__init__.py").is_file():
+        return {f"{name}{path.suffix}": _digest(path)} if path.is_file() else {}
+    found: dict[str, str] = {}
+    size = 0
+    for folder, folders, files in os.walk(path):
+        folders[:] = sorted(each for each in folders if each[0] != "." and each != "__pycache__")
+        below = Path(folder).relative_to(path)
+        for file in sorted(each for each in files if each.endswith(".py")):
+            source = Path(folder, file)
+            try:
+                size += source.stat().st_size
+            except OSError:  # a link that leads nowhere
+                continue
+            if size > _MOST_BYTES or len(found) == _MOST_FILES:
+                return found
+            found[Path(name, below, file).as_posix()] = _digest(source)
+    return found
+
+
+def _digest(file: Path) -> str:
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()[:32]
+    except OSError:
+        return ""
+
+
+def _sources(name: str) -> dict[str, str]:
+    """Return the digests of the source files of a module that can be imported here."""
+    try:
+        spec = importlib.util.find_spec(name)
+        file = Path((spec and spec.origin) or "").resolve()
+        return digest_sources(name, file.parent if file.stem == "__init__" else file)
+    except Exception:  # noqa: BLE001 - import hooks of the host may raise anything
+        return {}
 
 
 def _expand_user(path: str) -> Path:
@@ -113,6 +160,7 @@ def describe(request: dict[str, Any]) -> dict[str, Any]:
     return {
         "versions": {name: _version(name) for name in request["packages"]},
         "modules": {name: _module(name) for name in request["modules"]},
+        "sources": {name: _sources(name) for name in request["local"]},
         "disk": _disk(request["spill"]),
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "interfaces": [name for _, name in socket.if_nameindex()],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -48,6 +48,14 @@ class PreflightRequest:
             with suppress(OSError):
                 self._marker.unlink(missing_ok=True)
 
+    def for_modules(
+        self, spill: str | None = None, paths: Sequence[str] = ()
+    ) -> EnvironmentRequest:
+        """Return the request for an environment with the modules of the program."""
+        local = () if self.sync else tuple(module.name for module in self.program.local)
+        names = *self.program.names, *self.program.absent
+        return EnvironmentRequest(names, spill, paths, local)
+
     @contextmanager
     def for_environment(self, spill: str | None) -> Iterator[tuple[EnvironmentRequest, str]]:
         """Yield the request for an environment, and the path of a new file in the output folder.
@@ -62,6 +70,6 @@ class PreflightRequest:
                 marker = str(self._marker)
         paths = [*self.inputs, *([marker] if marker else [])]
         try:
-            yield EnvironmentRequest(tuple(self.program.names), spill, tuple(paths)), marker
+            yield self.for_modules(spill, tuple(paths)), marker
         finally:
             self.remove_marker()

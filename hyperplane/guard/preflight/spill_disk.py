@@ -10,7 +10,7 @@ import dask.config
 
 from hyperplane.core.units import format_bytes
 from hyperplane.guard.preflight.environment import PreflightEnvironment
-from hyperplane.guard.preflight.paths import find_existing_folder
+from hyperplane.guard.preflight.paths import find_broken_link, find_existing_folder
 from hyperplane.guard.preflight.report import PreflightFinding
 from hyperplane.guard.preflight.versions import join_places
 from hyperplane.platforms.local import machine
@@ -31,6 +31,9 @@ def check_local_spill_folder(reserve: int) -> PreflightFinding:
     end at the same time create and remove them, too.
     """
     parent = configured_folder() or tempfile.gettempdir()
+    if link := find_broken_link(parent):
+        text = f"{parent}: {link} is a link that leads to nothing"
+        return PreflightFinding(_SUBJECT, "fault", text, ADVICE)
     try:
         folder = find_existing_folder(parent)
         with tempfile.TemporaryFile(dir=folder):

@@ -57,6 +57,7 @@ _TASK = {
     "parameter_server_count": "Parameter servers.",
     "evaluator_count": "Evaluators.",
     "args": "Arguments of the training program.",
+    "tuning": "Hyper-parameters of the training program and their trials, as of Cloud ML.",
 }
 _PIPELINE = {
     "name": "Name of the pipeline.",

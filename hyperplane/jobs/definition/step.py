@@ -124,6 +124,9 @@ class Step(ValidatedRecord):
         Its processes besides the primary; by default none.
     args : tuple of str
         Its arguments.
+    tuning : mapping, optional
+        Hyper-parameters of a training program and their trials, as ``hyperparameters`` of Cloud ML;
+        the runner ``vertex`` then creates a tuning job.
 
     Raises
     ------
@@ -166,6 +169,7 @@ class Step(ValidatedRecord):
     parameter_server_count: field_types.Processes = 0
     evaluator_count: field_types.Processes = 0
     args: tuple[field_types.Text, ...] = ()
+    tuning: dict[str, JsonValue] | None = None
 
     @classmethod
     def _build_nested(cls, values: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:

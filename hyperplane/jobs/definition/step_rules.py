@@ -11,6 +11,7 @@ from hyperplane.jobs.definition.message_formatting import format_value
 from hyperplane.jobs.definition.service_tasks import find_service_task_faults
 from hyperplane.jobs.definition.validated_record import to_key_fault
 from hyperplane.spec.request import ClusterArguments, read_request
+from hyperplane.spec.tuning_job import find_tuning_faults
 
 #: Field with the program of a step, by kind; all but the last two are paths of files.
 CONTENT_FIELDS = {
@@ -29,6 +30,7 @@ TRAIN_FIELDS: dict[str, Any] = {
     "parameter_server_count": 0,
     "evaluator_count": 0,
     "args": (),
+    "tuning": None,
 }
 _CHUNK_FIELDS = ("max_parallel", "output", "split")
 
@@ -44,6 +46,7 @@ def step_faults(values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
     return [
         *_content_faults(values, given_fields),
         *_gang_faults(values),
+        *_tuning_faults(values),
         *_chunk_faults(given_fields),
         *_memory_faults(values, given_fields, faulty),
         *_secret_faults(values),
@@ -100,6 +103,18 @@ def _gang_faults(values: Mapping[str, Any]) -> Iterator[Fault]:
         if not is_absent and kind in CONTENT_FIELDS:
             shown = "" if name == "args" else format_value(value)
             yield Fault(name, shown, "no value; only for training programs (type: train)")
+
+
+def _tuning_faults(values: Mapping[str, Any]) -> Iterator[Fault]:
+    tuning = values.get("tuning")
+    if tuning is None or values.get("kind") != "train":
+        return
+    yield from find_tuning_faults(tuning, "tuning")
+    for name in ("chunks", "foreach"):
+        if values.get(name) is not None:
+            yield Fault(
+                name, format_value(values[name]), "no value beside tuning, which has trials"
+            )
 
 
 def _chunk_faults(given_fields: Set[str]) -> Iterator[Fault]:

@@ -52,7 +52,8 @@ _LOCAL_PROTOCOLS = {
 }  # fmt: skip
 #: Files of a job's folder that have its settings, and the function that it calls.
 _RESERVED = {
-    "submission.json", "submission.lock", "lock", "cancelled", "call.pickle", "result.pickle",
+    "submission.json", "submission.lock", "lock", "cancelled", "call.pickle", "call-sources.json",
+    "result.pickle",
 }  # fmt: skip
 #: Seconds by which the time of a file may be before that of another one written earlier.
 _CLOCK_SECONDS = 1.0

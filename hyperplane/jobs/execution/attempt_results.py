@@ -109,7 +109,10 @@ class AttemptResults:
                 exc_info=not isinstance(error, HyperplaneError),
             )  # fmt: skip
         if note and code == 0:  # else the end of the log is the reason of the failure
-            with suppress(OSError), command.file(".log").open("a") as log:
+            with (
+                suppress(OSError),
+                command.file(".log").open("a", encoding="utf-8", errors="replace") as log,
+            ):
                 log.write(f"\n[hyperplane: {note}]\n")
 
 

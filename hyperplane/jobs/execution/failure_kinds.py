@@ -27,7 +27,9 @@ _INPUT_ERRORS = {
     "SyntaxError", "IndentationError", "TabError", "NameError", "UnboundLocalError", "ImportError",
     "ModuleNotFoundError", "TypeError", "ValueError", "AttributeError", "AssertionError",
     "IsADirectoryError", "NotADirectoryError", "FileNotFoundError", "PermissionError",
-    "NotImplementedError", "UnicodeDecodeError", "ZeroDivisionError", "JSONDecodeError",
+    "NotImplementedError", "UnicodeDecodeError", "UnicodeEncodeError", "ZeroDivisionError",
+    "OverflowError", "FloatingPointError", "LookupError", "KeyError", "IndexError",
+    "RecursionError", "JSONDecodeError",
     "ValidationError", "RequestError", "UnknownPool", "DoesNotFit", "ConfigError", "MissingPackage",
     "OutputExists", "DataError", "BadLines", "WrongType", "PapermillMissingParameterException",
 }  # fmt: skip
@@ -53,7 +55,7 @@ def classify_failure(exit_code: int | None, log: str) -> str:
 
     Examples
     --------
-    >>> classify_failure(1, "Traceback ...\nValueError: could not convert string to float")
+    >>> classify_failure(1, "Traceback ...\nKeyError: 'price'")
     'input'
     >>> classify_failure(1, "requests.exceptions.HTTPError: 503 Server Error: Service Unavailable")
     'passing'

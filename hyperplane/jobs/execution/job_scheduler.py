@@ -157,10 +157,10 @@ class JobScheduler:
 
     async def _notify_if_late(self) -> None:
         """Wait until the job is late, and send this once for each submission and resume."""
-        late_at = self.job.submitted + self._settings.late_seconds
+        late_at = self.job.requested + self._settings.late_seconds
         await asyncio.sleep(late_at - time.time())
         marker = self.job.folder_path / _LATE_MARKER
-        submitted = f"{self.job.submitted}"
+        submitted = f"{self.job.requested}"
         try:
             if marker.exists() and marker.read_text() == submitted:
                 return  # an earlier supervisor has sent it
@@ -214,7 +214,7 @@ class JobScheduler:
         """Return when the job must have ended, and the reason if it has not."""
         limits = [(math.inf, "")]
         if self.job.timeout >= 0:
-            limits.append((self.job.submitted + self.job.timeout, timeout_reason(self.job.timeout)))
+            limits.append((self.job.requested + self.job.timeout, timeout_reason(self.job.timeout)))
         if self.job.active_timeout >= 0:
             reason = f"exceeded its active_timeout of {self.job.active_timeout:g} s from its start"
             limits.append((started + self.job.active_timeout, reason))

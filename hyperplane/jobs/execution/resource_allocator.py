@@ -43,6 +43,17 @@ class _WaitingRequest(NamedTuple):
     granted: asyncio.Future[None]
 
 
+def find_step_memory(step: Step, memory_factor: float = 1.0) -> int | None:
+    """Return the bytes of memory that a process of a step asks for; None if it asks for none.
+
+    ``memory_factor`` multiplies them, after earlier attempts ran out of memory.
+    """
+    gigabytes = step.resources.ram_gb
+    if step.resources.pool is not None and gigabytes is None:
+        gigabytes = config.get_pool(step.resources.pool).allocatable_ram_gb
+    return None if gigabytes is None else int(gigabytes * 1e9 * memory_factor)
+
+
 class ResourceAllocator:
     """Free resources shared by all jobs of a supervisor, granted in order of request.
 
@@ -84,18 +95,18 @@ class ResourceAllocator:
         ``memory_factor`` multiplies its memory, after earlier attempts ran out of memory.
         """
         resources = step.resources
-        cores, gigabytes, gpus = resources.cores, resources.ram_gb, resources.gpus
+        cores, gpus = resources.cores, resources.gpus
+        memory = find_step_memory(step, memory_factor)
         if resources.pool is not None:
             pool = config.get_pool(resources.pool)
             cores = pool.allocatable_cores if cores is None else cores
-            gigabytes = pool.allocatable_ram_gb if gigabytes is None else gigabytes
             gpus = gpus or pool.gpus
         ranks = max(1, step.gang_size)
         gpus = min(gpus * ranks, self._total.gpus)
-        if cores is None and gigabytes is None:
+        if cores is None and memory is None:
             return Demand(slots=min(ranks, self._total.slots), gpus=gpus)
         millicores = max(1, round((1.0 if cores is None else cores) * 1000)) * ranks
-        memory = int((gigabytes or 0.0) * 1e9 * memory_factor) * ranks
+        memory = (memory or 0) * ranks
         if millicores > self._total.millicores or memory > self._total.memory:
             return self._total._replace(gpus=gpus)  # takes all slots, too: nothing else can start
         return Demand(millicores, memory, gpus=gpus)

@@ -7,21 +7,24 @@ import logging
 import os
 import shutil
 import stat
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hyperplane.core.errors import JobStoreError
 from hyperplane.core.units import gb_to_bytes
 from hyperplane.history.figures import OUT_OF_MEMORY, WorkerUsage, add_usage, count_cause
 from hyperplane.history.run_record import PlanSummary, RunRecord, new_run_name
 from hyperplane.jobs.definition.step import Step
+from hyperplane.jobs.execution.attempt_facts import AttemptFacts, read_facts
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.failure_kinds import MEMORY
 from hyperplane.jobs.step_wrapper import USAGE_SUFFIX
 from hyperplane.jobs.store.job_records import Attempt, Job
 from hyperplane.jobs.store.job_store import JobStore
+from hyperplane.jobs.submission.masked_parameters import mask_parameters
 
 _log = logging.getLogger(__name__)
 #: Suffix of the folder in which a step's clusters leave their records.
@@ -44,22 +47,26 @@ class StepUsage(NamedTuple):
     peak: int = 0
     cpu_seconds: float = 0.0
     busy_cores: float = 0.0
+    read: int = 0
+    written: int = 0
 
 
 def read_usage(command: AttemptCommand) -> StepUsage:
-    """Read what the wrapper of a step has measured."""
-    with suppress(OSError, ValueError):
-        peak, cpu, cores = command.file(USAGE_SUFFIX).read_text().split()
-        return StepUsage(int(peak), float(cpu), float(cores))
+    """Read what the wrapper of a step has measured; that of versions before 0.2 counts no bytes."""
+    with suppress(OSError, ValueError, TypeError):
+        peak, cpu, cores, *counts = command.file(USAGE_SUFFIX).read_text().split()
+        return StepUsage(int(peak), float(cpu), float(cores), *map(int, counts))
     return StepUsage()
 
 
 def _usage_of_rank(step: Step, runner: str, usage: StepUsage) -> StepUsage:
     """Return what one process of a gang took, whose resources are those of the step."""
     ranks = max(1, step.gang_size)
+    if runner == "vertex":
+        return usage  # of the machine that took most
     if ranks > 1 and runner != "local":
         return StepUsage()  # its processes are on other nodes, where they are not measured
-    return StepUsage(usage.peak // ranks, usage.cpu_seconds, usage.busy_cores / ranks)
+    return usage._replace(peak=usage.peak // ranks, busy_cores=usage.busy_cores / ranks)
 
 
 class StepRunRecorder:
@@ -71,10 +78,13 @@ class StepRunRecorder:
         Store of the records.
     job : Job
         The job.
+    secrets : collection of str
+        Secrets of its steps, which are masked in its parameters.
     """
 
-    def __init__(self, store: JobStore, job: Job) -> None:
+    def __init__(self, store: JobStore, job: Job, secrets: Collection[str] = ()) -> None:
         self._store, self._job = store, job
+        self._parameters = mask_parameters(job.parameters, secrets)
         self._records: dict[str, RunRecord] = {}
         self._written: dict[str, int] = {}
 
@@ -85,7 +95,9 @@ class StepRunRecorder:
         """
         clusters = self._take_clusters(step, attempt, command)
         usage = _usage_of_rank(step, self._job.runner, read_usage(command))
-        record = self._add_attempt(step, attempt, usage, pool)
+        facts = read_facts(command)
+        record = self._add_attempt(step, attempt, usage, pool, facts)
+        record = self._add_cost(record, step, attempt, command, facts)
         self._records[step.name] = record
         if self._is_worth_writing(step, record):
             self._written[step.name] = max(worker.peak for worker in record.workers)
@@ -105,7 +117,38 @@ class StepRunRecorder:
         peak = max(worker.peak for worker in record.workers)
         return peak > _NOTABLE * self._written[step.name] or record.exit_reason == OUT_OF_MEMORY
 
-    def _add_attempt(self, step: Step, attempt: Attempt, usage: StepUsage, pool: str) -> RunRecord:
+    def _names(self, step: Step) -> dict[str, Any]:
+        """Return the fields of a record that say what the run is of."""
+        job = self._job
+        return {
+            "job": job.id, "pipeline": job.pipeline.name, "step": step.name,
+            "run": "" if job.number is None else job.run_name, "parameters": self._parameters,
+        }  # fmt: skip
+
+    def _add_cost(
+        self,
+        record: RunRecord,
+        step: Step,
+        attempt: Attempt,
+        command: AttemptCommand,
+        facts: AttemptFacts,
+    ) -> RunRecord:
+        """Return a record with the cost of one more attempt; without one if a cost is unknown."""
+        known = self._records.get(step.name)
+        if facts.price is None or (known and (known.cost is None or not known.currency)):
+            return record
+        if known and known.currency != facts.currency:
+            return record
+        started = attempt.started
+        with suppress(OSError):  # when it began to run: time in a queue costs nothing
+            started = max(started, command.file(".pid").stat().st_mtime)
+        hours = max(0.0, attempt.ended - started) / 3600
+        cost = hours * facts.price * max(1, step.gang_size) + ((known and known.cost) or 0.0)
+        return record.model_copy(update={"cost": cost, "currency": facts.currency})
+
+    def _add_attempt(
+        self, step: Step, attempt: Attempt, usage: StepUsage, pool: str, facts: AttemptFacts
+    ) -> RunRecord:
         """Return the record of a step with one more attempt."""
         ram_gb = step.resources.ram_gb
         new = WorkerUsage(
@@ -115,6 +158,8 @@ class StepRunRecorder:
             demand=usage.peak,
             cpu_seconds=usage.cpu_seconds,
             busy_cores=usage.busy_cores,
+            read=usage.read,
+            written=usage.written,
         )
         if attempt.fault == MEMORY:
             count_cause(new, OUT_OF_MEMORY)
@@ -132,9 +177,9 @@ class StepRunRecorder:
             exit_reason=OUT_OF_MEMORY if attempt.fault == MEMORY else attempt.status,
             plan=PlanSummary(engine=self._job.runner, pool=pool, nodes=1),
             workers=(*workers.values(), new),
-            job=self._job.id,
-            pipeline=self._job.pipeline.name,
-            step=step.name,
+            code=facts.code,
+            versions=dict(facts.versions),
+            **self._names(step),
         )
 
     def _label(self, step: Step, attempt: Attempt) -> str:
@@ -149,7 +194,7 @@ class StepRunRecorder:
     ) -> list[RunRecord]:
         """Return the records of the clusters of an attempt, and remove their files."""
         folder = command.file(RECORDS_SUFFIX)
-        names = {"job": self._job.id, "pipeline": self._job.pipeline.name, "step": step.name}
+        names = {**self._names(step), "code": read_facts(command).code}
         found = []
         for file in sorted(folder.glob("*.json"))[:_MOST_CLUSTERS]:
             # A step can write anything there, also JSON that is nested too deeply.
@@ -165,7 +210,7 @@ class StepRunRecorder:
         return found[::-1]
 
     def _describe_killed(
-        self, step: Step, attempt: Attempt, ram: int, names: dict[str, str]
+        self, step: Step, attempt: Attempt, ram: int, names: dict[str, Any]
     ) -> RunRecord:
         """Return the record of a cluster that has ended for memory and has left none."""
         worker = WorkerUsage(name="0", limit=ram, peak=ram, demand=ram, restarts=1)

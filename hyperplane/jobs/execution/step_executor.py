@@ -16,6 +16,7 @@ from hyperplane.history.store import RECORDS_FOLDER
 from hyperplane.jobs import step_wrapper
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution import redaction, requirements, saved_shards, step_graphql
+from hyperplane.jobs.execution.attempt_facts import write_facts
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.attempt_results import AttemptResults, make_result_variables
 from hyperplane.jobs.execution.failure_kinds import (
@@ -63,8 +64,7 @@ from hyperplane.jobs.submission.submission_environment import SubmissionEnvironm
 from hyperplane.jobs.submission.submission_snapshot import SubmissionSnapshot
 
 _log = logging.getLogger(__name__)
-#: Missing folder, missing permission, too many or too long arguments; other errors may be
-#: transient.
+#: Missing folder or permission, or too many arguments; other errors may be transient.
 _INPUT_ERRNOS = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.E2BIG}
 
 
@@ -94,7 +94,7 @@ class StepExecutor:
         snapshot: SubmissionSnapshot,
     ) -> None:
         self.store, self.job, self.capacity, self.submission = store, job, capacity, submission
-        self._sizes = StepSizes(store, job, snapshot)
+        self._sizes = StepSizes(store, job, snapshot, submission.environment)
         self.steps = tuple(
             map(self._sizes.add, requirements.add_install_step(job.pipeline, job.python))
         )
@@ -130,7 +130,7 @@ class StepExecutor:
     def recent_failures(self, unit: WorkUnit) -> tuple[list[Attempt], list[Attempt]]:
         """Return failed and lost attempts since the submission or the last resume."""
         recent = [
-            attempt for attempt in self._attempts[unit] if attempt.started >= self.job.submitted
+            attempt for attempt in self._attempts[unit] if attempt.started >= self.job.requested
         ]
         failed = [attempt for attempt in recent if attempt.status in (FAILED, TIMED_OUT)]
         return failed, [attempt for attempt in recent if attempt.status == LOST]
@@ -140,7 +140,7 @@ class StepExecutor:
         running = [
             unit
             for unit, attempts in self._attempts.items()
-            if attempts[-1:] and _is_running(attempts[-1])
+            if attempts[-1:] and attempts[-1].status == IN_PROGRESS
         ]
         results = await asyncio.gather(*map(self._end_attempt, running), return_exceptions=True)
         # Raised at the end: an error while storing one attempt must not leave another running.
@@ -235,12 +235,13 @@ class StepExecutor:
             )
             return self._store(replace(attempt, status=FAILED, reason=reason, fault=INPUT))
         command = self._command(step, unit, attempt.number, memory_faults, values)
-        # The log exists from the start: reading it while the step waits for its turn is no error.
+        # The log exists from the start: reading it while the step waits is no error.
         command.attempt_prefix.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        preface = self._preface(attempt)
-        command.file(".log").write_text(preface, errors="replace")
+        preface = self._preface(attempt).encode(errors="replace")
+        command.file(".log").write_bytes(preface)
         if preface:  # also in its own file: Slurm truncates the log, and a pod's log has no preface
-            command.file(step_wrapper.PREFACE_SUFFIX).write_text(preface, errors="replace")
+            command.file(step_wrapper.PREFACE_SUFFIX).write_bytes(preface)
+        write_facts(self.runner, step, command, memory_factor)
         self._store(
             replace(attempt, log=str(command.file(".log").relative_to(self.job.folder_path)))
         )
@@ -394,7 +395,3 @@ def _with_end_time(attempt: Attempt, process: StepProcess) -> Attempt:
     """Return an attempt with its end time if it ended before it was reattached."""
     end = process.end_time()
     return replace(attempt, ended=max(attempt.started, end)) if end else attempt
-
-
-def _is_running(attempt: Attempt) -> bool:
-    return attempt.status == IN_PROGRESS

@@ -10,6 +10,7 @@ from hyperplane.jobs.execution.automatic_pool import AUTO, SizedStep, size_step,
 from hyperplane.jobs.execution.cluster_arguments import cluster_variable
 from hyperplane.jobs.execution.failure_kinds import MEMORY
 from hyperplane.jobs.execution.run_recording import StepRunRecorder
+from hyperplane.jobs.execution.step_environment import find_secrets
 from hyperplane.jobs.store.job_records import Attempt, Job
 from hyperplane.jobs.store.job_store import JobStore
 from hyperplane.jobs.store.tables import CLUSTERS, STEPS
@@ -30,11 +31,21 @@ class StepSizes:
         The job.
     snapshot : SubmissionSnapshot
         Settings and pools that the job was submitted with.
+    environment : mapping of str to str
+        Environment of the submission, which may have secrets.
     """
 
-    def __init__(self, store: JobStore, job: Job, snapshot: SubmissionSnapshot) -> None:
+    def __init__(
+        self,
+        store: JobStore,
+        job: Job,
+        snapshot: SubmissionSnapshot,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._store, self._job, self._snapshot = store, job, snapshot
-        self._recorder = StepRunRecorder(store, job)
+        names = {name for step in job.steps for name in step.secrets}
+        secrets, _ = find_secrets(names, environment or {}, snapshot.settings.secrets)
+        self._recorder = StepRunRecorder(store, job, [*secrets.values()])
         self._automatic: dict[str, Step] = {}
         self._sized: dict[str, SizedStep] = {}
         #: Names of pools by step and sizes: chunks of a step may run with earlier sizes of it, and

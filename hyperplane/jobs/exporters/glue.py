@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hyperplane.jobs.exporters.staged_steps import StagedExporter, StagedStep
-from hyperplane.jobs.runners.glue.requests import plan_job, read_script
+from hyperplane.jobs.runners.driver_files import read_driver_program
+from hyperplane.jobs.runners.glue.requests import plan_job
 from hyperplane.jobs.runners.glue.runner import GlueRunner
 from hyperplane.jobs.runners.staged_code import TaskFile
 from hyperplane.spec.settings import GlueSettings
@@ -40,7 +41,7 @@ class GlueExporter(StagedExporter):
     runner_type: ClassVar[type[Any]] = GlueRunner
 
     def _scripts(self) -> list[TaskFile]:
-        return [read_script()]
+        return [read_driver_program()]
 
     def _plan(self, settings: GlueSettings, staged: StagedStep) -> dict[str, Any]:
         planned = [

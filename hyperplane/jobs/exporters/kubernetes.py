@@ -51,7 +51,7 @@ from hyperplane.platforms.kubernetes.pods import (
     format_quantities,
     round_to_millicores,
 )
-from hyperplane.spec.settings.kubernetes import IMAGE_PATTERN
+from hyperplane.spec.settings.kubernetes import check_image
 
 #: Secret object for secrets whose names have no slash.
 SECRET_NAME = "hyperplane"  # noqa: S105 - the name of an object
@@ -90,7 +90,7 @@ class KubernetesExporter:
         return faults
 
     def _find_option_faults(self) -> Iterator[Fault]:
-        if not (isinstance(self.image, str) and re.fullmatch(IMAGE_PATTERN, self.image)):
+        if not _is_image(self.image):
             asked = "nothing" if self.image is None else format_value(self.image)
             advice = "on the command line: --option image=registry/name:tag"
             yield Fault("image", asked, "the name of an image, such as registry/name:tag", advice)
@@ -142,6 +142,13 @@ class KubernetesExporter:
             suspend=bool(step.depends_on),
             deadline=job.active_timeout if job.active_timeout > 0 else None,
         )
+
+
+def _is_image(name: object) -> bool:
+    try:
+        return isinstance(name, str) and bool(check_image(name))
+    except ValueError:
+        return False
 
 
 def _find_step_faults(step: Step) -> Iterator[Fault]:

@@ -28,6 +28,8 @@ EXPORTERS: Registry[Exporter] = Registry(
         "vertex": "hyperplane.jobs.exporters.vertex:VertexExporter",
         "cloud-run": "hyperplane.jobs.exporters.cloud_run:CloudRunExporter",
         "glue": "hyperplane.jobs.exporters.glue:GlueExporter",
+        "emr": "hyperplane.jobs.exporters.emr:EmrExporter",
+        "emr-serverless": "hyperplane.jobs.exporters.emr_serverless:EmrServerlessExporter",
     },
 )
 
@@ -36,7 +38,8 @@ def create_exporter(name: str, **options: Any) -> Exporter:
     """Create an exporter; raise a RequestError for an unknown name or unknown options.
 
     The options are ``python`` for Slurm, ``image`` and ``root`` for Kubernetes, and settings of
-    ``hyperplane.runners.aws_batch``, ``vertex``, ``cloud_run`` and ``glue`` for these runners.
+    ``hyperplane.runners.aws_batch``, ``vertex``, ``cloud_run``, ``glue``, ``emr`` and
+    ``emr_serverless`` for these runners.
     """
     kind: Any = EXPORTERS.load(name)
     known = [field.name for field in dataclasses.fields(kind)]

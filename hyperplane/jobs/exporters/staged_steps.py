@@ -14,9 +14,9 @@ from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.exporters.base import Document
 from hyperplane.jobs.exporters.exported_step import file_stem
+from hyperplane.jobs.runners.container_program import read_task_program
 from hyperplane.jobs.runners.container_steps import find_process_faults
 from hyperplane.jobs.runners.first_attempts import first_attempts, with_sizes
-from hyperplane.jobs.runners.service_submitter import read_task_program
 from hyperplane.jobs.runners.staged_code import TaskFile, collect_files
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.platforms.object_staging import StagingFolder, parse_staging

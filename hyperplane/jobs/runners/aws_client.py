@@ -19,6 +19,7 @@ from hyperplane.platforms.aws.errors import (
 )
 from hyperplane.platforms.aws.object_staging import S3Staging
 from hyperplane.platforms.aws.session import AwsSession
+from hyperplane.platforms.object_staging import parse_staging
 from hyperplane.platforms.request_rate import RequestRate
 
 #: Maximum requests for logs in a second. Amazon limits those of an account.
@@ -37,6 +38,26 @@ class AwsSettings(Protocol):
     def profile(self) -> str | None:
         """Profile of the AWS configuration files."""
         ...
+
+
+class StagingSettings(Protocol):
+    """Settings of the staging folder."""
+
+    @property
+    def staging(self) -> str | None:
+        """Its URL."""
+        ...
+
+    @property
+    def create_bucket(self) -> bool:
+        """Whether the first upload creates a missing bucket."""
+        ...
+
+
+def open_s3_staging(session: AwsSession, settings: StagingSettings) -> S3Staging:
+    """Return the staging folder of the settings of a runner."""
+    folder = parse_staging(str(settings.staging))
+    return S3Staging(session, folder, create_bucket=settings.create_bucket)
 
 
 def open_aws_session(settings: AwsSettings, environment: Mapping[str, str]) -> AwsSession:

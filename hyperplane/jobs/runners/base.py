@@ -12,6 +12,8 @@ from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.resource_allocator import Demand, ResourceAllocator
 from hyperplane.jobs.notebook_steps import notebook_checks
+from hyperplane.jobs.runners.container_budget import Price, find_pool_price
+from hyperplane.jobs.runners.tuning_support import find_tuning_faults
 from hyperplane.jobs.store.job_records import Job
 
 
@@ -197,11 +199,29 @@ class PricedRunner(Protocol):
 
 
 @runtime_checkable
+class HourlyPricedRunner(Protocol):
+    """A runner whose steps may have a price; others need no ``hourly_price``."""
+
+    def hourly_price(self, step: Step, memory_factor: float) -> Price:
+        """Return the price of an hour of one process of a step, or why it is unknown."""
+        ...
+
+
+@runtime_checkable
 class BudgetRunner(Protocol):
     """A runner that compares the cost of a job with a budget; others need no such method."""
 
     def find_budget_faults(self, job: Job) -> list[Fault]:
         """Return the faults of a job that may cost more than the budget of the options."""
+        ...
+
+
+@runtime_checkable
+class QuotaRunner(Protocol):
+    """A runner of a service with quotas; other runners need no ``describe_quota``."""
+
+    def describe_quota(self) -> list[str]:
+        """Ask the service for the quotas of the account; return lines, also if they are unknown."""
         ...
 
 
@@ -221,8 +241,11 @@ class SharedFilesystemMixin:
         return {}
 
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
-        """Return faults for missing packages of notebooks, and for missing kernels."""
-        return notebook_checks.kernel_faults(pipeline)
+        """Return faults for missing packages of notebooks, missing kernels, and tuning."""
+        return [
+            *notebook_checks.kernel_faults(pipeline),
+            *find_tuning_faults(pipeline, self.name),
+        ]
 
     def with_runtime_paths(self, job: Job) -> Job:
         """Return the job unchanged."""
@@ -244,6 +267,11 @@ class RemoteQueueMixin:
         """Return the step's ``max_parallel``, or the runner's ``at_once``."""
         del capacity, usual
         return step.max_parallel or self.at_once
+
+    def hourly_price(self, step: Step, memory_factor: float) -> Price:
+        """Return the price of a node of the step's pool, or that it is unknown."""
+        del memory_factor
+        return find_pool_price(step, "no price of its nodes")
 
 
 #: Former names in this module -> present names in ``exporters.base``.

@@ -102,7 +102,7 @@ class CloudWatchLog:
         """Append the reason why the log cannot be read, unless that was the last one."""
         if str(error) != self._reported:
             self._reported = str(error)
-            with self._command.file(".log").open("a") as target:
+            with self._command.file(".log").open("a", encoding="utf-8", errors="replace") as target:
                 target.write(f"\nthe log of the container cannot be read: {error}\n")
 
     def _preface(self) -> bytes:

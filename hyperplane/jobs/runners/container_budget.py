@@ -46,6 +46,8 @@ class ContainerCosts(NamedTuple):
         attempt.
     stop_seconds : float
         Seconds from the end of a container's time limit until the service kills it.
+    trials : callable
+        Takes a step, and returns how often its containers run in one attempt.
     """
 
     section: str
@@ -54,6 +56,7 @@ class ContainerCosts(NamedTuple):
     price: Callable[[Step, float], Price]
     attempt_seconds: Callable[[float], float]
     stop_seconds: float
+    trials: Callable[[Step], int] = lambda step: 1
 
 
 def find_pool_price(step: Step, why_unknown: str) -> Price:
@@ -136,13 +139,13 @@ def _find_costs(
             allowed = f"an amount in {price.currency}, the currency of the price of {where}"
             faults.append(Fault(f"{costs.section}.budget", str(budget), allowed))
         elif hours is not None:
-            containers = _count_containers(step)
+            containers = _count_containers(step) * costs.trials(step)
             yield StepCost(step.name, containers, hours, hours * price.amount, price.source)
 
 
 def _most_hours(step: Step, job: Job, costs: ContainerCosts) -> float | None:
     """Return the most hours of all containers of a step together; None without a time limit."""
-    containers = _count_containers(step)
+    containers = _count_containers(step) * costs.trials(step)
     attempts = count_retries(step, job.max_retries) + 1
     bounds = []
     if step.timeout is not None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
+from hyperplane.clusters.free_memory import STEP_MEMORY
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand, LocalProcess
-from hyperplane.jobs.execution.resource_allocator import Demand, ResourceAllocator
+from hyperplane.jobs.execution.resource_allocator import (
+    Demand,
+    ResourceAllocator,
+    find_step_memory,
+)
 from hyperplane.jobs.runners.base import SharedFilesystemMixin
 from hyperplane.jobs.runners.cluster_command import add_cluster_program
 from hyperplane.jobs.runners.gang_command import add_gang_program
@@ -37,8 +43,11 @@ class LocalRunner(SharedFilesystemMixin):
     async def start(
         self, command: AttemptCommand, step: Step, memory_factor: float
     ) -> LocalProcess:
-        """Start an attempt."""
-        del memory_factor
+        """Start an attempt, which knows the memory that it has asked for."""
+        if memory := find_step_memory(step, memory_factor):
+            # Only in the environment: a container or a batch job has a limit.
+            environment = {**command.environment, STEP_MEMORY: str(memory)}
+            command = replace(command, environment=environment)
         # One cluster for all processes of a gang.
         return LocalProcess.start(
             add_cluster_program(add_gang_program(command, step, "local"), step)

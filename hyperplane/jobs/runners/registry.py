@@ -29,6 +29,8 @@ RUNNERS: Registry[Runner] = Registry(
         "vertex": "hyperplane.jobs.runners.vertex.runner:VertexRunner",
         "cloud-run": "hyperplane.jobs.runners.cloud_run.runner:CloudRunRunner",
         "glue": "hyperplane.jobs.runners.glue.runner:GlueRunner",
+        "emr": "hyperplane.jobs.runners.emr.runner:EmrRunner",
+        "emr-serverless": "hyperplane.jobs.runners.emr_serverless.runner:EmrServerlessRunner",
     },
 )
 
@@ -47,9 +49,10 @@ def resolve_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
     Options of Kubernetes are settings of the engine of that name, and ``root``; those of AWS Batch
     are settings of ``hyperplane.runners.aws_batch``, those of Vertex AI of
-    ``hyperplane.runners.vertex``, those of Cloud Run of ``hyperplane.runners.cloud_run``, and those
-    of AWS Glue of ``hyperplane.runners.glue``. The other built-in runners have none. Raises
-    RequestError if there is no such runner, or with every fault of the options.
+    ``hyperplane.runners.vertex``, those of Cloud Run of ``hyperplane.runners.cloud_run``, those of
+    AWS Glue of ``hyperplane.runners.glue``, those of Amazon EMR of ``hyperplane.runners.emr``, and
+    those of EMR Serverless of ``hyperplane.runners.emr_serverless``. The other built-in runners
+    have none. Raises RequestError if there is no such runner, or with every fault of the options.
     """
     if not isinstance(options, Mapping) or not all(isinstance(option, str) for option in options):
         allowed = "a mapping of names to values"
@@ -69,6 +72,17 @@ def describe_cost(job: Job, options: Mapping[str, Any]) -> list[str]:
     if not isinstance(runner, PricedRunner):
         return []
     return runner.describe_cost(with_sizes(job))
+
+
+def describe_quota(job: Job, options: Mapping[str, Any]) -> list[str]:
+    """Return lines with the quotas of the account, for runners of services that have some.
+
+    ``options`` are those that :func:`resolve_options` returns. Nothing is submitted.
+    """
+    from hyperplane.jobs.runners.base import QuotaRunner
+
+    runner = create_runner(job.runner, os.environ, options)
+    return runner.describe_quota() if isinstance(runner, QuotaRunner) else []
 
 
 def find_budget_faults(job: Job, options: Mapping[str, Any]) -> list[Fault]:

@@ -4,58 +4,38 @@ from __future__ import annotations
 
 import os
 import resource
-import shlex
-import signal
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import ClassVar, NamedTuple, Protocol
 
-from hyperplane import config
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import stating_outcome
 from hyperplane.jobs.definition.dependencies import waves
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.execution.redaction import redact_text
-from hyperplane.jobs.execution.step_environment import find_secrets, secret_variables
-from hyperplane.jobs.notebook import extract_notebook
-from hyperplane.jobs.runners import task_program
 from hyperplane.jobs.runners.container_steps import find_process_faults
 from hyperplane.jobs.runners.first_attempts import first_attempts, with_sizes
-from hyperplane.jobs.runners.staged_code import StagedCodeSettings, collect_files
-from hyperplane.jobs.runners.task_manifest import (
-    build_manifest,
-    dump_manifest,
-    with_notebook_program,
+from hyperplane.jobs.runners.rehearsed_task import (
+    MemoryLimit,
+    RehearsalLimits,
+    RehearsedTask,
+    TaskOutcome,
+    end_tasks,
+    secret_values,
 )
+from hyperplane.jobs.runners.staged_code import StagedCodeSettings, TaskFile, collect_files
+from hyperplane.jobs.runners.task_manifest import build_manifest, with_notebook_program
 from hyperplane.jobs.store.job_records import Job
+from hyperplane.platforms.local.machine import total_ram
+from hyperplane.platforms.local.memory_group import create_memory_group
+from hyperplane.platforms.local.network_namespace import find_refusal
 from hyperplane.platforms.task_size import TaskSize
 
-#: Limits the memory, and runs the program of the container with objects that are files here. The
-#: system ends it with its parent (PR_SET_PDEATHSIG), also if that is killed.
-_CODE = """
-import ctypes, json, os, pathlib, resource, runpy, signal, sys
-parent, program, manifest, objects, folder, memory = sys.argv[1:]
-ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-if os.getppid() != int(parent):
-    sys.exit("the rehearsal has ended")
-hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-limit = int(memory) if hard == resource.RLIM_INFINITY else min(int(memory), hard)
-resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-fetch = lambda key: pathlib.Path(objects, key).read_bytes()
-run_task = runpy.run_path(program)["run_task"]
-run_task(json.loads(pathlib.Path(manifest).read_bytes()), fetch, folder)
-"""
-_PROGRAM_FILE = str(task_program.__file__)
 _MIB = 1 << 20
-#: Seconds between SIGTERM and SIGKILL of a container.
-_STOP_SECONDS = 30.0
+#: Bytes of the group that shows whether groups can be created.
+_TRIED_BYTES = 64 * _MIB
+#: Seconds between two looks at tasks that run at the same time.
+_POLL_SECONDS = 0.05
 
 
 class RehearsedSettings(StagedCodeSettings, Protocol):
@@ -104,29 +84,56 @@ class RehearsedRunner(Protocol):
         """Return the variables that the service sets in one of ``count`` containers."""
         ...
 
+    def describe_rehearsal(self) -> list[str]:
+        """Return in what containers of the service differ from a rehearsal, as lines of text."""
+        ...
 
-class TaskOutcome(NamedTuple):
-    """How a task of a rehearsal ended.
+
+class _PreparedTask(NamedTuple):
+    """A task that has not been started."""
+
+    step: Step
+    chunk: int
+    manifest: dict[str, object]
+    files: dict[str, TaskFile]
+    variables: dict[str, str]
+    size: TaskSize
+
+
+def resolve_limits(
+    memory: str, network: bool, parallel: int
+) -> tuple[RehearsalLimits, list[Fault]]:
+    """Return how tasks are limited, and the faults of what this user may not do here.
 
     Parameters
     ----------
-    step : str
-        Name of the step.
-    chunk : int
-        Number of the chunk; -1 for a step without chunks.
-    code : int or None
-        Exit code, negative for a signal; None if it exceeded its time limit.
-    seconds : float
-        Time that it took.
-    log : str
-        What it has printed.
+    memory : str
+        ``auto`` for a control group where one can be created, else ``cgroup`` or ``rlimit``.
+    network : bool
+        Whether tasks can access the network of this machine.
+    parallel : int
+        Maximum tasks that run at the same time.
     """
-
-    step: str
-    chunk: int
-    code: int | None
-    seconds: float
-    log: str
+    faults: list[Fault] = []
+    chosen: MemoryLimit = "rlimit"
+    if memory not in ("auto", "cgroup", "rlimit"):
+        faults.append(Fault("--memory-limit", repr(memory), "one of auto, cgroup, rlimit"))
+    elif memory != "rlimit":
+        group = create_memory_group(_TRIED_BYTES)
+        if group is not None:
+            group.close()
+            chosen = "cgroup"
+        elif memory == "cgroup":
+            allowed = "a control group below that of this process, which this user may create"
+            advice = "give --memory-limit rlimit, which limits each process separately"
+            faults.append(Fault("--memory-limit", "'cgroup'", allowed, advice))
+    if parallel < 1:
+        faults.append(Fault("--parallel", str(parallel), "a number of tasks, at least 1"))
+    if not network and sys.platform.startswith("linux") and (reason := find_refusal()):
+        allowed = f"a system on which this user may create a network namespace ({reason})"
+        advice = "give --network: tasks then have the network of this machine"
+        faults.append(Fault("--network", "not given", allowed, advice))
+    return RehearsalLimits(chosen, network, parallel), faults
 
 
 def find_rehearsal_faults(job: Job, runner: RehearsedRunner) -> Iterator[Fault]:
@@ -139,16 +146,21 @@ def find_rehearsal_faults(job: Job, runner: RehearsedRunner) -> Iterator[Fault]:
     yield from runner.find_unsupported(job.pipeline)
     yield from find_process_faults(job.pipeline, runner.name)
     for step in job.pipeline.steps:
-        _, missing = find_secrets(step.secrets, os.environ, config.jobs().secrets)
+        _, missing = secret_values(step.secrets)
         for name in missing:
             allowed = "a secret whose value this machine has"
             yield Fault(f"step {step.name!r}: secrets", repr(name), allowed)
 
 
 def rehearse(
-    job: Job, runner: RehearsedRunner, *, all_chunks: bool, report: Callable[[TaskOutcome], None]
+    job: Job,
+    runner: RehearsedRunner,
+    *,
+    all_chunks: bool,
+    report: Callable[[TaskOutcome], None],
+    limits: RehearsalLimits = RehearsalLimits(),  # noqa: B008 - it is immutable
 ) -> bool:
-    """Run the tasks of a job one after the other, and return whether all succeeded.
+    """Run the tasks of a job in the order of dependencies; return whether all succeeded.
 
     Parameters
     ----------
@@ -159,7 +171,10 @@ def rehearse(
     all_chunks : bool
         Whether all chunks of a step run, or only the first.
     report : callable
-        Called with the outcome of each task. After one that failed, no other one runs.
+        Called with the outcome of each task. After one that failed, no other one starts.
+    limits : RehearsalLimits, optional
+        How tasks are limited; one after the other, with the network, and a limit of memory for
+        each process by default.
 
     Raises
     ------
@@ -172,17 +187,74 @@ def rehearse(
     steps = {step.name: step for step in job.pipeline.steps}
     moved = {step.name: step for step in in_container.pipeline.steps}
     for wave in waves(job.pipeline):
-        for name in wave:
-            commands = list(first_attempts(job, in_container, steps[name], moved[name]))
-            for index in range(len(commands) if all_chunks else 1):
-                outcome = _run_task(job, steps[name], commands, index, runner)
-                report(outcome)
-                if outcome.code != 0:
-                    return False
+        tasks = (
+            task
+            for name in wave
+            for task in _prepare(job, in_container, steps[name], moved[name], runner, all_chunks)
+        )
+        if not _run_tasks(tasks, limits, report):
+            return False
     return True
 
 
-def describe_differences(job: Job, runner: RehearsedRunner) -> list[str]:
+def _prepare(
+    job: Job,
+    in_container: Job,
+    step: Step,
+    moved: Step,
+    runner: RehearsedRunner,
+    all_chunks: bool,
+) -> Iterator[_PreparedTask]:
+    """Yield the tasks of a step, or the first one."""
+    commands = list(first_attempts(job, in_container, step, moved))
+    files = collect_files(commands[0], step, job.pipeline.root, runner.settings)
+    keys = [str(number) for number in range(len(files))]
+    prepared = [with_notebook_program(command, step) for command in commands]
+    size = runner.task_size(with_sizes(step), 1.0) or TaskSize(1, 1)  # the check has found it
+    manifest = build_manifest(prepared, step, files, keys) if runner.max_array > 1 else {}
+    for index in range(len(commands) if all_chunks else 1):
+        yield _PreparedTask(
+            step,
+            index if step.chunk_count else -1,
+            # The index of a task is its position among those of the same job.
+            manifest or build_manifest(prepared[index : index + 1], step, files, keys),
+            dict(zip(keys, files, strict=True)),
+            runner.task_variables(step, index, len(commands)),
+            size,
+        )
+
+
+def _run_tasks(
+    tasks: Iterator[_PreparedTask], limits: RehearsalLimits, report: Callable[[TaskOutcome], None]
+) -> bool:
+    """Run tasks, some at the same time; start none after one that failed."""
+    running: list[RehearsedTask] = []
+    succeeded = True
+    try:
+        while True:
+            while succeeded and len(running) < limits.parallel:
+                prepared = next(tasks, None)
+                if prepared is None:
+                    break
+                running.append(RehearsedTask(*prepared, limits))
+            if not running:
+                return succeeded
+            for task in tuple(running):
+                outcome = task.wait(_POLL_SECONDS / len(running))
+                if outcome is not None:
+                    running.remove(task)
+                    task.close()
+                    report(outcome)
+                    succeeded = succeeded and outcome.code == 0
+    finally:
+        end_tasks(running)
+
+
+def describe_differences(
+    job: Job,
+    runner: RehearsedRunner,
+    limits: RehearsalLimits = RehearsalLimits(),  # noqa: B008 - it is immutable
+) -> list[str]:
     """Return in what a rehearsal differs from the service, as lines of text."""
     version = ".".join(map(str, sys.version_info[:3]))
     image = runner.settings.image or "of the containers"
@@ -190,15 +262,20 @@ def describe_differences(job: Job, runner: RehearsedRunner) -> list[str]:
     cores = max((size.cores for size in sizes if size is not None), default=0)
     lines = [
         f"the image {image} is not used: Python {version} and the packages of this environment are",
-        "memory is limited as the data of each process (RLIMIT_DATA), not of all together: a step "
-        "with several processes may use more than in its container",
+        _describe_memory_limit(limits),
         f"cores are not limited: at most {cores:g} in a container, {os.cpu_count()} here",
-        "the files and the network of this machine can be accessed; a container has those of its "
-        "image and its network",
+        "the files of this machine can be accessed; a container has those of its image",
+        _describe_network(runner, limits),
         f"no credentials of {runner.vendor} are passed on, and the permissions of the roles are "
         "not tested",
-        f"tasks run one after the other; on {runner.title} chunks run at once",
     ]
+    if limits.parallel == 1:
+        lines.append(f"tasks run one after the other; on {runner.title} chunks run at once")
+    else:
+        lines.append(
+            f"at most {limits.parallel} tasks run at once, which share the cores of this machine"
+        )
+    lines += runner.describe_rehearsal()
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     largest = max((size.memory * _MIB for size in sizes if size is not None), default=0)
     if resource.RLIM_INFINITY != hard < largest:
@@ -206,107 +283,35 @@ def describe_differences(job: Job, runner: RehearsedRunner) -> list[str]:
             f"processes here may have at most {hard} bytes of data (ulimit -d), less than the "
             f"{largest} bytes of a container"
         )
+    ram = total_ram()
+    if ram < largest * limits.parallel:
+        lines.append(
+            f"this machine has {ram} bytes of memory, less than the {largest * limits.parallel} "
+            "bytes that its containers may use"
+        )
     if any(size is not None and size.gpus for size in sizes):
         lines.append("GPUs are those of this machine, if it has any")
     return lines
 
 
-def _run_task(
-    job: Job,
-    step: Step,
-    commands: list[AttemptCommand],
-    index: int,
-    runner: RehearsedRunner,
-) -> TaskOutcome:
-    files = collect_files(commands[0], step, job.pipeline.root, runner.settings)
-    keys = [str(number) for number in range(len(files))]
-    prepared = [with_notebook_program(command, step) for command in commands]
-    if runner.max_array == 1:
-        prepared = prepared[index : index + 1]
-    size = runner.task_size(with_sizes(step), 1.0) or TaskSize(1, 1)  # the check has found it
-    with tempfile.TemporaryDirectory(prefix="hyperplane-rehearsal-") as folder:
-        place = Path(folder)
-        work, objects = place / "work", place / "objects"
-        work.mkdir()
-        objects.mkdir()
-        for key, file in zip(keys, files, strict=True):
-            (objects / key).write_bytes(file.content)
-        manifest = place / "manifest.json"
-        manifest.write_bytes(dump_manifest(build_manifest(prepared, step, files, keys)))
-        memory = str(size.memory * _MIB)
-        words = [_PROGRAM_FILE, str(manifest), str(objects), str(work), memory]
-        chunk = index if step.chunk_count else -1
-        started = time.monotonic()
-        programs = _write_python(place)
-        variables = runner.task_variables(step, index, len(commands))
-        environment = _container_environment(step, variables, work, programs)
-        code = _run(words, environment, place / "log", step.timeout)
-        seconds = time.monotonic() - started
-        log, _ = extract_notebook((place / "log").read_bytes())
-    return TaskOutcome(step.name, chunk, code, seconds, _mask(log.decode(errors="replace"), step))
-
-
-def _run(
-    words: list[str], environment: Mapping[str, str], log: Path, timeout: float | None
-) -> int | None:
-    """Run a task to its end; return None after its time limit."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(  # noqa: S603 - a list of arguments, and no shell
-            [sys.executable, "-c", _CODE, str(os.getpid()), *words],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+def _describe_memory_limit(limits: RehearsalLimits) -> str:
+    if limits.memory == "cgroup":
+        return (
+            "memory is limited by a control group for all processes of a task together, as in a "
+            "container; swap is not used"
         )
-    try:
-        return process.wait(timeout)
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        _end(process)
+    return (
+        "memory is limited as the data of each process (RLIMIT_DATA), not of all together: a step "
+        "with several processes may use more than in its container"
+    )
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a task and all processes that it has started."""
-    try:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_STOP_SECONDS)
-    finally:  # also after a second Ctrl-C during the wait
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _write_python(place: Path) -> Path:
-    """Write the program ``python``, which containers run; return its folder.
-
-    The folder of the interpreter may have it under another name only. A link to the interpreter of
-    a virtual environment would not find the packages.
-    """
-    folder = place / "bin"
-    folder.mkdir()
-    program = folder / "python"
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
-    program.chmod(0o755)
-    return folder
-
-
-def _container_environment(
-    step: Step, variables: Mapping[str, str], work: Path, programs: Path
-) -> dict[str, str]:
-    """Return the environment of a container: nothing of the environment of this process."""
-    environment = {
-        "PATH": os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.defpath)),
-        "HOME": str(work),
-        **variables,
-    }
-    values, _ = find_secrets(step.secrets, os.environ, config.jobs().secrets)
-    return {**environment, **secret_variables(values)}
-
-
-def _mask(text: str, step: Step) -> str:
-    values, _ = find_secrets(step.secrets, os.environ, config.jobs().secrets)
-    return redact_text(text, tuple(values.values())) if values else text
+def _describe_network(runner: RehearsedRunner, limits: RehearsalLimits) -> str:
+    if limits.network:
+        return (
+            f"the network of this machine can be accessed; on {runner.title} that of its settings"
+        )
+    return (
+        "there is no network but the loopback interface, so that stores and services cannot be "
+        f"reached; on {runner.title} there is the network of its settings"
+    )

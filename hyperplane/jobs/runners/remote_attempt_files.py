@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from hyperplane.core.artifact_reports import LINE_MARKER, SUFFIX, split_reports
+from hyperplane.jobs.execution.artifact_recording import REPORTS_SUFFIX
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.notebook import extract_notebook
-from hyperplane.jobs.step_wrapper import PREFACE_SUFFIX
+from hyperplane.jobs.runners.usage_lines import split_usage, sum_usage
+from hyperplane.jobs.step_wrapper import PREFACE_SUFFIX, USAGE_SUFFIX
+
+
+def _is_of_store(report: bytes) -> bool:
+    """Whether a report is of an object in a store, or of the output of the job."""
+    try:
+        document = json.loads(report)
+        return isinstance(document, dict) and not document.get("local")
+    except (ValueError, RecursionError):
+        return False
 
 
 class RemoteAttemptFiles:
@@ -59,7 +73,7 @@ class RemoteAttemptFiles:
 
     def append_line(self, message: str) -> None:
         """Append a line to the log."""
-        with self._command.file(".log").open("a") as log:
+        with self._command.file(".log").open("a", encoding="utf-8", errors="replace") as log:
             log.write(f"\n{message}\n")
 
     def _preface(self) -> bytes:
@@ -83,6 +97,35 @@ class RemoteAttemptFiles:
             output.parent.mkdir(parents=True, exist_ok=True)
             output.write_bytes(notebook)
         return notebook is not None
+
+    def extract_reports(self) -> None:
+        """Move reports on what the step has saved from the log to their file.
+
+        Only of objects in stores: a path would be one of the container, not of this machine.
+        """
+        with suppress(OSError):  # a full disk: what was saved is not attached
+            log = self._command.file(".log").read_bytes()
+            if LINE_MARKER.encode() not in log:
+                return
+            kept, reports = split_reports(log.split(b"\n"))
+            self.save_reports(reports)
+            self._write(".log", b"\n".join(kept))
+
+    def save_reports(self, reports: Sequence[bytes]) -> None:
+        """Replace the reports of the attempt by those that its log has."""
+        folder = self._command.file(REPORTS_SUFFIX)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        draft = folder / "log.draft"
+        draft.write_bytes(b"".join(each + b"\n" for each in filter(_is_of_store, reports)))
+        draft.replace(folder / f"log{SUFFIX}")
+
+    def extract_usage(self) -> None:
+        """Move what the program of the step took from the log to its file, if it is there."""
+        with suppress(OSError):  # a full disk: the attempt has no figures
+            kept, figures = split_usage(self._command.file(".log").read_bytes())
+            if figures:
+                self._write(USAGE_SUFFIX, sum_usage(figures).encode())
+                self._write(".log", kept)
 
     def _write(self, suffix: str, content: bytes, at: float | None = None) -> None:
         """Write a file through a draft and a rename."""

@@ -276,6 +276,8 @@ class ServiceProcess(ABC, Generic[JobIdT, StatusT]):
         if not status.has_ended:
             return not self._files.started_as() and await self._check_pending(job_id, status)
         await self._copy_results(job_id, status)
+        self._files.extract_reports()
+        self._files.extract_usage()
         self._record_end(status)
         return True
 

@@ -18,9 +18,16 @@ from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.base import RemoteQueueMixin, StepProcess
-from hyperplane.jobs.runners.container_budget import ContainerCosts, find_budget_faults
+from hyperplane.jobs.runners.container_budget import (
+    ContainerCosts,
+    Price,
+    find_budget_faults,
+    find_pool_price,
+)
 from hyperplane.jobs.runners.service_job_id import ServiceJobId
 from hyperplane.jobs.runners.staged_code import StagedCodeSettings
+from hyperplane.jobs.runners.task_manifest import with_reports
+from hyperplane.jobs.step_wrapper import USAGE_SUFFIX
 from hyperplane.jobs.store.job_records import Job
 
 _PYTHON = "python"
@@ -71,6 +78,8 @@ class ServiceRunner(RemoteQueueMixin, ABC, Generic[SettingsT, ClientT]):
         Settings of the runner.
     """
 
+    #: Name of the service.
+    title: ClassVar[str]
     #: Class of the ids that are stored beside the files of attempts.
     job_id_type: ClassVar[type[ServiceJobId]]
 
@@ -118,14 +127,23 @@ class ServiceRunner(RemoteQueueMixin, ABC, Generic[SettingsT, ClientT]):
         moved = pipeline.model_copy(update={"root": settings.root or ".", "steps": steps})
         return replace(job, definition=moved.to_json(), folder=".", python=_PYTHON)
 
+    def describe_quota(self) -> list[str]:
+        """Return that the quotas of the account are unknown, unless the runner can ask them."""
+        return [f"unknown: {self.title} is not asked; see its quotas in the console"]
+
+    def describe_rehearsal(self) -> list[str]:
+        """Return in what containers of the service differ from a rehearsal, as lines of text."""
+        return []
+
     async def start(self, command: AttemptCommand, step: Step, memory_factor: float) -> StepProcess:
         """Upload the files of an attempt and submit it."""
         command.attempt_prefix.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for suffix in (".exit", ".pid"):
+        for suffix in (".exit", ".pid", USAGE_SUFFIX):
             command.file(suffix).unlink(missing_ok=True)
         self.job_id_type.forget(command)
         if step.kind == "notebook":
             command.file(".notebook").write_text(str(command.notebook))
+        command = with_reports(command)
         if self._submitter is None:
             self._submitter = self._create_submitter(self._get_client())
         await self._submitter.submit(command, step, memory_factor)
@@ -136,6 +154,16 @@ class ServiceRunner(RemoteQueueMixin, ABC, Generic[SettingsT, ClientT]):
         if self.settings.budget is None:
             return []
         return find_budget_faults(job, self._costs())
+
+    def hourly_price(self, step: Step, memory_factor: float) -> Price:
+        """Return the price of the container of a step, or that of its pool."""
+        price = self._costs().price(step, memory_factor)
+        return find_pool_price(step, price.source) if price.amount is None else price
+
+    @property
+    def image(self) -> str:
+        """The image of the containers; empty if the settings name none."""
+        return str(getattr(self.settings, "image", None) or "")
 
     async def close(self) -> None:
         """End the threads of the requests."""

@@ -11,13 +11,12 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from hyperplane.core.errors.platforms import PlatformError
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.runners import task_program
+from hyperplane.jobs.runners.container_program import read_task_program
 from hyperplane.jobs.runners.retry_time import RetryTime
 from hyperplane.jobs.runners.service_client import JobIdT, ServiceClient
 from hyperplane.jobs.runners.staged_code import StagedCodeSettings, TaskFile, collect_files
@@ -26,12 +25,6 @@ from hyperplane.platforms.slurm.request_batcher import RequestBatcher
 
 Result = TypeVar("Result")
 SettingsT = TypeVar("SettingsT", bound=StagedCodeSettings)
-
-
-def read_task_program() -> TaskFile:
-    """Return the program of the containers, which is an object of the staging folder."""
-    file = Path(str(task_program.__file__))
-    return TaskFile(file.name, file.read_bytes())
 
 
 class ServiceSubmitter(Generic[JobIdT, SettingsT]):

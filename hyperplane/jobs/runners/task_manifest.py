@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from hyperplane.core.artifact_reports import SEND_VARIABLE as SEND_REPORTS
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.notebook import SEND_VARIABLE
@@ -28,6 +29,11 @@ def with_notebook_program(command: AttemptCommand, step: Step) -> AttemptCommand
         argv=(command.argv[0], program, *command.argv[2:]),
         step_variables={**command.step_variables, SEND_VARIABLE: "1"},
     )
+
+
+def with_reports(command: AttemptCommand) -> AttemptCommand:
+    """Return the command of an attempt that writes to its log what it saves."""
+    return replace(command, step_variables={**command.step_variables, SEND_REPORTS: "1"})
 
 
 def build_manifest(

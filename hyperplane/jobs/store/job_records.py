@@ -39,9 +39,10 @@ class Job:
     reason : str
         Why the job ended with this status.
     submitted, started, ended : float
-        Seconds since 1970; 0 for events that have not happened.
+        Seconds since 1970; 0 for events that have not happened. ``started`` and ``ended`` are
+        those since the last resume.
     timeout, active_timeout : float
-        Seconds from submission and from the start; -1 for no limit.
+        Seconds from submission or the last resume, and from the start; -1 for no limit.
     max_retries : int
         Maximum number of retries of the whole job.
     tries : int
@@ -67,6 +68,8 @@ class Job:
     number : int or None
         Run number among the jobs of the same pipeline, which the store assigns; None for jobs that
         are not in a store, and for those of versions without run numbers.
+    resumed : float
+        Time of the last resume; 0 for none.
     """
 
     id: str
@@ -93,6 +96,7 @@ class Job:
     schedule: str = ""
     cancelled: bool = False
     number: int | None = field(default=None, compare=False)
+    resumed: float = 0.0
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -106,6 +110,11 @@ class Job:
             return self.pipeline
         except (RequestError, TypeError):
             return None
+
+    @property
+    def requested(self) -> float:
+        """When it was submitted, or resumed since: the time from which its limits count."""
+        return self.resumed or self.submitted
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -151,9 +160,9 @@ class Job:
     def as_dict(self) -> dict[str, Any]:
         """Return the public fields for JSON."""
         names = (
-            "id", "run_id", "name", "job_type", "status", "reason", "submitted", "started", "ended",
-            "timeout", "active_timeout", "max_retries", "tries", "machine", "runner", "folder",
-            "dashboard", "output", "schedule", "number", "run_name",
+            "id", "run_id", "name", "job_type", "status", "reason", "submitted", "resumed",
+            "started", "ended", "timeout", "active_timeout", "max_retries", "tries", "machine",
+            "runner", "folder", "dashboard", "output", "schedule", "number", "run_name",
         )  # fmt: skip
         fields = {name: getattr(self, name) for name in names}
         return {

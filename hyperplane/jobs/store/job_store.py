@@ -35,6 +35,7 @@ from hyperplane.jobs.store.tables import (
     COUNTERS,
     JOBS,
     NUMBERS,
+    RESUMED,
     RUNS,
     STEPS,
 )  # fmt: skip
@@ -77,7 +78,7 @@ class JobStore(ArtifactStore):
     def add(self, job: Job) -> None:
         """Add a new job, with the next run number of its pipeline."""
         values = {**asdict(job), "parameters": json.dumps(dict(job.parameters))}
-        del values["number"]
+        del values["number"], values["resumed"]
         pipeline = job.pipeline_name
         with self._connect(write=True) as connection:
             connection.execute(sql.insert(JOBS).values(values))
@@ -118,7 +119,7 @@ class JobStore(ArtifactStore):
         since: float | None = None,
         limit: int | None = None,
     ) -> list[Job]:
-        """Return matching jobs, most recently submitted first.
+        """Return matching jobs, most recently submitted or resumed first.
 
         ``any_name`` is the name of the job or of its pipeline.
         """
@@ -175,6 +176,19 @@ class JobStore(ArtifactStore):
         with self._connect(write=True) as connection:
             return bool(connection.execute(query).rowcount)
 
+    def reset(self, job: Job, **values: Any) -> bool:
+        """Change fields of a job that has ended, to run it again now; return whether it had."""
+        same = JOBS.c.id == job.id
+        ended = sql.update(JOBS).where(same, JOBS.c.status.in_(PROCESSED))
+        known = sql.select(RESUMED.c.job_id).where(RESUMED.c.job_id == job.id)
+        with self._connect(write=True) as connection:
+            if not connection.execute(ended.values(submitted=time.time(), **values)).rowcount:
+                return False
+            if connection.execute(known).first() is None:
+                first = {"job_id": job.id, "first_submitted": job.submitted}
+                connection.execute(sql.insert(RESUMED).values(first))
+        return True
+
     def remove_ended(self, job_id: str, before_commit: Callable[[], object]) -> bool:
         """Remove a job with its records if it has ended; return whether it had.
 
@@ -188,7 +202,8 @@ class JobStore(ArtifactStore):
                 return False
             for table in (ATTEMPTS, ARTIFACTS):
                 connection.execute(sql.delete(table).where(table.c.job_id == job_id))
-            connection.execute(sql.delete(NUMBERS).where(NUMBERS.c.job_id == job_id))
+            for table in (NUMBERS, RESUMED):
+                connection.execute(sql.delete(table).where(table.c.job_id == job_id))
             connection.execute(sql.delete(JOBS).where(same))
             before_commit()
         return True
@@ -268,6 +283,7 @@ class JobStore(ArtifactStore):
         *,
         pipeline: str | None = None,
         step: str | None = None,
+        job_id: str | None = None,
         kind: str | None = None,
         limit: int | None = None,
     ) -> list[RunRecord]:
@@ -281,7 +297,10 @@ class JobStore(ArtifactStore):
                 columns = table.c
                 query = sql.select(columns.started, columns.name, columns.document)
                 query = query.where(columns.machine == machine)
-                for column, value in ((columns.pipeline, pipeline), (columns.step, step)):
+                filters = (
+                    (columns.pipeline, pipeline), (columns.step, step), (columns.job_id, job_id)
+                )  # fmt: skip
+                for column, value in filters:
                     if value is not None:
                         query = query.where(column == value)
                 query = query.order_by(columns.started.desc(), columns.name).limit(limit)
@@ -301,7 +320,7 @@ class JobStore(ArtifactStore):
     def _jobs(self, query: Any) -> list[Job]:
         with self._connect() as connection:
             rows = connection.execute(query).mappings().all()
-            return [Job(**{**row, "parameters": json.loads(row["parameters"])}) for row in rows]
+            return [_read_job(row) for row in rows]
 
     @contextmanager
     def _connect(self, *, write: bool = False) -> Iterator[sql.Connection]:
@@ -317,9 +336,18 @@ class JobStore(ArtifactStore):
 
 
 def _select_jobs() -> Any:
-    """Return a query of the columns of jobs and their run numbers, if any."""
+    """Return a query of the columns of jobs, their run numbers and first submissions, if any."""
     joined = JOBS.outerjoin(NUMBERS, NUMBERS.c.job_id == JOBS.c.id)
-    return sql.select(JOBS, NUMBERS.c.number).select_from(joined)
+    joined = joined.outerjoin(RESUMED, RESUMED.c.job_id == JOBS.c.id)
+    return sql.select(JOBS, NUMBERS.c.number, RESUMED.c.first_submitted).select_from(joined)
+
+
+def _read_job(row: Any) -> Job:
+    values = {**row, "parameters": json.loads(row["parameters"])}
+    first = values.pop("first_submitted")
+    if first is not None:
+        values["submitted"], values["resumed"] = first, values["submitted"]
+    return Job(**values)
 
 
 def _has_pipeline(name: str) -> Any:

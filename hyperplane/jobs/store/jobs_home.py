@@ -85,6 +85,12 @@ def store_url() -> str:
     return configured
 
 
+def has_store() -> bool:
+    """Return whether there is a store; one of SQLite has none before the first job."""
+    scheme, _, path = store_url().partition(":///")
+    return not scheme.startswith("sqlite") or not path or Path(path).exists()
+
+
 @functools.lru_cache(maxsize=4)
 def _open_cached(url: str, process: int) -> JobStore:
     del process

@@ -71,6 +71,14 @@ NUMBERS = sql.Table(
     sql.Column("number", sql.Integer, nullable=False),
     sql.Index("hyperplane_job_numbers_unique", "pipeline", "number", unique=True),
 )
+#: When jobs that were resumed were first submitted: ``submitted`` of these is the time of the last
+#: resume, from which earlier versions count their limits, too.
+RESUMED = sql.Table(
+    "hyperplane_resumed_jobs",
+    TABLES,
+    sql.Column("job_id", sql.String(64), primary_key=True),
+    sql.Column("first_submitted", sql.Double, nullable=False),
+)
 #: Last number of each pipeline: numbers of removed jobs are not used again.
 COUNTERS = sql.Table(
     "hyperplane_pipeline_counters",

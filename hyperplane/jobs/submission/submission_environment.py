@@ -23,7 +23,8 @@ def capture_environment() -> SubmissionEnvironment:
     environment = {
         name: value
         for name, value in without_server(os.environ).items()
-        if not name.startswith("HYPERPLANE_JOB_")
+        # Nor the memory of the step that submits it.
+        if not name.startswith(("HYPERPLANE_JOB_", "HYPERPLANE_STEP_"))
     }
     environment["DASK_HYPERPLANE__JOBS__HOME"] = str(jobs_folder())
     if config.jobs().store:

@@ -23,7 +23,8 @@ from hyperplane.ml.search.search_plan import (
 from hyperplane.ml.search.search_result import SearchResult
 from hyperplane.ml.search.search_run import run_search
 from hyperplane.ml.search.training_program import TrainingProgram
-from hyperplane.ml.search.tuning_spec import TuningSpec, make_parameters, read_tuning_spec
+from hyperplane.ml.search.tuning_spec import make_parameters, read_tuning_spec
+from hyperplane.spec.tuning_job import TuningSpec
 
 if TYPE_CHECKING:
     from distributed import Client

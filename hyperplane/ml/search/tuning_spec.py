@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.alias_generators import to_snake
+from pydantic import ValidationError
 
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.pydantic_faults import faults_from_validation
-from hyperplane.ml.search.search_plan import Direction, Method
 from hyperplane.ml.search.space import Choice, Parameter, Range, list_grid
-
-#: Keys may be written as in JSON, ``maxTrials``, or as the fields of the API, ``max_trials``.
-_STRICT = ConfigDict(
-    extra="forbid",
-    frozen=True,
-    protected_namespaces=(),
-    alias_generator=to_snake,
-    populate_by_name=True,
-    loc_by_alias=False,
-    allow_inf_nan=False,
+from hyperplane.spec.tuning_job import (
+    NUMERIC,
+    TuningParameter,
+    TuningSpec,
+    find_parameter_faults,
 )
+
 #: Keys under which the specification is found in the file of a training job.
 _PATHS = (("trainingInput", "hyperparameters"), ("training_input", "hyperparameters"))
-_NUMERIC = ("DOUBLE", "INTEGER")
 #: Maximum number of values in a file: nested aliases of a short file can describe billions.
 _MAX_VALUES = 100_000
-#: Names that ``--NAME=VALUE`` can contain.
-_NAME = re.compile(r"[^\s=\0-][^\s=\0]*")
 _SCALES = {
     "NONE": "linear",
     "SCALE_TYPE_UNSPECIFIED": "linear",
@@ -43,55 +33,6 @@ _SCALES = {
     "UNIT_LOG_SCALE": "log",
     "UNIT_REVERSE_LOG_SCALE": "reverse_log",
 }
-
-
-class TuningParameter(BaseModel):
-    """One entry of ``params``, with the keys of Cloud ML."""
-
-    model_config = _STRICT
-
-    parameterName: str = Field(min_length=1)  # noqa: N815
-    type: Literal["DOUBLE", "INTEGER", "CATEGORICAL", "DISCRETE"]
-    minValue: float | None = None  # noqa: N815
-    maxValue: float | None = None  # noqa: N815
-    categoricalValues: list[str] | None = None  # noqa: N815
-    discreteValues: list[float] | None = None  # noqa: N815
-    scaleType: Literal[  # noqa: N815
-        "NONE",
-        "SCALE_TYPE_UNSPECIFIED",
-        "UNIT_LINEAR_SCALE",
-        "UNIT_LOG_SCALE",
-        "UNIT_REVERSE_LOG_SCALE",
-    ] = "NONE"
-
-
-class TuningSpec(BaseModel):
-    """A tuning specification, with the keys and defaults of Cloud ML."""
-
-    model_config = _STRICT
-
-    goal: Literal["GOAL_TYPE_UNSPECIFIED", "MAXIMIZE", "MINIMIZE"] = "MAXIMIZE"
-    params: list[TuningParameter] = Field(min_length=1)
-    maxTrials: int = Field(default=1, ge=1)  # noqa: N815
-    maxParallelTrials: int = Field(default=1, ge=1)  # noqa: N815
-    maxFailedTrials: int = Field(default=0, ge=0)  # noqa: N815
-    hyperparameterMetricTag: str = "training/hptuning/metric"  # noqa: N815
-    resumePreviousJobId: str | None = None  # noqa: N815
-    enableTrialEarlyStopping: bool = False  # noqa: N815
-    algorithm: Literal["ALGORITHM_UNSPECIFIED", "GRID_SEARCH", "RANDOM_SEARCH"] = (
-        "ALGORITHM_UNSPECIFIED"
-    )
-
-    @property
-    def direction(self) -> Direction:
-        """Whether large or small values of the metric are good."""
-        return "minimize" if self.goal == "MINIMIZE" else "maximize"
-
-    @property
-    def method(self) -> Method:
-        """The method of search; Bayesian unless another one is set."""
-        methods: dict[str, Method] = {"GRID_SEARCH": "grid", "RANDOM_SEARCH": "random"}
-        return methods.get(self.algorithm, "bayesian")
 
 
 def read_tuning_spec(spec: Any) -> TuningSpec:
@@ -127,7 +68,11 @@ def read_tuning_spec(spec: Any) -> TuningSpec:
         faults += faults_from_validation(error, prefix)
     parameters = _list_valid_parameters(content)
     for number, parameter in parameters.items():
-        faults += _find_faults(parameter, f"{prefix}.params.{number}")
+        where = f"{prefix}.params.{number}"
+        found = find_parameter_faults(parameter, where)
+        if not found and parameter.type in NUMERIC:
+            found = _find_range_faults(parameter, where)
+        faults += found
     names = [parameter.parameterName for parameter in parameters.values()]
     for name in sorted({name for name in names if names.count(name) > 1}):
         faults.append(Fault(f"{prefix}.params", repr(name), "each parameterName once"))
@@ -184,31 +129,6 @@ def _make_parameter(parameter: TuningParameter) -> Parameter:
 def _shortest_number(value: float) -> float:
     """Return an integer if the number is one: programs often parse ``--units=32`` as such."""
     return int(value) if value.is_integer() else value
-
-
-def _find_faults(parameter: TuningParameter, where: str) -> list[Fault]:
-    faults = []
-    if not _NAME.fullmatch(parameter.parameterName):
-        allowed = "a name without spaces and '=', not beginning with '-'"
-        faults.append(Fault(f"{where}.parameterName", repr(parameter.parameterName), allowed))
-    if parameter.type in _NUMERIC:
-        low, high = parameter.minValue, parameter.maxValue
-        for key, value in (("minValue", low), ("maxValue", high)):
-            if value is None:
-                faults.append(Fault(f"{where}.{key}", "nothing", f"a number for {parameter.type}"))
-            elif parameter.type == "INTEGER" and not value.is_integer():
-                faults.append(Fault(f"{where}.{key}", str(value), "a whole number for INTEGER"))
-        if not faults:
-            faults += _find_range_faults(parameter, where)
-    needed = {"CATEGORICAL": "categoricalValues", "DISCRETE": "discreteValues"}
-    for kind, key in needed.items():
-        values = getattr(parameter, key)
-        if parameter.type == kind and not values:
-            faults.append(Fault(f"{where}.{key}", "nothing", f"a list of values for {kind}"))
-        elif parameter.type != kind and values is not None:
-            allowed = f"no such key for the type {parameter.type}"
-            faults.append(Fault(f"{where}.{key}", "a list", allowed))
-    return faults
 
 
 def _find_range_faults(parameter: TuningParameter, where: str) -> list[Fault]:

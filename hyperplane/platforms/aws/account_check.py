@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from hyperplane.core.errors import Fault
 from hyperplane.platforms.aws.errors import (
@@ -14,6 +14,9 @@ from hyperplane.platforms.aws.errors import (
 )
 from hyperplane.platforms.aws.session import AwsSession
 from hyperplane.platforms.object_staging import parse_staging
+
+#: Status of the answer for a bucket that does not exist.
+_MISSING = 404
 
 
 def check_credentials(session: AwsSession) -> list[Fault]:
@@ -39,16 +42,40 @@ def collect_faults(checks: Mapping[str, Callable[[], list[Fault]]]) -> list[Faul
     return faults
 
 
-def check_bucket(session: AwsSession, staging: str) -> list[Fault]:
-    """Return a fault if the bucket of the staging folder does not exist, or may not be used."""
+def check_bucket(session: AwsSession, staging: str, *, create_bucket: bool = False) -> list[Fault]:
+    """Return a fault if the bucket of the staging folder may not be used, or does not exist.
+
+    With ``create_bucket`` the first upload creates one that does not exist.
+    """
     try:
         session.call("s3", "head_bucket", Bucket=parse_staging(staging).bucket)
     except AwsRequestError as error:
-        reasons = {404: "an existing bucket", 403: "a bucket that you may read and write"}
+        reasons = {_MISSING: "an existing bucket", 403: "a bucket that you may read and write"}
         if error.status not in reasons:
             raise
-        return [Fault("staging", repr(staging), reasons[error.status])]
+        if error.status == _MISSING and create_bucket:
+            return []
+        advice = "create it, or set the option create_bucket=true" * (error.status == _MISSING)
+        return [Fault("staging", repr(staging), reasons[error.status], advice)]
     return []
+
+
+def check_objects(session: AwsSession, name: str, urls: Sequence[str]) -> list[Fault]:
+    """Return a fault for each object of S3 that does not exist, or cannot be read.
+
+    ``name`` is that of the setting.
+    """
+    faults = []
+    for url in urls:
+        place = parse_staging(url)
+        try:
+            session.call("s3", "head_object", Bucket=place.bucket, Key=place.prefix.rstrip("/"))
+        except AwsRequestError as error:
+            reasons = {404: "an existing object", 403: "an object that you may read"}
+            if error.status not in reasons:
+                raise
+            faults.append(Fault(name, repr(url), reasons[error.status]))
+    return faults
 
 
 def check_role(session: AwsSession, name: str, arn: str, trusted: str | None = None) -> list[Fault]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from hyperplane.platforms.aws.session import AwsSession, read_value
+from hyperplane.platforms.aws.api import AwsApi
+from hyperplane.platforms.aws.session import AwsSession
 
 #: Maximum jobs of one request to describe them.
 DESCRIBE_LIMIT = 100
@@ -13,11 +14,13 @@ DESCRIBE_LIMIT = 100
 Object = dict[str, Any]
 
 
-class BatchApi:
+class BatchApi(AwsApi):
     """Requests to AWS Batch; each is sent once, and raises AwsError if it fails."""
 
+    service: ClassVar[str] = "batch"
+
     def __init__(self, session: AwsSession) -> None:
-        self._session = session
+        super().__init__(session)
         self._definitions: dict[str, str] = {}
 
     def register_definition(self, request: Mapping[str, Any]) -> str:
@@ -27,7 +30,7 @@ class BatchApi:
         """
         name = str(request["jobDefinitionName"])
         if name not in self._definitions:
-            found = self._call(
+            found = self.read(
                 "jobDefinitions",
                 "describe_job_definitions",
                 jobDefinitionName=name,
@@ -36,13 +39,13 @@ class BatchApi:
             self._definitions[name] = str(
                 found[0]["jobDefinitionArn"]
                 if found
-                else self._call("jobDefinitionArn", "register_job_definition", **request)
+                else self.read("jobDefinitionArn", "register_job_definition", **request)
             )
         return self._definitions[name]
 
     def submit(self, request: Mapping[str, Any]) -> str:
         """Submit a job and return its id. Batch has no tokens against a second submission."""
-        return str(self._call("jobId", "submit_job", **request))
+        return str(self.read("jobId", "submit_job", **request))
 
     def find_jobs(self, queue: str, name: str) -> list[str]:
         """Return the ids of the jobs with a name, in all states, oldest first."""
@@ -58,22 +61,18 @@ class BatchApi:
         return {
             job["jobId"]: job
             for start in range(0, len(wanted), DESCRIBE_LIMIT)
-            for job in self._call(
+            for job in self.read(
                 "jobs", "describe_jobs", jobs=wanted[start : start + DESCRIBE_LIMIT]
             )
         }
 
     def terminate(self, job_id: str, reason: str) -> None:
         """End a job in any state; those that have ended stay unchanged."""
-        self._session.call("batch", "terminate_job", jobId=job_id, reason=reason)
-
-    def account(self) -> str:
-        """Return the id of the account of the credentials."""
-        return str(self._session.call("sts", "get_caller_identity")["Account"])
+        self.send("terminate_job", jobId=job_id, reason=reason)
 
     def describe_queue(self, queue: str) -> Object | None:
         """Return a job queue; None if there is none of that name."""
-        found: Sequence[Object] = self._call("jobQueues", "describe_job_queues", jobQueues=[queue])
+        found: Sequence[Object] = self.read("jobQueues", "describe_job_queues", jobQueues=[queue])
         return found[0] if found else None
 
     def describe_environments(self, names: Sequence[str]) -> list[Object]:
@@ -85,17 +84,5 @@ class BatchApi:
         )
 
     def _list(self, key: str, operation: str, **request: Any) -> list[Object]:
-        entries: list[Object] = []
-        token: dict[str, str] = {}
-        while True:
-            answer = self._session.call("batch", operation, **request, **token)
-            entries += read_value(answer, key, f"batch {operation}")
-            if not answer.get("nextToken"):
-                return entries
-            token = {"nextToken": answer["nextToken"]}
-
-    def _call(self, key: str, operation: str, **request: Any) -> Any:
-        """Return one value of the answer to a request."""
-        return read_value(
-            self._session.call("batch", operation, **request), key, f"batch {operation}"
-        )
+        pages = self.pages(key, "nextToken", operation, **request)
+        return [entry for page in pages for entry in page]

@@ -6,11 +6,11 @@ A run is named as ``JOB/RUN``, with the name of its job and its id.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
+from hyperplane.platforms.aws.api import AwsApi
 from hyperplane.platforms.aws.errors import AwsRequestError
-from hyperplane.platforms.aws.glue_status import seconds_of
-from hyperplane.platforms.aws.session import AwsSession, read_value
+from hyperplane.platforms.aws.run_status import seconds_of
 
 #: Error code of jobs and runs that Glue does not have.
 NOT_FOUND = "EntityNotFoundException"
@@ -20,11 +20,10 @@ _NAME_TAKEN = {"AlreadyExistsException", "IdempotentParameterMismatchException"}
 Object = dict[str, Any]
 
 
-class GlueApi:
+class GlueApi(AwsApi):
     """Requests to AWS Glue; each is sent once, and raises AwsError if it fails."""
 
-    def __init__(self, session: AwsSession) -> None:
-        self._session = session
+    service: ClassVar[str] = "glue"
 
     def create_job(self, request: Mapping[str, Any]) -> None:
         """Create a job, unless there is one of that name.
@@ -32,14 +31,14 @@ class GlueApi:
         The name must mean the same content, so that the request can be repeated.
         """
         try:
-            self._call("create_job", **request)
+            self.send("create_job", **request)
         except AwsRequestError as error:
             if error.code not in _NAME_TAKEN:
                 raise
 
     def delete_job(self, name: str) -> None:
         """Delete a job; it is no error if there is none."""
-        self._call("delete_job", JobName=name)
+        self.send("delete_job", JobName=name)
 
     def start_run(self, name: str) -> str:
         """Start a job and return the name of its run.
@@ -47,24 +46,17 @@ class GlueApi:
         Glue has no tokens against a second start. A job that allows one run at a time refuses it
         while the first one runs.
         """
-        answer = self._call("start_job_run", JobName=name)
-        return f"{name}/{read_value(answer, 'JobRunId', 'glue start_job_run')}"
+        return f"{name}/{self.read('JobRunId', 'start_job_run', JobName=name)}"
 
     def find_runs(self, name: str) -> list[str]:
         """Return the names of all runs of a job, the oldest first; none if there is no such job."""
-        runs: list[Object] = []
-        token: dict[str, str] = {}
-        while True:
-            try:
-                answer = self._call("get_job_runs", JobName=name, **token)
-            except AwsRequestError as error:
-                if error.code != NOT_FOUND:
-                    raise
-                return []
-            runs += read_value(answer, "JobRuns", "glue get_job_runs")
-            if not answer.get("NextToken"):
-                break
-            token = {"NextToken": answer["NextToken"]}
+        try:
+            pages = list(self.pages("JobRuns", "NextToken", "get_job_runs", JobName=name))
+        except AwsRequestError as error:
+            if error.code != NOT_FOUND:
+                raise
+            return []
+        runs = [run for page in pages for run in page]
         runs.sort(key=lambda run: seconds_of(run.get("StartedOn")))
         return [f"{name}/{run['Id']}" for run in runs]
 
@@ -72,31 +64,23 @@ class GlueApi:
         """Return a run; None if Glue does not have it."""
         name, _, run_id = run.rpartition("/")
         try:
-            answer = self._call("get_job_run", JobName=name, RunId=run_id)
+            found: Object = self.read("JobRun", "get_job_run", JobName=name, RunId=run_id)
         except AwsRequestError as error:
             if error.code != NOT_FOUND:
                 raise
             return None
-        found: Object = read_value(answer, "JobRun", "glue get_job_run")
         return found
 
     def stop_run(self, run: str) -> None:
         """Request the end of a run."""
         name, _, run_id = run.rpartition("/")
-        answer = self._call("batch_stop_job_run", JobName=name, JobRunIds=[run_id])
+        answer = self.send("batch_stop_job_run", JobName=name, JobRunIds=[run_id])
         for each in answer.get("Errors", []):  # the status of the answer is 200
             detail = each.get("ErrorDetail", {})
             code, message = str(detail.get("ErrorCode", "")), str(detail.get("ErrorMessage", ""))
             text = f"Amazon answered {code} (glue batch_stop_job_run): {message}"
             raise AwsRequestError(text, code, 400)
 
-    def account(self) -> str:
-        """Return the id of the account of the credentials."""
-        return str(self._session.call("sts", "get_caller_identity")["Account"])
-
     def check_access(self) -> None:
         """Send a request that changes nothing; raise AwsError if it is refused."""
-        self._call("get_jobs", MaxResults=1)
-
-    def _call(self, operation: str, **request: Any) -> Object:
-        return self._session.call("glue", operation, **request)
+        self.send("get_jobs", MaxResults=1)

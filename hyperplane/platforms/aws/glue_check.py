@@ -6,13 +6,12 @@ from hyperplane.core.errors import Fault
 from hyperplane.platforms.aws.account_check import (
     check_bucket,
     check_credentials,
+    check_objects,
     check_role,
     collect_faults,
 )
-from hyperplane.platforms.aws.errors import AwsRequestError
 from hyperplane.platforms.aws.glue import GlueApi
 from hyperplane.platforms.aws.session import AwsSession
-from hyperplane.platforms.object_staging import parse_staging
 from hyperplane.spec.settings import GlueSettings
 
 #: Service that the role of jobs must trust.
@@ -27,9 +26,11 @@ def check_glue(session: AwsSession, settings: GlueSettings) -> list[Fault]:
     return collect_faults(
         {
             "glue": lambda: _check_access(session),
-            "bucket": lambda: check_bucket(session, str(settings.staging)),
+            "bucket": lambda: check_bucket(
+                session, str(settings.staging), create_bucket=settings.create_bucket
+            ),
             "role": lambda: check_role(session, "role", str(settings.role), _SERVICE),
-            "python_files": lambda: _check_files(session, settings),
+            "python_files": lambda: check_objects(session, "python_files", settings.python_files),
         }
     )
 
@@ -37,18 +38,3 @@ def check_glue(session: AwsSession, settings: GlueSettings) -> list[Fault]:
 def _check_access(session: AwsSession) -> list[Fault]:
     GlueApi(session).check_access()
     return []
-
-
-def _check_files(session: AwsSession, settings: GlueSettings) -> list[Fault]:
-    """Return a fault for each file for Python that does not exist, or cannot be read."""
-    faults = []
-    for url in settings.python_files:
-        place = parse_staging(url)
-        try:
-            session.call("s3", "head_object", Bucket=place.bucket, Key=place.prefix.rstrip("/"))
-        except AwsRequestError as error:
-            reasons = {404: "an existing object", 403: "an object that you may read"}
-            if error.status not in reasons:
-                raise
-            faults.append(Fault("python_files", repr(url), reasons[error.status]))
-    return faults

@@ -15,6 +15,7 @@ from hyperplane.platforms.aws.account_check import (
 )
 from hyperplane.platforms.aws.batch import BatchApi
 from hyperplane.platforms.aws.errors import DENIED_CODES, AwsError, AwsRequestError
+from hyperplane.platforms.aws.quota import VcpuQuota, read_vcpu_quota
 from hyperplane.platforms.aws.session import AwsSession
 from hyperplane.platforms.task_size import TaskSize
 from hyperplane.spec.settings import AwsBatchSettings
@@ -41,15 +42,22 @@ class ComputeEnvironment(NamedTuple):
         Maximum vCPUs of all its containers together.
     instances : tuple of TaskSize
         Sizes of its instance types; empty if they are unknown.
+    quota : VcpuQuota or None
+        Quota of the account that its containers count for; None for an unknown type. That of EC2
+        does not concern instances of all families.
+    is_fargate : bool
+        Whether it has no instances.
     """
 
     name: str
     max_cores: float
     instances: tuple[TaskSize, ...] = ()
+    quota: VcpuQuota | None = None
+    is_fargate: bool = False
 
     def fits(self, size: TaskSize) -> bool:
         """Return whether it can run a container of a size."""
-        if size.cores > self.max_cores:
+        if size.cores > self.max_cores or (self.is_fargate and size.cores > self.quota_cores):
             return False
         return not self.instances or any(
             size.cores <= each.cores
@@ -58,9 +66,17 @@ class ComputeEnvironment(NamedTuple):
             for each in self.instances
         )
 
+    @property
+    def quota_cores(self) -> float:
+        """Number of vCPUs of the quota; infinite if it is unknown."""
+        amount = None if self.quota is None else self.quota.amount
+        return float("inf") if amount is None else amount
+
     def describe(self) -> str:
         """Return the limits as text."""
         text = f"at most {self.max_cores:g} vCPU in {self.name}"
+        if self.is_fargate and self.quota_cores < self.max_cores:
+            text = f"at most {self.quota_cores:g} vCPU, the quota of the account, in {self.name}"
         if not self.instances:
             return text
         sizes = ", ".join(f"{each.cores:g} vCPU with {each.memory} MiB" for each in self.instances)
@@ -82,7 +98,9 @@ def check_service(session: AwsSession, settings: AwsBatchSettings) -> ServiceRep
     faults, environments = _check_queue(session, settings)
     faults += collect_faults(
         {
-            "bucket": lambda: check_bucket(session, str(settings.staging)),
+            "bucket": lambda: check_bucket(
+                session, str(settings.staging), create_bucket=settings.create_bucket
+            ),
             "image": lambda: _check_image(session, settings),
             "roles": lambda: _check_roles(session, settings),
         }
@@ -154,8 +172,14 @@ def _read_environment(session: AwsSession, described: Mapping[str, Any]) -> Comp
             )
             for each in answer["InstanceTypes"]
         ]
-    name = str(described["computeEnvironmentName"])
-    return ComputeEnvironment(name, float(resources.get("maxvCpus", 1e9)), tuple(instances))
+    kind = str(resources.get("type", ""))
+    return ComputeEnvironment(
+        str(described["computeEnvironmentName"]),
+        float(resources.get("maxvCpus", 1e9)),
+        tuple(instances),
+        read_vcpu_quota(session, kind),
+        kind.startswith("FARGATE"),
+    )
 
 
 def _check_image(session: AwsSession, settings: AwsBatchSettings) -> list[Fault]:

@@ -13,6 +13,8 @@ from hyperplane.platforms.aws.errors import AwsConnectionError, AwsCredentialsEr
 #: Seconds for a connection, and for an answer.
 CONNECT_SECONDS, READ_SECONDS = 10.0, 30.0
 _CONNECTIONS = 16
+#: Service -> its name in the variables with addresses, unless it is that of the client.
+_ENDPOINT_NAMES = {"stepfunctions": "SFN"}
 
 
 def read_value(answer: Mapping[str, Any], key: str, action: str) -> Any:
@@ -85,8 +87,9 @@ class AwsSession:
 
         with self._lock:
             if service not in self._clients:
+                name = _ENDPOINT_NAMES.get(service, service.upper().replace("-", "_"))
                 endpoint = self._variables.get(
-                    f"AWS_ENDPOINT_URL_{service.upper()}", self._variables.get("AWS_ENDPOINT_URL")
+                    f"AWS_ENDPOINT_URL_{name}", self._variables.get("AWS_ENDPOINT_URL")
                 )
                 # Otherwise botocore reads the endpoint from the environment of this process.
                 is_foreign = endpoint is None and any(

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from hyperplane.platforms.gcp.errors import unreadable_answer
+from hyperplane.platforms.gcp.tuning_trials import TuningTrial, find_best, parse_trials
 
 SUCCEEDED, FAILED, CANCELLED = "JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED"
 RUNNING = "JOB_STATE_RUNNING"
@@ -37,12 +38,18 @@ class VertexJobStatus(NamedTuple):
         Message of its error; may be empty.
     started, stopped : float
         Times in seconds since 1970; 0 before.
+    trials : tuple of TuningTrial
+        Trials of a tuning job; empty for a custom job.
+    best : TuningTrial or None
+        The best of them so far.
     """
 
     state: str
     reason: str = ""
     started: float = 0.0
     stopped: float = 0.0
+    trials: tuple[TuningTrial, ...] = ()
+    best: TuningTrial | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -119,13 +126,16 @@ def parse_job(job: Mapping[str, Any]) -> VertexJobStatus:
     >>> parse_job({"state": "JOB_STATE_FAILED", "error": {"message": message}}).exit_code
     -9
     """
+    started, stopped = (
+        parse_time(job.get(name), "aiplatform customJobs.get") for name in ("startTime", "endTime")
+    )
     return VertexJobStatus(
         str(job.get("state", "JOB_STATE_UNSPECIFIED")),
         str((job.get("error") or {}).get("message", "")),
-        *(
-            parse_time(job.get(name), "aiplatform customJobs.get")
-            for name in ("startTime", "endTime")
-        ),
+        started,
+        stopped,
+        parse_trials(job),
+        find_best(job),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _GIB = 1024
 #: Series and kind of memory -> GiB of memory for each core, and the cores of its machines, as the
@@ -99,6 +99,19 @@ class VertexMachine(NamedTuple):
             reserved += max(0.0, min(left, upper) - lower) * fraction
             lower = upper
         return int(self.memory - reserved * _GIB - _EVICTION)
+
+    def spec(self) -> dict[str, Any]:
+        """Return it as a request has it.
+
+        Examples
+        --------
+        >>> find_machine("g2-standard-4").spec()
+        {'machineType': 'g2-standard-4', 'acceleratorType': 'NVIDIA_L4', 'acceleratorCount': 1}
+        """
+        spec: dict[str, Any] = {"machineType": self.name}
+        if self.gpus:
+            spec |= {"acceleratorType": self.gpu_type, "acceleratorCount": self.gpus}
+        return spec
 
     def describe(self) -> str:
         """Return type and GPUs as text."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -21,6 +21,8 @@ from hyperplane.platforms.object_staging import parse_staging
 from hyperplane.spec.settings import GcpJobSettings
 
 BUCKET_PERMISSIONS = ("storage.objects.create", "storage.objects.delete", "storage.objects.get")
+#: Permission in the project to create the bucket.
+CREATE_BUCKET = "storage.buckets.create"
 _ACT_AS = "iam.serviceAccounts.actAs"
 #: An image of Artifact Registry, whose existence can be checked.
 _IMAGE = re.compile(
@@ -66,7 +68,7 @@ def check_service(
     except GcpCredentialsError as error:
         return [Fault("credentials", "", str(error))]
     except GcpError as error:
-        faults = [_explain(error, session.project(), settings, service)]
+        faults = [_explain(error, session, settings, service)]
     else:
         faults = []
     checks: tuple[_Check, ...] = (
@@ -86,9 +88,10 @@ def check_service(
 
 
 def _explain(
-    error: GcpError, project: str, settings: GcpJobSettings, service: CheckedService
+    error: GcpError, session: GcpSession, settings: GcpJobSettings, service: CheckedService
 ) -> Fault:
     """Return the fault of a project or a region in which the service does not answer."""
+    project = session.project()
     if not isinstance(error, GcpRequestError):  # no server has the name of the region
         allowed = f"a region of {service.title}; {error}"
         return Fault("region", repr(settings.region), allowed)
@@ -97,7 +100,14 @@ def _explain(
         return Fault("project", repr(project), f"a project that uses {service.title}", advice)
     if error.status == NOT_FOUND:
         return Fault("project", repr(project), "an existing project", str(error))
-    return Fault("project", repr(project), "a project whose jobs you may list", str(error))
+    advice = f"{error}{_describe_identity(session)}"
+    return Fault("project", repr(project), "a project whose jobs you may list", advice)
+
+
+def _describe_identity(session: GcpSession) -> str:
+    """Return whose credentials are used, if they say it."""
+    identity = session.identity()
+    return f"; the credentials are those of {identity}" if identity else ""
 
 
 def _check_permissions(
@@ -105,29 +115,35 @@ def _check_permissions(
 ) -> list[Fault]:
     """Return a fault with the permissions that are missing in the project, if it can be asked."""
     del settings
-    project = session.project()
+    missing = _find_missing(session, service.permissions)
+    if not missing:
+        return []
+    allowed = f"a project in which you have {', '.join(missing)}{_describe_identity(session)}"
+    return [Fault("project", repr(session.project()), allowed)]
+
+
+def _find_missing(session: GcpSession, permissions: Sequence[str]) -> list[str]:
+    """Return the permissions that are missing in the project; none if it cannot be asked."""
     try:
         answer = session.call(
             "cloudresourcemanager",
             "projects.testIamPermissions",
-            resource=f"projects/{project}",
-            body={"permissions": list(service.permissions)},
+            resource=f"projects/{session.project()}",
+            body={"permissions": list(permissions)},
         )
     except GcpRequestError as error:
         if error.status != DENIED:  # such as of a project that does not use the service
             raise
         return []
-    missing = sorted(set(service.permissions) - set(answer.get("permissions", [])))
-    if not missing:
-        return []
-    allowed = f"a project in which you have {', '.join(missing)}"
-    return [Fault("project", repr(project), allowed)]
+    return sorted(set(permissions) - set(answer.get("permissions", [])))
 
 
 def _check_bucket(
     session: GcpSession, settings: GcpJobSettings, service: CheckedService
 ) -> list[Fault]:
     del service
+    if settings.staging is None:  # nothing is uploaded
+        return []
     bucket = parse_staging(str(settings.staging)).bucket
     try:
         answer = session.call(
@@ -139,12 +155,22 @@ def _check_bucket(
     except GcpRequestError as error:
         if error.status != NOT_FOUND:
             raise
-        return [Fault("staging", repr(settings.staging), "an existing bucket")]
+        return _check_creation(session, settings)
     missing = sorted(set(BUCKET_PERMISSIONS) - set(answer.get("permissions", [])))
     if not missing:
         return []
-    allowed = f"a bucket in which you have {', '.join(missing)}"
+    allowed = f"a bucket in which you have {', '.join(missing)}{_describe_identity(session)}"
     return [Fault("staging", repr(settings.staging), allowed)]
+
+
+def _check_creation(session: GcpSession, settings: GcpJobSettings) -> list[Fault]:
+    """Return a fault if a missing bucket shall not, or may not, be created by the first upload."""
+    if not settings.create_bucket:
+        advice = "create it, or set the option create_bucket=true"
+        return [Fault("staging", repr(settings.staging), "an existing bucket", advice)]
+    missing = _find_missing(session, (CREATE_BUCKET,))
+    allowed = f"a project in which you have {CREATE_BUCKET}{_describe_identity(session)}"
+    return [Fault("create_bucket", "true", allowed)] if missing else []
 
 
 def _check_image(

@@ -76,6 +76,13 @@ class GcpSession:
             raise GcpCredentialsError(text)
         return self._project
 
+    def identity(self) -> str:
+        """Return the e-mail address of the credentials; empty if they do not have one."""
+        credentials = self._open("read the credentials").credentials
+        names = ("service_account_email", "account")
+        found = (getattr(credentials, name, None) for name in names)
+        return next((str(each) for each in found if each and "@" in str(each)), "")
+
     def location(self) -> str:
         """Return the name of project and region; raise GcpCredentialsError without a project."""
         return f"projects/{self.project()}/locations/{self.region}"
@@ -104,9 +111,7 @@ class GcpSession:
         *resources, method = operation.split(".")
         action = f"{service} {'.'.join([*resources[-1:], method])}"
         transport = self._open(action)
-        resource = self._service(service, transport)
-        for name in resources:
-            resource = getattr(resource, name)()
+        resource = self._resource((service, *resources), transport)
         try:
             built = getattr(resource, method)(**request)
         except (Error, TypeError) as error:
@@ -137,23 +142,34 @@ class GcpSession:
                 self._transport = _Transport(credentials)
             return self._transport
 
-    def _service(self, name: str, transport: _Transport) -> Any:
+    def _resource(self, path: tuple[str, ...], transport: _Transport) -> Any:
+        """Return a resource of a service, such as ("aiplatform", "projects", "locations").
+
+        It is kept, because the client creates a class for each resource of each request otherwise,
+        which takes some milliseconds.
+        """
+        with self._lock:
+            built = transport.resources
+            if path[:1] not in built:
+                built[path[:1]] = self._build_service(path[0], transport)
+            for length in range(2, len(path) + 1):
+                if path[:length] not in built:
+                    built[path[:length]] = getattr(built[path[: length - 1]], path[length - 1])()
+            return built[path]
+
+    def _build_service(self, name: str, transport: _Transport) -> Any:
         """Return a service, built from the description that the client has."""
         from googleapiclient import discovery
 
-        with self._lock:
-            if name not in transport.services:
-                document = describe_service(name)
-                root = self._environment.get(_ENDPOINT + name.upper())
-                if root is None and name in _REGIONAL:
-                    root = f"https://{self.region}-{name}.googleapis.com/"
-                if root is not None:
-                    root = root.rstrip("/") + "/"
-                    document = {**document, "rootUrl": root, "baseUrl": root}
-                    document["baseUrl"] += document["servicePath"]
-                service = discovery.build_from_document(document, http=transport)
-                transport.services[name] = service
-            return transport.services[name]
+        document = describe_service(name)
+        root = self._environment.get(_ENDPOINT + name.upper())
+        if root is None and name in _REGIONAL:
+            root = f"https://{self.region}-{name}.googleapis.com/"
+        if root is not None:
+            root = root.rstrip("/") + "/"
+            document = {**document, "rootUrl": root, "baseUrl": root}
+            document["baseUrl"] += document["servicePath"]
+        return discovery.build_from_document(document, http=transport)
 
     def _forget(self, transport: _Transport) -> None:
         """Drop the credentials that failed, unless another thread has done it."""
@@ -192,8 +208,8 @@ class _Transport:
         from requests.adapters import HTTPAdapter
 
         self.credentials = credentials
-        #: Services whose requests it sends, by name.
-        self.services: dict[str, Any] = {}
+        #: Services whose requests it sends and their resources, by path.
+        self.resources: dict[tuple[str, ...], Any] = {}
         self._session = AuthorizedSession(credentials)
         for scheme in ("http://", "https://"):
             self._session.mount(

@@ -1,6 +1,7 @@
 """Memory and cores of a process of this machine, measured without packages.
 
-``jobs/step_wrapper.py`` imports this file without the package.
+``jobs/step_wrapper.py`` imports this file without the package, and containers get it with
+``jobs/runners/measured_program.py``, whose Python may be 3.7.
 """
 
 from __future__ import annotations
@@ -76,13 +77,42 @@ class UsageMeter:
         self._missing = min(gone, max(0.0, missing))
         return used + max(0.0, -missing)
 
+    def describe(self, largest: int, cpu: float) -> str:
+        """Return peak, CPU seconds, cores, and bytes read and written, of an ended process.
+
+        ``largest`` is the memory of one process.
+        """
+        read, written = count_bytes_of_ended()
+        return f"{max(self._peak, largest)} {cpu:.3f} {self._cores:.3f} {read} {written}"
+
     def write(self, path: str, largest: int, cpu: float) -> None:
-        """Write peak, CPU seconds and cores; ``largest`` is the memory of one process."""
+        """Write the figures of a process that has ended to a file."""
         try:
             with open(path, "w") as file:  # noqa: PTH123
-                file.write(f"{max(self._peak, largest)} {cpu:.3f} {self._cores:.3f}")
+                file.write(self.describe(largest, cpu))
         except OSError:  # a full disk: the attempt has no figures
             return
+
+
+def count_bytes_of_ended() -> tuple[int, int]:
+    """Return the bytes that ended processes, which this one has waited for, have read and written.
+
+    Zeros where the system does not count them. The kernel adds the counts of an ended process to
+    those of the one that waits for it; without the threads of this process, that is what is left.
+    """
+    try:
+        counts = _read_counts("/proc/self/io")
+        for thread in os.listdir("/proc/self/task"):  # noqa: PTH208
+            own = _read_counts(f"/proc/self/task/{thread}/io")
+            counts = [max(0, each - mine) for each, mine in zip(counts, own)]  # noqa: B905
+    except (OSError, ValueError, IndexError):
+        return 0, 0
+    return counts[0], counts[1]
+
+
+def _read_counts(path: str) -> list[int]:
+    """Return the bytes of calls that read and that write, of all files, pipes and terminals."""
+    return [int(line.split()[1]) for line in _read(path).splitlines()[:2]]
 
 
 def _list_children(pid: int) -> list[int]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from hyperplane.spec.settings.aws import AwsBatchSettings, GlueSettings
+from hyperplane.spec.settings.aws import (
+    AwsBatchSettings,
+    EmrServerlessSettings,
+    EmrSettings,
+    GlueSettings,
+)
 from hyperplane.spec.settings.base import (
     EngineSettings,
     LeaseSettings,
@@ -47,6 +52,8 @@ __all__ = [
     "ClusterPodSettings",
     "CudaSettings",
     "EmailSettings",
+    "EmrServerlessSettings",
+    "EmrSettings",
     "EngineSettings",
     "GatewaySettings",
     "GcpJobSettings",

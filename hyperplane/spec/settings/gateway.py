@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from hyperplane.core.pydantic_faults import text_like
 from hyperplane.spec.settings.base import LeaseSettings
 
 #: Values of a plan that can be the value of a gateway option. Suffixes are units of memory:
@@ -23,7 +24,12 @@ Quantity = Literal[
     "idle_timeout",
     "environment",
 ]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Name = Annotated[
+    str,
+    text_like(
+        r"^[A-Za-z_][A-Za-z0-9_]*$", "a name of letters, digits and _, such as GATEWAY_PASSWORD"
+    ),
+]
 
 
 def _normalize_option_name(name: object) -> object:
@@ -33,8 +39,20 @@ def _normalize_option_name(name: object) -> object:
 
 Option = Annotated[Name, BeforeValidator(_normalize_option_name)]
 # Excludes credentials before "@", and "{...}", which dask-gateway replaces from the environment.
-Url = Annotated[str, Field(pattern=r"^https?://[^\s@{}]+$")]
-ProxyAddress = Annotated[str, Field(pattern=r"^((gateway|tls)://)?[^\s@/{}]+:[0-9]+$")]
+Url = Annotated[
+    str,
+    text_like(
+        r"^https?://[^\s@{}]+$",
+        "an address without a user and password, such as https://gateway.example.com",
+    ),
+]
+ProxyAddress = Annotated[
+    str,
+    text_like(
+        r"^((gateway|tls)://)?[^\s@/{}]+:[0-9]+$",
+        "a host and port, such as gateway://gateway.example.com:8786",
+    ),
+]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
@@ -50,7 +68,12 @@ class GatewaySettings(LeaseSettings):
     proxy_address: Port | ProxyAddress | None = None
     public_address: Url | None = None
     auth: Literal["basic", "jupyterhub", "kerberos"] | None = None
-    username: Annotated[str, Field(pattern=r"^[^\s:{}]+$")] | None = None
+    username: (
+        Annotated[
+            str, text_like(r"^[^\s:{}]+$", "a user name without blanks, : and braces, such as ada")
+        ]
+        | None
+    ) = None
     password_variable: Name | None = None
     plan_options: Annotated[dict[Option, Quantity | None], Field(default_factory=_default_options)]
     options: Annotated[dict[Option, Any], Field(default_factory=dict, repr=False)]

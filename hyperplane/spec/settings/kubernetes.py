@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
+from hyperplane.core.pydantic_faults import text_like
 from hyperplane.core.units import advise_on_size, parse_bytes
 from hyperplane.spec.settings.base import EngineSettings, LeaseSettings
 
@@ -54,21 +55,75 @@ def _check_bytes(value: str | int) -> str | int:
 _KEY = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL = r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
 
+# The grammar of references to images: [domain[:port]/]path[:tag][@algorithm:digest].
+_DOMAIN_PART = r"[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?"
+_DOMAIN = rf"({_DOMAIN_PART}(\.{_DOMAIN_PART})*|\[[0-9a-fA-F:]+\])(:[0-9]{{1,5}})?"
+_PATH_PART = r"[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*"
+_TAG = r"[A-Za-z0-9_][-A-Za-z0-9_.]{0,127}"
+_DIGEST = r"(sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}|blake3:[0-9a-f]{64})"
+
 #: Name of an image, such as registry/name:tag.
-IMAGE_PATTERN = r"[A-Za-z0-9][-A-Za-z0-9_./:@]{0,511}"
+_IMAGE = rf"({_DOMAIN}/)?{_PATH_PART}(/{_PATH_PART})*(:{_TAG})?(@{_DIGEST})?"
+
+#: Maximum length of the name of an image.
+_LONGEST_IMAGE = 512
+
+
+def check_image(value: str) -> str:
+    """Return the name of an image; raise ValueError if it is none."""
+    if len(value) > _LONGEST_IMAGE or not re.fullmatch(_IMAGE, value):
+        raise ValueError(
+            "the name of an image, such as registry.example/name:tag, in lower case except the "
+            "tag, or with a digest as in name@sha256: and 64 hexadecimal digits"
+        )
+    return value
+
 
 #: Name of a Kubernetes object.
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
-Namespace = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
-Image = Annotated[str, StringConstraints(pattern=f"^{IMAGE_PATTERN}$")]
+Name = Annotated[
+    str,
+    text_like(
+        r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$",
+        "a name of lower-case letters, digits, - and ., such as my-account",
+    ),
+]
+Namespace = Annotated[
+    str,
+    text_like(
+        r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
+        "a name of at most 63 lower-case letters, digits and -, such as team-a",
+    ),
+]
+Image = Annotated[
+    str, AfterValidator(check_image), Field(json_schema_extra={"pattern": f"^{_IMAGE}$"})
+]
 #: A "key=value" text instead of a mapping, because Dask does not distinguish - and _ in keys.
-Label = Annotated[str, StringConstraints(pattern=f"^{_KEY}={_LABEL}$")]
+Label = Annotated[
+    str,
+    text_like(f"^{_KEY}={_LABEL}$", "the key and value of a label, such as team=data"),
+]
 #: A label whose value may contain {pool} or {alias}.
 PoolLabel = Annotated[
-    str, StringConstraints(pattern=f"^{_KEY}=" + r"([-A-Za-z0-9_.]|\{pool\}|\{alias\}){0,63}$")
+    str,
+    text_like(
+        f"^{_KEY}=" + r"([-A-Za-z0-9_.]|\{pool\}|\{alias\}){0,63}$",
+        "the key and value of a label, such as pool={pool}",
+    ),
 ]
-Annotation = Annotated[str, StringConstraints(pattern=f"^{_KEY}=" + r"[^\x00-\x1f]*$")]
-Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*=[^\x00]*$")]
+Annotation = Annotated[
+    str,
+    text_like(
+        f"^{_KEY}=" + r"[^\x00-\x1f]*$",
+        "the key and value of an annotation, such as example.com/owner=ada",
+    ),
+]
+Variable = Annotated[
+    str,
+    text_like(
+        r"^[A-Za-z_][A-Za-z0-9_]*=[^\x00]*$",
+        "the name and value of a variable, such as OMP_NUM_THREADS=1",
+    ),
+]
 Cpu = Annotated[str | float, AfterValidator(_check_cpu)]
 Bytes = Annotated[str | int, AfterValidator(_check_bytes)]
 
@@ -78,9 +133,15 @@ class Toleration(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    key: Annotated[str, StringConstraints(pattern=f"^{_KEY}$")] | None = None
+    key: Annotated[str, text_like(f"^{_KEY}$", "a key, such as example.com/gpu")] | None = None
     operator: Literal["Exists", "Equal"] = "Equal"
-    value: Annotated[str, StringConstraints(pattern=f"^{_LABEL}$")] | None = None
+    value: (
+        Annotated[
+            str,
+            text_like(f"^{_LABEL}$", "at most 63 letters, digits and - _ ., such as large-memory"),
+        ]
+        | None
+    ) = None
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     toleration_seconds: Annotated[int | None, Field(ge=0, alias="tolerationSeconds")] = None
 
@@ -123,6 +184,8 @@ class KubernetesSettings(LeaseSettings, ClusterPodSettings):
 class KubernetesJobSettings(KubernetesSettings):
     """Settings of steps that run on Kubernetes; ``root`` is the pipeline's folder in the image."""
 
-    root: Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$")] | None = None
+    root: (
+        Annotated[str, text_like(r"^/[^\x00-\x1f]*$", "an absolute path, such as /app")] | None
+    ) = None
     kubeconfig: Annotated[str, StringConstraints(min_length=1)] | None = None
     context: Annotated[str, StringConstraints(min_length=1)] | None = None

@@ -26,6 +26,7 @@ class MachineSettings(EngineSettings):
 class LocalSettings(MachineSettings, StartupSettings, PreflightSettings):
     """Settings of the local engine; ``config/engines.yaml`` explains each."""
 
+    oom_free_memory: Fraction = 0.5
     reserve_disk_gb: NotNegative = 2.0
     start_method: Literal["preload", "spawn"] = "preload"
     preload: tuple[str, ...] = ()

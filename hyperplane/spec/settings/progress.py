@@ -14,6 +14,7 @@ class ProgressSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     delay: Duration | None = "2s"
+    log_lines: bool = True
 
     @property
     def delay_seconds(self) -> float | None:

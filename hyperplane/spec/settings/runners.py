@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from hyperplane.spec.settings.aws import AwsBatchSettings, GlueSettings
+from hyperplane.spec.settings.aws import (
+    AwsBatchSettings,
+    EmrServerlessSettings,
+    EmrSettings,
+    GlueSettings,
+)
 from hyperplane.spec.settings.gcp import CloudRunSettings, VertexSettings
 
 
@@ -17,3 +22,5 @@ class RunnersSection(BaseModel):
     vertex: VertexSettings = VertexSettings()
     cloud_run: CloudRunSettings = CloudRunSettings()
     glue: GlueSettings = GlueSettings()
+    emr: EmrSettings = EmrSettings()
+    emr_serverless: EmrServerlessSettings = EmrServerlessSettings()

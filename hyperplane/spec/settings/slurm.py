@@ -6,8 +6,9 @@ import re
 import shlex
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
+from hyperplane.core.pydantic_faults import text_like
 from hyperplane.core.units import parse_seconds
 from hyperplane.spec.settings.base import (
     Duration,
@@ -89,10 +90,25 @@ def parse_walltime(walltime: str | float) -> int:
     return ((int(slurm["days"] or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,:@+-]*$")]
+Name = Annotated[
+    str,
+    text_like(
+        r"^[A-Za-z0-9_][A-Za-z0-9_.,:@+-]*$",
+        "a name of letters, digits and _ . , : @ + -, such as gpu-long",
+    ),
+]
 #: Node features with Slurm's operators for and, or, counts and groups.
-Features = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.,:=&|*()\[\]+-]*$")]
-Interface = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:@-]{1,15}$")]
+Features = Annotated[
+    str,
+    text_like(
+        r"^[A-Za-z0-9_\[(][A-Za-z0-9_.,:=&|*()\[\]+-]*$",
+        "features of nodes with the operators of Slurm, such as avx512&infiniband",
+    ),
+]
+Interface = Annotated[
+    str,
+    text_like(r"^[A-Za-z0-9_.:@-]{1,15}$", "the name of a network interface, such as ib0 or eth0"),
+]
 Line = Annotated[str, AfterValidator(_check_line)]
 Folder = Annotated[str, AfterValidator(_check_folder)]
 Directive = Annotated[str, AfterValidator(_check_directive)]

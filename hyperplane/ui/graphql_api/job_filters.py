@@ -167,7 +167,7 @@ class PipelineJobWhereInput:
 #: Attributes of jobs that the conditions compare.
 _TEXTS = {"id": "id", "job_name": "name", "job_type": "job_type", "status": "status",
           "schedule": "schedule"}  # fmt: skip
-_NUMBERS = {"start_time": "submitted", "completion_time": "ended", "timeout": "timeout",
+_NUMBERS = {"start_time": "requested", "completion_time": "ended", "timeout": "timeout",
             "active_timeout": "active_timeout", "max_retries": "max_retries"}  # fmt: skip
 
 
@@ -185,7 +185,7 @@ class PipelineJobOrderByWithRelationInput:
 
     def sort(self, jobs: list[Job]) -> None:
         """Sort jobs; those that are equal keep their order."""
-        named = {"submitted": self.start_time, "ended": self.completion_time,
+        named = {"requested": self.start_time, "ended": self.completion_time,
                  "name": self.job_name, "status": self.status}  # fmt: skip
         for field, order in reversed(named.items()):
             if order is not None:
@@ -195,7 +195,7 @@ class PipelineJobOrderByWithRelationInput:
 def find_jobs(
     where: PipelineJobWhereInput | None, argument: str = "where", *, strict: bool = False
 ) -> list[Job]:
-    """Return the jobs that meet the conditions, most recently submitted first.
+    """Return the jobs that meet the conditions, most recently submitted or resumed first.
 
     Raises
     ------

@@ -201,7 +201,7 @@ def to_pipeline_job(job: Job, submitted: Mapping[str, Any] | None = None) -> Pip
         job_type=job.job_type,
         status=job.status,
         status_reason=job.reason or None,
-        start_time=to_time(job.submitted),
+        start_time=to_time(job.requested),
         completion_time=to_time(job.ended),
         duration=_to_duration(job),
         output=job.output,
@@ -231,5 +231,5 @@ def to_time(seconds: float) -> JobTime | None:
 
 
 def _to_duration(job: Job) -> float | None:
-    seconds = job.ended - job.submitted if job.ended else math.nan
+    seconds = job.ended - job.requested if job.ended else math.nan
     return round(seconds, 3) if math.isfinite(seconds) else None

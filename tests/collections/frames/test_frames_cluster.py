@@ -188,6 +188,7 @@ def test_polars_has_as_many_threads_as_the_worker(client):
     assert set(client.run(threads).values()) == {("1", 1)}
 
 
+@pytest.mark.slow
 def test_rows_of_a_frequent_key_are_spread_by_a_p2p_shuffle(client, monkeypatch):
     for module in ("join", "shuffle_join"):  # as for types that Polars does not have
         name = f"hyperplane.collections.frames.{module}.can_join_tables"

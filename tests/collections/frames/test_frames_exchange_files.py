@@ -85,6 +85,7 @@ def test_distinct_rows_of_files_equal_pandas(data, files):
     pandas_results.same_frame(result, want.sort_values("place", ignore_index=True))
 
 
+@pytest.mark.slow
 @settings(QUICK, max_examples=scaled(8, 60))
 @given(data=st.data())
 def test_groups_of_files_equal_pandas(data, files):
@@ -273,6 +274,7 @@ def test_a_worker_that_is_closed_leaves_its_files_to_others_of_its_process(tmp_p
         assert len(list(tmp_path.rglob("hyperplane-table-*"))) == 1
 
 
+@pytest.mark.slow
 def test_threads_save_the_same_rows(tmp_path):
     (tmp_path / "in").mkdir()
     for number in range(20):

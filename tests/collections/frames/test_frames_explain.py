@@ -284,6 +284,7 @@ def test_text_files_that_are_read_again_are_reported(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_the_memory_of_a_thread_of_the_cluster_decides():
     rows = dd.from_pandas(pd.DataFrame({"x": np.zeros(4_000_000)}), npartitions=2)

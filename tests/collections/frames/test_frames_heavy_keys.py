@@ -177,7 +177,7 @@ def repeated(draw, side):
 @pytest.mark.parametrize(
     ("spread", "how_joined"), combinations([True, False], ["pandas", "polars"])
 )
-@settings(QUICK, max_examples=scaled(15, 150))
+@settings(QUICK, max_examples=scaled(8, 150))
 @given(
     left=repeated("v"), right=repeated("w"), cuts=st.lists(st.integers(0, 25), max_size=4),
     how=st.sampled_from(["inner", "left", "semi", "anti"]), swap=st.booleans(),

@@ -108,7 +108,7 @@ def options_of(draw, left):
 
 
 @pytest.mark.parametrize(("way", "keys"), [("broadcast", 0), *combinations(WAYS, [1, 2])])
-@settings(QUICK, max_examples=scaled(12, 150))
+@settings(QUICK, max_examples=scaled(6, 150))
 @given(data=st.data())
 def test_rows_equal_merge_asof(files, way, keys, data):
     left, right, by = data.draw(sides(keys))
@@ -122,7 +122,7 @@ def test_rows_equal_merge_asof(files, way, keys, data):
 
 
 @pytest.mark.parametrize(("way", "keys"), combinations(["broadcast", "exchanged"], [1]))
-@settings(QUICK, max_examples=scaled(8, 100))
+@settings(QUICK, max_examples=scaled(4, 100))
 @given(data=st.data())
 def test_rows_of_files_equal_merge_asof(files, way, keys, data):
     left, right, by = data.draw(sides(keys))

@@ -136,7 +136,7 @@ def test_only_keys_of_the_right_side_and_row_groups_in_their_range_are_read(file
     left = files.parquet(pd.DataFrame({"k": range(90), "v": 1}), [], 10)
     right = files.parquet(pd.DataFrame({"k": [31, 35], "unused": "u"}), [], 10)
     parts = select_source(join(left, right, "k", "semi"), ["k", "v"]).partitions
-    assert [part._read_right().columns for part in parts] == [["k"]] * len(parts)
+    assert [part._read_right().table.columns for part in parts] == [["k"]] * len(parts)
     read = [key for part in parts for key in part.scan_left().collect()["k"]]
     assert read == [31, 32, 33, 34, 35]
     parts = select_source(join(left, right, "k", "anti"), ["k", "v"]).partitions

@@ -80,6 +80,7 @@ def sides(draw):
     return drawn[0], drawn[1], [f"k{n}" for n in range(len(kinds))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("way", "how"), combinations(WAYS, ["inner", "left"]))
 @settings(QUICK, max_examples=scaled(15, 200))
 @given(data=st.data(), both=sides())
@@ -100,6 +101,7 @@ def test_rows_and_types_equal_merge(way, how, data, both):
         assert part.dtypes.to_list() == want.dtypes.to_list()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("way", "how"), combinations(WAYS, ["semi", "anti"]))
 @settings(QUICK, max_examples=scaled(10, 100))
 @given(data=st.data(), both=sides())

@@ -175,7 +175,8 @@ def test_files_of_jobs_are_never_artifacts(attempted):
     log = attempted.command.file(".log")
     others = own.parent / "other" / "steps" / "attempt-1.log"
     others.parent.mkdir(parents=True)
-    for path in (log, others, own / "submission.json", own / "call.pickle", own.parent / "x.db"):
+    names = "submission.json", "call.pickle", "call-sources.json"
+    for path in (log, others, *(own / name for name in names), own.parent / "x.db"):
         path.write_text("TOKEN=hunter2")
         report_artifact("bytes", url=str(path), size=1, files=1, local=True)
     database = jobs_folder() / "jobs.db"

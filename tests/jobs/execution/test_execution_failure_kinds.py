@@ -5,7 +5,13 @@ from __future__ import annotations
 from hyperplane.errors import WorkerOutOfMemory
 from hyperplane.guard.memory_advice import MemoryFailure, WorkerLayout, explain
 from hyperplane.guard.memory_report import MemoryReport, RunningTask
-from hyperplane.jobs.execution.failure_kinds import MEMORY, classify_failure, describe_failure
+from hyperplane.guard.worker_exits import explain_exit
+from hyperplane.jobs.execution.failure_kinds import (
+    MEMORY,
+    TRANSIENT,
+    classify_failure,
+    describe_failure,
+)
 
 
 def make_log() -> str:
@@ -17,6 +23,12 @@ def make_log() -> str:
     return f"Traceback (most recent call last):\n  File ...\n{kind}: {text}\n"
 
 
+def test_a_crash_of_a_worker_is_no_lack_of_memory() -> None:
+    report = {"exit_code": -11, "running": ["sum-1"], "peak": 480, "limit": 500}
+    text = explain_exit("sum", "sum-1", 4, report)
+    assert classify_failure(1, f"hyperplane.errors.WorkerCrash: {text}\n") == TRANSIENT
+
+
 def test_it_counts_as_out_of_memory_for_more_memory_and_split() -> None:
     assert classify_failure(1, make_log()) == MEMORY
 
@@ -24,7 +36,7 @@ def test_it_counts_as_out_of_memory_for_more_memory_and_split() -> None:
 def test_the_reason_is_the_whole_explanation_in_one_line() -> None:
     reason = describe_failure(1, make_log())
     assert reason.startswith("exit code 1: task sum-1 (sum) did not fit in the memory of a worker")
-    assert "Fix: initialize_cluster(..., ram_gb_per_proc=0.1)" in reason
+    assert "Fix: initialize_cluster(..., ram_gb_per_proc=2.1)" in reason
     assert "\n" not in reason
 
 

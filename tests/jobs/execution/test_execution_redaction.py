@@ -149,6 +149,7 @@ def test_overlapping_secrets_are_both_masked():
     assert redact_text("aaaaaaaaab", ["aaaaaa"]) == "*********b"
 
 
+@pytest.mark.slow
 @given(
     st.text(min_size=6, max_size=30).filter(lambda v: not set(v) <= {"*"}),
     st.text(max_size=20),

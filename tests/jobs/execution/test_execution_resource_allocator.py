@@ -10,7 +10,9 @@ from job_cases import bash
 
 from hyperplane import config
 from hyperplane.jobs.definition.step import Resources
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.resource_allocator import Demand, ResourceAllocator
+from hyperplane.jobs.runners import local
 from hyperplane.platforms.local import gpus
 
 
@@ -239,3 +241,19 @@ def test_eight_thousand_waiting_steps_cost_little():
     began = time.process_time()
     run_test(main())
     assert time.process_time() - began < 10
+
+
+def test_the_program_of_a_step_knows_its_memory(tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(local.LocalProcess, "start", started.append)
+    command = AttemptCommand((), {"A": "1"}, "", tmp_path / "attempt")
+
+    def start(**resources):
+        asyncio.run(local.LocalRunner({}, {}).start(command, step(**resources), 1.5))
+        return dict(started.pop().environment)
+
+    assert start(ram_gb=2) == {"A": "1", "HYPERPLANE_STEP_MEMORY": "3000000000"}
+    assert start(cores=2) == {"A": "1"}
+    pool = config.get_pool("16_16")
+    memory = int(pool.allocatable_ram_gb * 1.5e9)
+    assert start(pool="16_16") == {"A": "1", "HYPERPLANE_STEP_MEMORY": str(memory)}

@@ -44,6 +44,14 @@ OPTIONS = {
         "job_type": "glueetl",
         "workers": 4,
     },
+    "emr-serverless": {
+        "application": "00f1r2example",
+        "role": "arn:aws:iam::123456789012:role/serverless",
+        "staging": "s3://flights/jobs",
+        "region": "us-east-1",
+        "python": "python3.11",
+    },
+    "emr": {"staging": "s3://flights/jobs", "region": "us-east-1", "python": "python3.11"},
     "cloud-run": {
         "image": "registry.example/flights:1",
         "root": "/srv/flights",
@@ -58,6 +66,8 @@ OPTIONS = {
 CHANGES = {
     "vertex": {"secrets": ()},
     "glue": {"secrets": ()},
+    "emr": {"secrets": ()},
+    "emr-serverless": {"secrets": ()},
     "cloud-run": {"resources": Resources(cores=4, ram_gb=12)},
 }
 
@@ -69,7 +79,11 @@ def exported(runner, folder):
         step.model_copy(update=changes) if step.secrets else step for step in job.pipeline.steps
     ]
     changed = {}
-    if runner == "glue":  # it has no GPUs, and no image with the files
+    if runner in (
+        "glue",
+        "emr",
+        "emr-serverless",
+    ):  # they have no GPUs, and no image with the files
         for name in ("steps/clean.py", "years.ipynb", "report.sh"):
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text("")
@@ -95,6 +109,7 @@ def test_rendered_files_equal_the_expected_ones(runner, tmp_path):
             "API_TOKEN=projects/others/secrets/token",
         ],
         "hyperplane.runners.glue.python_modules": ["ipykernel", "nbclient"],
+        "hyperplane.runners.emr.python_modules": ["ipykernel", "nbclient"],
     }
     with dask.config.set(settings):
         documents = render(runner, exported(runner, tmp_path), **OPTIONS[runner])

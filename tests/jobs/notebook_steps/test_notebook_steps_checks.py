@@ -129,6 +129,7 @@ def test_a_parameter_that_another_step_may_read_is_not_reported():
     ]
 
 
+@pytest.mark.slow
 def test_a_parameter_that_is_no_variable_does_not_break_the_notebook():
     text = "import os; print(month, os.environ['MODEL_NAME'], os.environ['CLASS'])"
     notebook_step = step("plain", text, tagged="month = '1'", kernelspec=PYTHON)
@@ -149,6 +150,7 @@ def test_a_parameter_that_is_no_variable_does_not_break_the_notebook():
 CONDA = {"name": "conda-root-py", "display_name": "Python [conda root]", "language": "python"}
 
 
+@pytest.mark.slow
 def test_a_missing_python_kernel_is_replaced_with_one_warning():
     text = "import sys; print(sys.executable, year)"
     first = step("first", text, tagged="year = '1'", kernelspec=CONDA)

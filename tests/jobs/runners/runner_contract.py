@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+import uuid
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -80,8 +81,11 @@ class RunnerContract:
         return asyncio.run(main())
 
     def attempt(self, folder: Path, script: str, **variables: str) -> AttemptCommand:
-        """An attempt at a step that runs a script of bash."""
-        above = folder / "6f1d2c3b-0000-4000-8000-000000000001" / "steps" / "000-one"
+        """An attempt, of a new job, at a step that runs a script of bash.
+
+        Services that are shared by tests keep the objects of an attempt under the id of its job.
+        """
+        above = folder / str(uuid.uuid4()) / "steps" / "000-one"
         above.mkdir(parents=True)
         return AttemptCommand(
             ("bash", "-c", script),

@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 
 from hyperplane.cli import app
 from hyperplane.cli.job_foreground import run_in_foreground
+from hyperplane.core.artifact_reports import LINE_MARKER, SEND_VARIABLE
 from hyperplane.jobs import Pipeline, Resources, Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.job_control import new_job
@@ -35,8 +36,11 @@ from hyperplane.jobs.runners import (
     service_job_id,
     service_process,
 )
+from hyperplane.jobs.runners.measured_program import USAGE_MARKER
+from hyperplane.jobs.step_records import describe_usage
 from hyperplane.jobs.store.job_records import DONE, FAILED, LOST, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
+from hyperplane.jobs.store.tables import STEPS
 
 
 def log_of(job: Job, attempt: Attempt) -> str:
@@ -180,6 +184,53 @@ class ServiceJobContract:
         job, [attempt] = self.run(bash("one", "echo once"))
         assert (job.status, attempt.status) == (DONE, DONE)
         assert log_of(job, attempt).count("once") == 1
+
+    @pytest.mark.slow
+    def test_objects_that_a_step_has_saved_are_attached(self, service: ContainerService) -> None:
+        report = json.dumps({
+            "kind": "dataframe", "created": 1.0, "url": "s3://bucket/delays.parquet",
+            "format": "parquet", "size": 900, "rows": 3, "files": 1,
+        })  # fmt: skip
+        line = f"'\\n%s\\n' '{LINE_MARKER}{report}'"
+        text = f'[ "${SEND_VARIABLE}" = 1 ] && echo before && printf {line} && echo after'
+        job, [attempt] = self.run(bash("save", text))
+        assert job.status == DONE, job.reason
+        [found] = open_store().artifacts(job.id)
+        assert (found.name, found.kind, found.rows, found.size, found.url) == (
+            "delays.parquet", "table", 3, 900, "s3://bucket/delays.parquet"
+        )  # fmt: skip
+        assert log_of(job, attempt) == "before\nafter\n"
+
+    @pytest.mark.slow
+    def test_what_a_step_took_is_recorded(self, service: ContainerService) -> None:
+        # In a container the step is the only user of it; here 100 MB are more than Python takes.
+        text = "block = bytearray(b'x') * 100_000_000; print(sum(range(10_000_000)), end='')"
+        step = Step(name="sum", kind="command", argv=("python", "-c", text))
+        job, [attempt] = self.run(step)
+        assert job.status == DONE, job.reason
+        assert log_of(job, attempt) == "49999995000000\n"
+        [record] = open_store().runs(job.machine, job_id=job.id, kind=STEPS)
+        [worker] = record.workers
+        assert 100e6 < worker.peak < 300e6
+        assert 0.05 < record.cpu_seconds < 100
+        shown = CliRunner().invoke(app, ["job", "show", job.id])
+        assert describe_usage(record)[0] in shown.output
+
+    @pytest.mark.slow
+    def test_a_failed_step_has_its_exit_code_and_figures(self, service: ContainerService) -> None:
+        job, [attempt] = self.run(bash("one", "echo wrong; exit 7"))
+        assert (job.status, attempt.exit_code) == (FAILED, 7)
+        assert attempt.reason.startswith("exit code 7: ")
+        log = log_of(job, attempt)
+        assert log.startswith("wrong\n")
+        assert USAGE_MARKER not in log
+        [record] = open_store().runs(job.machine, job_id=job.id, kind=STEPS)
+        assert record.workers[0].peak > 0
+
+    @pytest.mark.slow
+    def test_a_program_killed_for_its_memory_is_classified(self, service: ContainerService) -> None:
+        job, [attempt] = self.run(bash("one", "kill -KILL $$"))
+        assert (job.status, attempt.exit_code, attempt.fault) == (FAILED, -9, "memory")
 
     @pytest.mark.slow
     def test_a_job_that_vanishes_is_lost_and_repeated(

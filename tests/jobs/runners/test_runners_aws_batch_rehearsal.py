@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from job_cases import bash
 from runner_cases import make_job
@@ -25,14 +26,13 @@ from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step
 from hyperplane.jobs.runners import rehearsal
 from hyperplane.jobs.runners.aws_batch.runner import AwsBatchRunner
-from hyperplane.jobs.runners.rehearsal import (
-    TaskOutcome,
-    describe_differences,
-    rehearse,
-)
+from hyperplane.jobs.runners.rehearsal import describe_differences, rehearse
+from hyperplane.jobs.runners.rehearsed_task import TaskOutcome
 
 pytestmark = pytest.mark.process
-REHEARSE = [sys.executable, "-m", "hyperplane", "job", "rehearse", "p.yaml"]
+#: Rehearses with what needs no rights; test_runners_rehearsal_limits.py has the rest.
+REHEARSE = [sys.executable, "-m", "hyperplane", "job", "rehearse", "p.yaml", "--network",
+            "--memory-limit", "rlimit"]  # fmt: skip
 ARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:database"
 
 
@@ -116,15 +116,12 @@ def test_memory_and_time_are_limited(tmp_path: Path) -> None:
     assert "MemoryError" in outcome.log
     enough = large.model_copy(update={"resources": Resources(ram_gb=6)})
     assert rehearsed(enough, root=tmp_path)[0]
-    marker = "sleep 987654"
-    succeeded, [outcome] = rehearsed(bash("slow", f"{marker} & wait", timeout=1), root=tmp_path)
+    marker = ["sleep", "987654"]
+    step = bash("slow", f"{' '.join(marker)} & wait", timeout=1)
+    succeeded, [outcome] = rehearsed(step, root=tmp_path)
     assert (succeeded, outcome.code) == (False, None)
-    running = [
-        file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        for file in Path("/proc").glob("[0-9]*/cmdline")
-        if file.exists()
-    ]
-    assert not [command for command in running if command.startswith(marker)]
+    running = psutil.process_iter(["cmdline"])
+    assert not [process for process in running if process.info["cmdline"] == marker]
 
 
 def test_the_container_has_the_region_and_the_python_of_this_environment(
@@ -202,7 +199,7 @@ def test_an_error_after_a_task_does_not_claim_that_nothing_was_run(
     def fail(*arguments: Any) -> None:
         raise RequestError([Fault("a", "1", "2")])
 
-    monkeypatch.setattr(rehearsal, "_run", fail)
+    monkeypatch.setattr(rehearsal, "RehearsedTask", fail)
     result = CliRunner().invoke(app, REHEARSE[3:])
     assert "nothing was run" not in result.output
     assert "a = 1" in result.output
@@ -247,7 +244,7 @@ def test_the_command_shows_outcomes_and_differences(
     (tmp_path / "p.yaml").write_text(
         "pipeline: {name: p, tasks: [{name: a, type: bash script, bash_script_path: a.sh}]}\n"
     )
-    words = ["job", "rehearse", "p.yaml", "--runner", "aws-batch"]
+    words = [*REHEARSE[3:], "--runner", "aws-batch"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert re.match(r"step 'a': exit code 0 after \d+\.\d s\n  hello\n", result.output)

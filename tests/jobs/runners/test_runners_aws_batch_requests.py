@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -38,6 +39,7 @@ from hyperplane.jobs.runners.aws_batch.step_checks import (
     find_resource_faults,
     find_step_faults,
 )
+from hyperplane.jobs.runners.container_program import read_task_program
 from hyperplane.jobs.runners.first_attempts import first_attempts
 from hyperplane.jobs.runners.staged_code import (
     TaskFile,
@@ -277,11 +279,11 @@ def test_the_archive_of_the_package_can_be_imported(tmp_path: Path) -> None:
 
 PROGRAM_CODE = """
 import json, os, sys
-sys.path.insert(0, {folder!r})
-import task_program
+namespace = {{"__name__": "task_program"}}
+exec(compile(open({program!r}).read(), "task_program.py", "exec"), namespace)
 manifest = json.load(open({manifest!r}))
 os.environ["AWS_BATCH_JOB_ARRAY_INDEX"], os.environ["AWS_BATCH_JOB_ARRAY_SIZE"] = "1", "2"
-task_program.run_task(manifest, lambda key: open(key, "rb").read(), {work!r})
+namespace["run_task"](manifest, lambda key: open(key, "rb").read(), {work!r})
 """
 
 
@@ -289,8 +291,10 @@ def run_task(tmp_path: Path, manifest: dict[str, Any]) -> subprocess.CompletedPr
     work = tmp_path / "work"
     work.mkdir()
     (tmp_path / "manifest.json").write_bytes(dump_manifest(manifest))
+    program = tmp_path / "task_program.py"
+    program.write_bytes(read_task_program().content)
     code = PROGRAM_CODE.format(
-        folder=str(Path(task_program.__file__).parent),
+        program=str(program),
         manifest=str(tmp_path / "manifest.json"),
         work=str(work),
     )
@@ -394,6 +398,7 @@ def test_a_sent_folder_keeps_the_permission_to_execute(tmp_path: Path) -> None:
     assert not os.access(tmp_path / "work" / "data", os.X_OK)
 
 
+@pytest.mark.slow
 def test_an_array_has_at_most_the_children_that_batch_allows() -> None:
     step = command("years", "true", chunks=20_000, max_parallel=100_000)
     job = make_job(step)
@@ -415,6 +420,7 @@ def test_a_changed_file_or_a_missing_program_ends_a_task(tmp_path: Path) -> None
     done = run_task(tmp_path, build_manifest(commands, STEP, [], []))
     assert (done.returncode, done.stderr) == (127, "no-such-program: No such file or directory\n")
     (tmp_path / "work").rmdir()
+    shutil.rmtree(tmp_path / "work-program")
     commands = [replace(each, folder="no-such-folder") for each in commands]
     done = run_task(tmp_path, build_manifest(commands, STEP, [], []))
     assert (done.returncode, done.stderr) == (127, "no-such-folder: No such file or directory\n")

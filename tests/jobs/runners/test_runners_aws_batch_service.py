@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
 import batch_service
+import boto3
 import pytest
 from batch_service import BatchService
+from container_service import send
 from job_cases import bash
 from runner_cases import make_job
 from service_job_contract import ServiceJobContract, during, log_of, shorten_aws_waits
@@ -18,6 +22,11 @@ from hyperplane.jobs import Resources, Step
 from hyperplane.jobs.runners import retry_time
 from hyperplane.jobs.runners.aws_batch import batch_process
 from hyperplane.jobs.store.job_records import DONE, FAILED
+from hyperplane.platforms.aws.account_check import check_bucket
+from hyperplane.platforms.aws.errors import AwsRequestError
+from hyperplane.platforms.aws.object_staging import S3Staging
+from hyperplane.platforms.aws.session import AwsSession
+from hyperplane.platforms.object_staging import parse_staging
 
 pytestmark = [pytest.mark.process, pytest.mark.service]
 
@@ -209,6 +218,70 @@ def test_the_check_compares_steps_with_the_instances_of_the_queue(service: Batch
     large = make_job(bash("a", "true", resources=Resources(cores=8, ram_gb=15))).pipeline
     [fault] = runner.find_unsupported(large)
     assert "whose instances have 4 vCPU with 16384 MiB" in str(fault)
+
+
+@pytest.mark.parametrize("region", [batch_service.REGION, "us-east-1"])
+def test_a_missing_bucket_is_created_by_the_first_upload_if_asked(
+    service: BatchService, region: str
+) -> None:
+    bucket = f"new-{region}"
+    refused = create_runner(staging=f"s3://{bucket}/x").unavailable_reason()
+    assert "or set the option create_bucket=true" in refused
+    session = AwsSession(region, None, batch_service.variables(service.moto, service.url))
+    folder = parse_staging(f"s3://{bucket}/x")
+    with pytest.raises(AwsRequestError, match="NoSuchBucket"):
+        S3Staging(session, folder).put(folder.key("a"), b"1")
+    assert check_bucket(session, f"s3://{bucket}/x", create_bucket=True) == []
+    key = S3Staging(session, folder, create_bucket=True).upload_content(b"1", ".py")
+    objects = boto3.client(
+        "s3", endpoint_url=service.moto, region_name=region,
+        aws_access_key_id="tester", aws_secret_access_key="sesame-sesame",
+    )  # fmt: skip
+    assert objects.get_object(Bucket=bucket, Key=key)["Body"].read() == b"1"
+    place = objects.get_bucket_location(Bucket=bucket)["LocationConstraint"]
+    assert place == (None if region == "us-east-1" else region)
+
+
+class Quotas(BaseHTTPRequestHandler):
+    """Service Quotas with the quota of a new account for Fargate, and none for EC2."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        assert self.headers["X-Amz-Target"] == "ServiceQuotasV20190624.GetServiceQuota"
+        if body == {"ServiceCode": "fargate", "QuotaCode": "L-3032A538"}:
+            send(self, 200, json.dumps({"Quota": {"Value": 6.0}}).encode())
+        else:
+            send(self, 400, b'{"__type": "AccessDeniedException", "message": "no"}')
+
+    def log_message(self, *arguments: Any) -> None:
+        """Write nothing."""
+
+
+def test_a_step_with_more_cores_than_the_quota_is_refused(
+    service: BatchService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = HTTPServer(("127.0.0.1", 0), Quotas)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        address = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("AWS_ENDPOINT_URL_SERVICE_QUOTAS", address)
+        runner = create_runner()
+        assert runner.unavailable_reason() == ""
+        assert runner.describe_quota() == [
+            "at most 6 vCPUs of Fargate at once in this account and region"
+        ]
+        step = bash("a", "true", resources=Resources(cores=8, ram_gb=32))
+        [fault] = runner.find_unsupported(make_job(step).pipeline)
+        assert "at most 6 vCPU, the quota of the account, in fargate-nodes" in str(fault)
+        other = create_runner(queue="ec2-jobs", platform="ec2")
+        [line] = other.describe_quota()
+        assert line.startswith("unknown number of vCPUs of standard on-demand instances of EC2: ")
+        assert "AccessDeniedException" in line
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def test_the_check_needs_credentials(

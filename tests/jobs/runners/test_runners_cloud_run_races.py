@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, ClassVar, cast
 
 import pytest
+from gcp_race_contract import PROJECT, GcpRaceContract
 from service_race_contract import (
     FIRST,
     SUCCEEDED,
     FakeService,
     Runner,
-    ServiceRaceContract,
     log_of,
 )
 from test_runners_vertex_races import EmptyLogs
@@ -41,7 +41,7 @@ class FakeCloudRun(FakeService):
         self.deleted: list[str] = []
 
     def client(self) -> CloudRunClient:
-        client = CloudRunClient(cast("Any", None), cast("Any", self))
+        client = CloudRunClient(cast("Any", self), cast("Any", self))
         client.api, client.logs = cast("Any", self), cast("Any", EmptyLogs())
         return client
 
@@ -57,6 +57,9 @@ class FakeCloudRun(FakeService):
             "ended": {"completionTime": END, "conditions": [{"type": "Completed", **cancelled}]},
         }[state]  # fmt: skip
         return {"execution": {"name": job_id, **execution}, "task": {}}
+
+    def project(self) -> str:
+        return PROJECT
 
     def create(self, name: str, job: Any) -> str:
         return self.create_job(name)
@@ -79,7 +82,7 @@ class FakeCloudRun(FakeService):
         self.deleted.append(name)
 
 
-class TestCloudRunRaces(ServiceRaceContract):
+class TestCloudRunRaces(GcpRaceContract):
     title: ClassVar[str] = "Cloud Run"
     runner_type: ClassVar[type[Any]] = CloudRunRunner
     options: ClassVar[dict[str, Any]] = {

@@ -19,7 +19,8 @@ from hyperplane.jobs.exporters.registry import render
 from hyperplane.jobs.runners.cloud_run.requests import build_checked_job, plan_job, task_size
 from hyperplane.jobs.runners.cloud_run.runner import CloudRunRunner
 from hyperplane.jobs.runners.gcp.bucket_task import BOOTSTRAP
-from hyperplane.jobs.runners.rehearsal import TaskOutcome, describe_differences, rehearse
+from hyperplane.jobs.runners.rehearsal import describe_differences, rehearse
+from hyperplane.jobs.runners.rehearsed_task import TaskOutcome
 from hyperplane.jobs.runners.staged_code import TaskFile
 from hyperplane.platforms.gcp.cloud_run import creation_body
 from hyperplane.spec.settings import CloudRunSettings

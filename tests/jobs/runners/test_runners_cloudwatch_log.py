@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +14,10 @@ from typing import Any
 
 import pytest
 
+from hyperplane.core.artifact_reports import LINE_MARKER
+from hyperplane.jobs.execution.artifact_recording import REPORTS_SUFFIX
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.saved_reports import read_reports
 from hyperplane.jobs.runners import cloudwatch_log
 from hyperplane.jobs.runners.cloudwatch_log import CloudWatchLog
 from hyperplane.jobs.runners.remote_attempt_files import RemoteAttemptFiles
@@ -144,3 +151,50 @@ def test_a_missing_notebook_is_noticed(command: AttemptCommand) -> None:
     command.file(".notebook").write_text("out.ipynb")
     command.file(".log").write_text("no notebook\n")
     assert not files.extract_notebook()
+
+
+@pytest.mark.process
+def test_logs_do_not_depend_on_the_encoding_of_the_locale(tmp_path: Path) -> None:
+    program = """
+import asyncio, locale, sys
+from pathlib import Path
+assert locale.getpreferredencoding(False) != "UTF-8", "the locale has another encoding"
+sys.path.insert(0, sys.argv[2])
+from test_runners_cloudwatch_log import LogService
+from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.runners.cloudwatch_log import CloudWatchLog
+from hyperplane.jobs.runners.remote_attempt_files import RemoteAttemptFiles
+command = AttemptCommand((), {}, ".", Path(sys.argv[1], "attempt-1"))
+command.file(".log").touch()
+log = CloudWatchLog(command, LogService(["90 \\N{DEGREE SIGN}"]), "/aws/batch/job")
+asyncio.run(log.copy_new("stream"))
+RemoteAttemptFiles(command, "AWS Batch").append_line("\\N{SNOWMAN} \\udc80")
+"""
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    arguments = [str(tmp_path), str(Path(__file__).parent)]
+    subprocess.run([sys.executable, "-c", program, *arguments], env=environment, check=True)
+    text = (tmp_path / "attempt-1.log").read_text(encoding="utf-8")
+    assert text.split() == ["90", "\N{DEGREE SIGN}", "\N{SNOWMAN}", "?"]
+
+
+def test_reports_of_saved_objects_are_moved_from_the_log_to_their_file(
+    command: AttemptCommand,
+) -> None:
+    files = RemoteAttemptFiles(command, "AWS Batch")
+    url = "s3://bucket/a.parquet"
+    reports = [
+        {"kind": "dataframe", "created": 1.0, "url": url, "format": "parquet", "rows": 3},
+        {"kind": "bytes", "created": 2.0, "url": "/etc/passwd", "local": True},
+        {"kind": "output", "created": 3.0, "size": 2, "digest": "ab"},
+    ]
+    lines = [f"\n{LINE_MARKER}{json.dumps(each)}\n" for each in reports]
+    text = f"1\n{lines[0]}2\n{lines[1]}\n{LINE_MARKER}no JSON\n{lines[2]}3\n"
+    for _ in range(2):  # another supervisor copies the whole log again
+        command.file(".log").write_text(text)
+        files.extract_reports()
+        files.extract_reports()
+        assert command.file(".log").read_text() == "1\n2\n3\n"
+        found = list(read_reports(command.file(REPORTS_SUFFIX)))
+        assert [(each["kind"], each["url"]) for each in found] == [
+            ("dataframe", url), ("output", "")
+        ]  # fmt: skip

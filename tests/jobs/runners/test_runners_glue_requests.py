@@ -21,12 +21,12 @@ from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.exporters.registry import render
-from hyperplane.jobs.runners import registry, task_program
-from hyperplane.jobs.runners.glue import glue_task
+from hyperplane.jobs.runners import driver_program, registry, task_program
 from hyperplane.jobs.runners.glue.requests import attempt_minutes, plan_job, step_worker
 from hyperplane.jobs.runners.glue.runner import GlueRunner
 from hyperplane.jobs.runners.glue.step_checks import find_option_faults
-from hyperplane.jobs.runners.rehearsal import TaskOutcome, describe_differences, rehearse
+from hyperplane.jobs.runners.rehearsal import describe_differences, rehearse
+from hyperplane.jobs.runners.rehearsed_task import TaskOutcome
 from hyperplane.jobs.runners.staged_code import TaskFile
 from hyperplane.platforms.aws.errors import AwsConnectionError
 from hyperplane.platforms.aws.glue_status import parse_run
@@ -70,7 +70,7 @@ def test_a_python_shell_job_follows_the_model_of_the_service() -> None:
     assert faults("CreateJob", job) == ""
     assert "Size" in faults("CreateJob", {**job, "Size": "x"})  # the check works
     assert key == f"jobs/attempts/{NAME}.json"
-    script = hashlib.sha256(Path(str(glue_task.__file__)).read_bytes()).hexdigest()
+    script = hashlib.sha256(Path(str(driver_program.__file__)).read_bytes()).hexdigest()
     program = hashlib.sha256(PROGRAM.content).hexdigest()
     assert job == {
         "Name": NAME,
@@ -273,7 +273,7 @@ def test_an_answer_without_a_state_is_repeated() -> None:
 
 
 def test_the_script_of_jobs_runs_with_python_3_9() -> None:
-    for module in (glue_task, task_program):
+    for module in (driver_program, task_program):
         text = Path(str(module.__file__)).read_text()
         ast.parse(text, feature_version=(3, 9))
         assert "import hyperplane" not in text

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from glue_script import run_script
 
-from hyperplane.jobs.runners import task_program
+from hyperplane.jobs.runners.container_program import read_task_program
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 
@@ -27,7 +27,7 @@ print("squares", spark.sparkContext.parallelize(range(4)).map(lambda each: each 
 def test_a_step_has_the_session_of_its_job(tmp_path: Path) -> None:
     bucket = tmp_path / "flights"
     bucket.mkdir()
-    program = Path(str(task_program.__file__)).read_bytes()
+    program = read_task_program().content
     name = hashlib.sha256(program).hexdigest()
     (bucket / name).write_bytes(program)
     (bucket / "step.py").write_bytes(STEP)

@@ -24,13 +24,17 @@ from typer.testing import CliRunner
 
 from hyperplane.cli.app import app
 from hyperplane.clusters.gang_plan import PLAN_VARIABLE, GangPlan, plan_program
+from hyperplane.core.artifact_reports import LINE_MARKER
 from hyperplane.errors import RequestError
 from hyperplane.jobs import Resources, Step
+from hyperplane.jobs.execution.artifact_recording import REPORTS_SUFFIX
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.execution.saved_reports import read_reports
 from hyperplane.jobs.exporters.registry import render
 from hyperplane.jobs.gang import rank_program
 from hyperplane.jobs.runners import registry
 from hyperplane.jobs.runners.kubernetes.attempt_manifests import build_job, build_secret
+from hyperplane.jobs.runners.kubernetes.gang_files import GangFiles
 from hyperplane.jobs.runners.kubernetes.gang_manifests import (
     build_gang_service,
     stage_gang_program,
@@ -252,6 +256,23 @@ def test_the_first_process_of_a_pod_forwards_signals_and_ends_as_its_program():
                 os.kill(child, 0)
         finally:
             first.kill()
+
+
+def test_what_the_pods_have_saved_is_taken_from_their_lines(tmp_path):
+    started = AttemptCommand((), {}, "", tmp_path / "attempt-1")
+    started.file(".gang").write_text(GangPlan(2).to_json())
+    files = GangFiles(started, None)
+    for number, name in enumerate("ab"):
+        report = json.dumps({"kind": "text", "created": number, "url": f"s3://bucket/{name}.txt"})
+        text = f"one\n\n{LINE_MARKER}{report}\ntwo\n".encode()
+        files._append(number, text[:30])
+        files._append(number, text[30:])
+    files.extract_reports()
+    log = started.file(".log").read_text()
+    assert LINE_MARKER not in log
+    assert log.count("| one") == log.count("| two") == 2
+    found = read_reports(started.file(REPORTS_SUFFIX))
+    assert [each["url"] for each in found] == ["s3://bucket/a.txt", "s3://bucket/b.txt"]
 
 
 def test_a_kubernetes_without_indexed_jobs_is_refused(tmp_path, monkeypatch):

@@ -10,8 +10,11 @@ import zlib
 
 import pytest
 
+from hyperplane.core.artifact_reports import LINE_MARKER
+from hyperplane.jobs.execution.artifact_recording import REPORTS_SUFFIX
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.execution.failure_kinds import MEMORY, classify_failure
+from hyperplane.jobs.execution.saved_reports import read_reports
 from hyperplane.jobs.runners.attempt_names import attempt_job_name
 from hyperplane.jobs.runners.kubernetes.pod_process import PodProcess
 from hyperplane.platforms.kubernetes.errors import KubernetesError
@@ -184,6 +187,17 @@ def test_an_executed_notebook_is_extracted_from_the_log(tmp_path):
     assert asyncio.run(asyncio.wait_for(process.wait(), 20)) == 1
     assert output.read_bytes() == b"{1}"
     assert process.command.file(".log").read_text() == "cell\nValueError: x\n"
+
+
+def test_what_a_pod_has_saved_is_extracted_from_its_log(tmp_path):
+    report = '{"kind": "text", "created": 1, "url": "s3://bucket/a.txt", "size": 3}'
+    log = f"one\n\n{LINE_MARKER}{report}\ntwo\n".encode()
+    process, snapshot = attempt(tmp_path, pod(ended(0), "Succeeded"))
+    process._watcher = process._files._watcher = FakeWatcher(snapshot, log)
+    assert asyncio.run(asyncio.wait_for(process.wait(), 20)) == 0
+    assert process.command.file(".log").read_text() == "one\ntwo\n"
+    [found] = read_reports(process.command.file(REPORTS_SUFFIX))
+    assert (found["url"], found["size"]) == ("s3://bucket/a.txt", 3)
 
 
 def test_a_log_begins_with_the_warnings_of_the_job_at_any_time(tmp_path):

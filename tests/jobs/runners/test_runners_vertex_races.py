@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
+from gcp_race_contract import PROJECT, GcpRaceContract
 from service_race_contract import (
     FIRST,
     RUNNING,
     SUCCEEDED,
     FakeService,
     Runner,
-    ServiceRaceContract,
     log_of,
 )
 
@@ -39,7 +39,7 @@ class EmptyLogs:
 
 
 class FakeVertex(FakeService):
-    """The requests of ``VertexApi`` and ``GcsStaging``."""
+    """The requests of ``VertexApi`` and ``GcsStaging``, and the project of the session."""
 
     no_answer: ClassVar[PlatformError] = GcpConnectionError("no answer")
     throttled: ClassVar[PlatformError] = GcpRequestError("too many", 429)
@@ -48,7 +48,7 @@ class FakeVertex(FakeService):
     unknown: ClassVar[PlatformError] = GcpRequestError("no such job", 404)
 
     def client(self) -> VertexClient:
-        client = VertexClient(cast("Any", None), cast("Any", self))
+        client = VertexClient(cast("Any", self), cast("Any", self))
         client.api, client.logs = cast("Any", self), cast("Any", EmptyLogs())
         return client
 
@@ -59,6 +59,9 @@ class FakeVertex(FakeService):
             "succeeded": {"state": "JOB_STATE_SUCCEEDED"},
             "ended": {"state": "JOB_STATE_CANCELLED", "error": {"message": "CANCELED"}},
         }[state]
+
+    def project(self) -> str:
+        return PROJECT
 
     def create(self, job: Any) -> str:
         return self.create_job(job["displayName"])
@@ -73,7 +76,7 @@ class FakeVertex(FakeService):
         self.end(name)
 
 
-class TestVertexRaces(ServiceRaceContract):
+class TestVertexRaces(GcpRaceContract):
     title: ClassVar[str] = "Vertex AI"
     runner_type: ClassVar[type[Any]] = VertexRunner
     options: ClassVar[dict[str, Any]] = {

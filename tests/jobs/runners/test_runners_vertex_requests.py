@@ -21,7 +21,8 @@ from hyperplane.jobs import Resources, Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.exporters.registry import render
 from hyperplane.jobs.runners.gcp.bucket_task import BOOTSTRAP
-from hyperplane.jobs.runners.rehearsal import TaskOutcome, describe_differences, rehearse
+from hyperplane.jobs.runners.rehearsal import describe_differences, rehearse
+from hyperplane.jobs.runners.rehearsed_task import TaskOutcome
 from hyperplane.jobs.runners.staged_code import TaskFile
 from hyperplane.jobs.runners.vertex.machines import step_machine
 from hyperplane.jobs.runners.vertex.requests import plan_job

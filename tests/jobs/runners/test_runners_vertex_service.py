@@ -29,6 +29,8 @@ from hyperplane.jobs.runners.vertex.requests import attempt_seconds
 from hyperplane.jobs.runners.vertex.vertex_job_id import VertexJobId
 from hyperplane.jobs.store.job_records import DONE, FAILED
 from hyperplane.jobs.store.jobs_home import open_store
+from hyperplane.jobs.store.tables import STEPS
+from hyperplane.platforms.gcp.errors import GcpRequestError
 
 pytestmark = [pytest.mark.process, pytest.mark.service]
 
@@ -273,7 +275,9 @@ def test_a_command_with_the_options_of_gcloud_runs_a_training_program(
     result = CliRunner().invoke(app, [*words, "--", "--steps", "7"])
     assert result.exit_code == 0, result.output
     [created] = service.jobs.values()
-    assert [line.text for line in created.lines] == ["imported 7 gs://flights/fit {} []"]
+    first, *_, last = [line.text for line in created.lines]
+    assert first == "imported 7 gs://flights/fit {} []"
+    assert last.startswith("hyperplane-usage:")
     [body] = service.bodies("customJobs.create")
     assert len(body["jobSpec"]["workerPoolSpecs"]) == 1
 
@@ -332,6 +336,8 @@ def test_a_distributed_program_has_the_machines_of_its_pools(
     [body] = service.bodies("customJobs.create")
     pools = body["jobSpec"]["workerPoolSpecs"]
     assert [pool.get("replicaCount") for pool in pools] == ["1", "2", None, "1"]
+    [record] = open_store().runs(job.machine, job_id=job.id, kind=STEPS)
+    assert record.workers[0].peak > 0
 
 
 @pytest.mark.slow
@@ -442,6 +448,30 @@ def test_the_check_reports_all_faults_at_once(service: VertexService) -> None:
     reason = create_runner(service_account=account).unavailable_reason()
     assert "expected a bucket in which you have storage.objects.create" in reason
     assert "expected a service account for which you have iam.serviceAccounts.actAs" in reason
+
+
+def test_a_missing_bucket_is_created_by_the_first_upload_if_asked(service: VertexService) -> None:
+    missing = {"staging": "gs://new-bucket/x", "create_bucket": True}
+    service.missing = {"storage.buckets.create"}
+    reason = create_runner(**missing).unavailable_reason()
+    assert reason.startswith("create_bucket = true: expected a project in which you have storage")
+    assert "the credentials are those of user@flights-test.iam.gserviceaccount.com" in reason
+    service.missing = set()
+    runner = create_runner(**missing)
+    assert runner.unavailable_reason() == ""
+    assert service.count("buckets.insert") == 0
+    staging = runner._staging(runner._session())
+    # Two attempts that start together: another request has created the bucket before the second.
+    service.faults["buckets.insert"] = ["answer 409"]
+    key = staging.upload_content(b"1", ".py")
+    assert (service.buckets / "new-bucket" / key).read_bytes() == b"1"
+    [body] = service.bodies("buckets.insert")
+    assert (body["name"], body["location"]) == ("new-bucket", "europe-west4")
+    assert body["iamConfiguration"]["publicAccessPrevention"] == "enforced"
+    other = create_runner(staging="gs://other-bucket/x")
+    assert "or set the option create_bucket=true" in other.unavailable_reason()
+    with pytest.raises(GcpRequestError):
+        other._staging(other._session()).put("x", b"1")
 
 
 def test_the_check_explains_projects_and_regions(

@@ -42,6 +42,7 @@ def submit_many(url, barrier, jobs):
         store.add(job)
 
 
+@pytest.mark.slow
 def test_processes_that_submit_at_the_same_time_get_different_numbers(store):
     # With spawn: a connection to a server must not be shared with a child.
     context = multiprocessing.get_context("spawn")

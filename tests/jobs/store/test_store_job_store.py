@@ -35,6 +35,22 @@ def test_a_stored_job_is_read_unchanged(store, job):
         store.get("unknown%")
 
 
+def test_the_first_submission_of_a_resumed_job_is_kept(store, job):
+    store.add(job)
+    assert not store.reset(job, status=PENDING)  # it has not ended
+    for _ in range(2):
+        store.update(job.id, status=FAILED)
+        began = time.time()
+        assert store.reset(store.get(job.id), status=PENDING)
+        again = store.get(job.id)
+        assert (again.submitted, again.status) == (job.submitted, PENDING)
+        assert again.requested == again.resumed >= began
+    store.update(job.id, status=FAILED)
+    assert store.remove_ended(job.id, lambda: None)
+    store.add(job)
+    assert store.get(job.id).resumed == 0
+
+
 def test_only_one_of_concurrent_updates_changes_a_status(store, job):
     store.add(job)
 
@@ -122,6 +138,7 @@ def test_a_damaged_store_is_reported_with_advice(tmp_path, monkeypatch, job, how
     assert not caught.value.passing
 
 
+@pytest.mark.slow
 def test_any_damage_raises_only_errors_of_hyperplane(tmp_path, job):
     file = tmp_path / "jobs.db"
     store = JobStore(f"sqlite:///{file}")

@@ -84,7 +84,7 @@ def test_after_a_kill_steps_have_the_plain_environment_of_the_submission(tmp_pat
     (tmp_path / "bin" / "of-the-job").chmod(0o755)
     show = (
         'of-the-job; echo "$LC_TIME|${OMP_NUM_THREADS-none}|${OF_THE_SUBMISSION-none}|'
-        "${OF_THE_LOOKER-none}|${HYPERPLANE_JOB_PARAMETER_STRAY-none}|"
+        "${OF_THE_LOOKER-none}|${HYPERPLANE_JOB_PARAMETER_STRAY-none}${HYPERPLANE_STEP_MEMORY-}|"
         '${DASK_INTERNAL_INHERIT_CONFIG-none}"'
     )
     waits = "touch on; until [ -e go ]; do sleep 0.02; done"
@@ -98,6 +98,7 @@ def test_after_a_kill_steps_have_the_plain_environment_of_the_submission(tmp_pat
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("OF_THE_LOOKER", "yes")
     monkeypatch.setenv("HYPERPLANE_JOB_PARAMETER_STRAY", "of another job")
+    monkeypatch.setenv("HYPERPLANE_STEP_MEMORY", "1")  # of the step that submits
     monkeypatch.delenv("OF_THE_SUBMISSION", raising=False)
     (tmp_path / "go").touch()
     assert JobHandle(job.id).wait(LIMIT) == DONE, job.logs()

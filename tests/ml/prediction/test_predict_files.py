@@ -85,6 +85,7 @@ class Graph:
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.service
 def test_the_folder_of_a_saved_model_in_an_object_store(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, s3_options: dict[str, Any]
@@ -160,6 +161,7 @@ def test_outputs_of_another_program_are_not_mixed(flights: Flights) -> None:
         predict_files(flights.url, flights.write("csv"), out)
 
 
+@pytest.mark.slow
 def test_two_calls_at_once_write_the_same_outputs(flights: Flights) -> None:
     files, out = flights.write("parquet"), flights.folder / "out"
     errors: list[BaseException] = []

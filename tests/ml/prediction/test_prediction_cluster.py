@@ -18,6 +18,7 @@ from hyperplane.ml import predict, predict_files
 pytestmark = pytest.mark.cluster
 
 
+@pytest.mark.slow
 def test_worker_processes_load_the_model_once(flights: Flights, client: Any) -> None:
     out = flights.folder / "out"
     result = predict_files(flights.url, flights.write("parquet"), out)

@@ -51,6 +51,7 @@ def _open(name, **options):
     return open_search(_plan(**options), name, search_storage.search_folder(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["random", "bayesian"])
 def test_a_search_goes_on_where_it_ended(method):
     name = f"state-{method}"
@@ -108,6 +109,7 @@ def test_a_task_that_dask_repeats_after_its_result_was_recorded_returns_it():
     assert list(search.folder.glob("trial-*")) == []
 
 
+@pytest.mark.slow
 def test_a_grid_runs_each_combination_once_over_several_calls():
     grid = {"parameters": {"x": Range(0, 3), "y": Choice(("a", (1, 2)))}, "method": "grid"}
     seen = []

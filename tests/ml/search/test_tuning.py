@@ -64,6 +64,7 @@ def test_an_estimator_as_in_scikit_learn(client):
     assert result.best_estimator.score(rows, labels) == expected.score(rows, labels)
 
 
+@pytest.mark.slow
 def test_halving_ends_most_trials_early(client):
     rows, labels = load_digits(return_X_y=True)
     space = {"C": Range(0.01, 100.0, "log"), "gamma": Range(1e-5, 1e-1, "log")}

@@ -89,6 +89,7 @@ def test_standard_input_and_error_of_the_primary_are_unchanged(tmp_path):
         assert process.communicate("abc", timeout=60) == ("cba", "e\n")
 
 
+@pytest.mark.slow
 def test_the_exit_code_after_a_signal_is_that_of_a_shell(tmp_path):
     package = write_program(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert run_command(package).returncode == 128 + signal.SIGKILL

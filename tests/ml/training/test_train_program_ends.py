@@ -39,6 +39,7 @@ def _start(tmp_path, *arguments, **popen):
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "code"), scaled([("--by-signal", 137)], [("", 3), ("--by-signal", 137)])
 )

@@ -20,6 +20,7 @@ from hyperplane.clusters.dask.local_process import (
     reserve_local_record,
     worker_preloads,
 )
+from hyperplane.clusters.dask.log_filters import worker_variables
 from hyperplane.clusters.dask.settings import (
     drop_overridden,
     drop_overridden_variables,
@@ -167,7 +168,7 @@ def cluster_arguments(
             **drop_overridden({**tuning.server, **client_settings(plan, settings)}),
             **options.memory.as_config(),
         },
-        "environ": environ,
+        "environ": {**environ, **worker_variables()},
     }
 
 

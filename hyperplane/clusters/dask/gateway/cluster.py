@@ -22,10 +22,12 @@ from distributed import Client
 from distributed.utils import Log, Logs
 from tornado.ioloop import PeriodicCallback
 
+from hyperplane.clusters.dask.cluster_html import ClusterHtml
 from hyperplane.clusters.dask.gateway import server
 from hyperplane.clusters.dask.lease_renewal import create_renewal
 from hyperplane.clusters.dask.run_usage import UsageCopy, finish_record
 from hyperplane.core.errors import EngineError
+from hyperplane.core.notebook_output import CellOutput
 from hyperplane.guard.run_recorder import RunRecorder
 from hyperplane.spec.plan import ClusterPlan
 
@@ -76,7 +78,7 @@ def _connect_timeout(within: float) -> float:
     return max(MIN_CONNECT_SECONDS, min(configured, within))
 
 
-class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
+class WatchedGatewayCluster(ClusterHtml, GatewayCluster):  # type: ignore[misc]
     """GatewayCluster that closes reliably, also when the gateway ends the cluster."""
 
     _status: GatewayStatus
@@ -184,6 +186,12 @@ class WatchedGatewayCluster(GatewayCluster):  # type: ignore[misc]
         """Renew the cluster's lease of some seconds until this object closes."""
         self._renewal = create_renewal(self, seconds)
         self.gateway.loop.add_callback(self._renewal.start)
+
+    def _ipython_display_(self, **kwargs: Any) -> None:
+        """Show the facts, and below them the buttons of dask-gateway if they can be shown."""
+        CellOutput().show(repr(self), self._repr_html_())
+        if self._widget() is not None:
+            super()._ipython_display_(**kwargs)
 
     def scale(self, n: int, **kwargs: Any) -> Any:
         """Request `n` worker processes from the gateway."""

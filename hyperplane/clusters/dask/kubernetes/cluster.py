@@ -28,6 +28,7 @@ from distributed.utils import Logs
 from tornado.ioloop import PeriodicCallback
 
 from hyperplane.clusters.custom_resource import engine_errors
+from hyperplane.clusters.dask.cluster_html import ClusterHtml
 from hyperplane.clusters.dask.interruptible_start import InterruptibleStart
 from hyperplane.clusters.dask.kubernetes.render import CLIENT, COMM_PORT, DASHBOARD_PORT, ENGINE
 from hyperplane.clusters.dask.kubernetes.resource import DaskClusterResource
@@ -61,7 +62,7 @@ def _close_owned_clusters() -> None:
 getattr(threading, "_register_atexit", atexit.register)(_close_owned_clusters)
 
 
-class HyperplaneKubeCluster(InterruptibleStart, KubeCluster):  # type: ignore[misc]
+class HyperplaneKubeCluster(ClusterHtml, InterruptibleStart, KubeCluster):  # type: ignore[misc]
     """KubeCluster with TLS, explained waits and complete cleanup.
 
     Parameters

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
 import os
 import signal
+import time
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import spawn
 from typing import Any
 
+import psutil
+
 from hyperplane.clusters.dask import parent_death
 from hyperplane.clusters.dask.local.forkserver import VARIABLE, ignore_interrupts
+from hyperplane.clusters.local_nodes.node_program import adopt_descendants
 from hyperplane.guard.forks import WORKER_PROCESS
 
 #: Modules that each worker process imports when it starts.
@@ -41,6 +47,8 @@ _WORKER_MODULES = (
 )
 #: Signal of the kernel at the end of the owner, which nothing else uses during the imports.
 _OWNER_ENDED = signal.SIGUSR2
+#: Seconds in which the processes of a forkserver whose owner has ended are killed.
+_KILL_SECONDS = 5.0
 
 
 def _load(modules: list[str]) -> None:
@@ -92,11 +100,34 @@ def _ending_with(owner: int) -> Iterator[None]:
         signal.signal(_OWNER_ENDED, before)
 
 
+def _end_programs_with_owner() -> None:
+    """Kill the programs that tasks have started when the owner of this forkserver has ended.
+
+    They would outlive the workers. Without an owner the forkserver exits; at the end of the last
+    cluster a signal ends it, and such programs go on.
+    """
+    adopt_descendants()  # of workers that have ended
+    warnings.filterwarnings("ignore", "forkserver: waitpid returned unexpected pid")
+    atexit.register(_kill_descendants, os.getpid())
+
+
+def _kill_descendants(forkserver: int) -> None:
+    if os.getpid() != forkserver:
+        return  # a worker
+    deadline = time.monotonic() + _KILL_SECONDS
+    while (every := psutil.Process().children(recursive=True)) and time.monotonic() < deadline:
+        for each in every:
+            with suppress(psutil.Error):
+                each.kill()
+        psutil.wait_procs(every, 1.0)
+
+
 def _prepare() -> None:
     ignore_interrupts()
     message = json.loads(os.environ.pop(VARIABLE))
     with _ending_with(message["owner"]):
         _prepare_forks(message)
+    _end_programs_with_owner()
 
 
 def _prepare_forks(message: dict[str, Any]) -> None:

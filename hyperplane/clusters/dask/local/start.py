@@ -26,6 +26,7 @@ from hyperplane.clusters.dask.local_process import (
     reserve_local_record,
     worker_preloads,
 )
+from hyperplane.clusters.dask.log_filters import worker_variables
 from hyperplane.clusters.dask.settings import (
     drop_overridden,
     drop_overridden_variables,
@@ -40,6 +41,7 @@ from hyperplane.clusters.dask.start_errors import (
 )
 from hyperplane.clusters.dask.worker_memory import select_variables
 from hyperplane.clusters.engine import StartedCluster
+from hyperplane.clusters.free_memory import MachineMemory
 from hyperplane.core.errors import EngineError, StartFailed
 from hyperplane.core.units import gb_to_bytes
 from hyperplane.platforms.local import machine
@@ -100,14 +102,19 @@ def start(plan: ClusterPlan, forked: bool) -> StartedCluster:
                 local_directory=record.scratch,
                 death_timeout=plan.request.timeout,
                 preload=preloads,
-                env=environ,
+                env={**environ, **worker_variables()},
                 # The dashboard: see lazy_dashboard.
                 scheduler_kwargs={"dashboard": False, "local_directory": record.scratch},
                 scheduler_config=scheduler_config,
                 cluster_config=cluster_config,
                 release=partial(release_local_cluster, plan.name, record.scratch, forked),
                 deadline=began + plan.request.timeout,
-                guards=ClusterGuards.of(plan, lends=True, shared_ram=machine.free_ram()),
+                guards=ClusterGuards.of(
+                    plan,
+                    lends=True,
+                    shared_ram=machine.free_ram(),
+                    free_memory=MachineMemory.of(plan.name, settings.oom_free_memory),
+                ),
                 import_meanwhile=settings.preload if forked else (),
                 worker_class=GuardedNanny,
                 config=worker_config,

@@ -32,6 +32,10 @@ from hyperplane.spec.settings import SlurmSettings
 
 _PYTHON, _FOLDER = "hyperplane.engines.slurm.python", "hyperplane.engines.slurm.shared_folder"
 _NODES = "the nodes"
+_UNREACHED = (
+    "no node was reached: versions and modules are those of {} on this machine, and whether the "
+    "nodes have the same, their memory and their disks were not checked"
+)
 
 
 def list_checks(plan: ClusterPlan, request: PreflightRequest) -> list[Check]:
@@ -69,8 +73,8 @@ def _check_python(
 
     That it fails here is a warning: it may be a program, such as a container, of the nodes only.
     """
-    asked = EnvironmentRequest(tuple(request.program.names))
-    here = describe_here(asked)
+    asked = request.for_modules()
+    here = describe_here(EnvironmentRequest())
     python = settings.python or sys.executable
     yield from check_interfaces(
         settings.interface, settings.locate("interface"), {"this machine": here}
@@ -101,6 +105,7 @@ def _check_python(
         return
     workers: dict[str, PreflightEnvironment] = {_NODES: environment}
     versions = {_NODES: environment.versions}
+    yield PreflightFinding("nodes", "unchecked", _UNREACHED.format(python))
     yield from compare_versions(here.versions, versions, settings.versions == "refuse")
     yield from check_modules(request.program, workers, request.needed, request.sync)
 
@@ -114,5 +119,5 @@ def _check_shared_folder(settings: SlurmSettings) -> Iterator[PreflightFinding]:
         yield PreflightFinding("shared folder", "fault", text, advice)
         return
     kind = file_system_type(folder)
-    text = f"{folder} can be written"
+    text = f"{folder} can be written from this machine"
     yield PreflightFinding("shared folder", "ok", f"{text} ({kind or 'file system unknown'})")

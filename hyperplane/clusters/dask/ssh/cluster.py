@@ -22,6 +22,7 @@ from distributed.core import Status
 from distributed.utils import format_dashboard_link
 
 from hyperplane.clusters.dask.guarded_cluster import GuardedCluster, loopback_link
+from hyperplane.clusters.dask.owner_relay import carry_out_requests
 from hyperplane.clusters.dask.remote_process import node_name
 from hyperplane.clusters.dask.ssh.nodes import HostServer, HostWorkers
 from hyperplane.core.errors import EngineError, StartFailed
@@ -64,6 +65,7 @@ class GuardedSSHCluster(GuardedCluster):
         self._hosts, self._node_hosts = hosts, list(node_hosts)
         self._dashboard_port = dashboard_port
         self._forward: asyncssh.SSHListener | None = None
+        self._requests: asyncio.Task[None] | None = None
         template = kwargs["worker"]
         workers: dict[str, Any] = {}
         for number, host in enumerate(self._node_hosts[:nodes]):
@@ -91,6 +93,7 @@ class GuardedSSHCluster(GuardedCluster):
                 await self._close()
                 raise
             self._watcher = asyncio.create_task(self._close_with_scheduler(self.scheduler))
+            self._requests = asyncio.create_task(carry_out_requests(self))
 
     def _used_hosts(self) -> list[str]:
         return [spec["options"]["host"] for spec in self.worker_spec.values()]
@@ -219,6 +222,8 @@ class GuardedSSHCluster(GuardedCluster):
                 await scheduler.kill()
 
     async def _close(self) -> None:
+        if self._requests is not None:
+            self._requests.cancel()
         if self.status == Status.running:
             await self._kill_silent_scheduler()
         closed_before = self.status == Status.closed

@@ -16,6 +16,7 @@ from distributed import Nanny, Scheduler
 from distributed.utils import get_ip_interface
 
 from hyperplane.clusters.dask.lazy_dashboard import LazyDashboard
+from hyperplane.clusters.dask.owner_relay import OwnerRelay
 from hyperplane.clusters.dask.owner_requests import CLOSE_OWNER, CLOSED_BY_PROGRAM
 from hyperplane.clusters.dask.remote_process import make_security
 from hyperplane.clusters.dask.ssh.gpus import gpu_fault, nannies
@@ -107,8 +108,9 @@ def _create_servers(config: dict[str, Any]) -> list[Any]:
 
 
 async def _add_guards(scheduler: Scheduler, config: dict[str, Any], stop: asyncio.Event) -> None:
-    """Add the dashboard, the handler that closes the cluster, and the guards."""
+    """Add the dashboard, the handlers of requests to the cluster object, and the guards."""
     LazyDashboard(scheduler)
+    OwnerRelay(scheduler)
 
     def end(reason: str) -> None:
         """Send the reason to the cluster object, which then closes the other processes."""

@@ -36,6 +36,13 @@ from hyperplane.spec.settings import SshSettings
 #: Seconds that are waited for connections to close, less than the time between the end of a check
 #: and that of all checks.
 _CLOSE_SECONDS = 0.2
+#: Errors of connections; those of keys are no ``asyncssh.Error``.
+_CONNECTION_ERRORS = (
+    OSError,
+    asyncssh.Error,
+    asyncssh.KeyImportError,
+    asyncssh.KeyEncryptionError,
+)
 
 
 def list_checks(plan: ClusterPlan, request: PreflightRequest) -> list[Check]:
@@ -54,7 +61,7 @@ def _check_hosts(
     spill = settings.local_directory or configured_folder()
     with request.for_environment(spill) as (asked, marker):
         results = deadline.run(_query_hosts(plan, settings, asked, deadline.remaining))
-        here = describe_here(asked)
+        here = describe_here(EnvironmentRequest())
     known = {
         host: result for host, result in results.items() if isinstance(result, PreflightEnvironment)
     }
@@ -136,7 +143,7 @@ def _explain_failures(
         elif isinstance(error, TimeoutError | asyncio.TimeoutError):
             text = f"{host} has not answered yet; the start waits {settings.connect_timeout:g} s"
             yield PreflightFinding("hosts", "unchecked", text)
-        elif isinstance(error, OSError | asyncssh.Error):
+        elif isinstance(error, _CONNECTION_ERRORS):
             connecting[host] = explain_error(error, settings)
         else:
             raise error

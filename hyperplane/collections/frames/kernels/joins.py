@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from hyperplane.collections.frames.joined_partition import How
+from hyperplane.collections.frames.join_kinds import How
 from hyperplane.collections.frames.kernels.concatenate import TypeConflict, concat_tables
+from hyperplane.collections.frames.kernels.indexed_table import IndexedTable
 from hyperplane.core.errors import DataError
 
 
@@ -24,6 +25,11 @@ def join_tables(
     With ``ordered``, rows are in the order of the left side, as in pandas; else in no order.
     """
     left, right = _unify_keys(left, right, keys)
+    indexed = IndexedTable.build(right, keys)
+    if indexed.has_index_for(left.lazy()):
+        joined = indexed.join(left, how)
+        if joined is not None:
+            return joined
     return left.join(
         right,
         on=list(keys),

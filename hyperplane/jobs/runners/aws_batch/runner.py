@@ -27,15 +27,13 @@ from hyperplane.jobs.runners.aws_batch.step_checks import (
     find_resource_faults,
     find_step_faults,
 )
-from hyperplane.jobs.runners.aws_client import find_region, open_aws_session
+from hyperplane.jobs.runners.aws_client import find_region, open_aws_session, open_s3_staging
 from hyperplane.jobs.runners.container_budget import ContainerCosts
 from hyperplane.jobs.runners.service_job_id import ServiceJobId
 from hyperplane.jobs.runners.service_runner import ServiceRunner
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.platforms.aws.environment_session import EXTRA
-from hyperplane.platforms.aws.object_staging import S3Staging
 from hyperplane.platforms.aws.service_check import ServiceReport, check_service
-from hyperplane.platforms.object_staging import parse_staging
 from hyperplane.platforms.task_size import TaskSize
 from hyperplane.spec.settings import AwsBatchSettings
 from hyperplane.spec.settings.base import replace_settings
@@ -97,6 +95,15 @@ class AwsBatchRunner(ServiceRunner[AwsBatchSettings, BatchClient]):
         region = find_region(self.settings, self._environment)
         return [estimate_cost(step, self.settings, region) for step in job.pipeline.steps]
 
+    def describe_quota(self) -> list[str]:
+        """Return the vCPUs that the account may have in the compute environments of the queue."""
+        if self._report is None:
+            session = open_aws_session(self.settings, self._environment)
+            self._report = check_service(session, self.settings)
+        quotas = [each.quota for each in self._report.environments if each.quota is not None]
+        lines = [quota.describe() for quota in dict.fromkeys(quotas)]
+        return lines or ["unknown: no compute environment of the queue says its type"]
+
     def task_size(self, step: Step, memory_factor: float) -> TaskSize | None:
         """Return the size of the container of a step; None if none is large enough."""
         return task_size(step, memory_factor, self.settings)
@@ -115,12 +122,18 @@ class AwsBatchRunner(ServiceRunner[AwsBatchSettings, BatchClient]):
             variables["AWS_BATCH_JOB_ARRAY_SIZE"] = str(count)
         return variables | container_variables(self.settings)
 
+    def describe_rehearsal(self) -> list[str]:
+        """Return in what containers of the service differ from a rehearsal, as lines of text."""
+        return [
+            "all chunks of a step are one array; Batch has one for the attempts that start together"
+        ]
+
     def _costs(self) -> ContainerCosts:
         return container_costs(self.settings, find_region(self.settings, self._environment))
 
     def _create_client(self) -> BatchClient:
         session = open_aws_session(self.settings, self._environment)
-        return BatchClient(session, S3Staging(session, parse_staging(str(self.settings.staging))))
+        return BatchClient(session, open_s3_staging(session, self.settings))
 
     def _create_submitter(self, client: BatchClient) -> BatchSubmitter:
         return BatchSubmitter(client, self.settings, self._root)

@@ -21,5 +21,6 @@ class CloudRunSubmitter(GcpSubmitter[CloudRunJobId, CloudRunSettings]):
     ) -> PlannedBucketJob:
         return plan_job(command, step, memory_factor, self._settings, self._program, files)
 
-    def _job_id(self, command: AttemptCommand) -> CloudRunJobId:
+    def _job_id(self, command: AttemptCommand, step: Step) -> CloudRunJobId:
+        del step
         return CloudRunJobId(attempt_job_name(command), owning_job_id(command))

@@ -93,6 +93,14 @@ class CloudRunRunner(GcpRunner[CloudRunSettings, CloudRunClient]):
             **parse_pairs(self.settings.environ),
         }
 
+    def describe_rehearsal(self) -> list[str]:
+        """Return in what containers of the service differ from a rehearsal, as lines of text."""
+        return [
+            *super().describe_rehearsal(),
+            "files that a task writes are on a disk; those of Cloud Run are in its memory, and "
+            "count against the limit",
+        ]
+
     def _check_service(self) -> list[Fault]:
         """Return all faults of the service, or what Cloud Run says of a job that it checks."""
         faults = super()._check_service()

@@ -30,6 +30,13 @@ class GcpClient(ServiceClient[JobIdT]):
         self.session, self.staging = session, staging
         self.logs = LogReader(self, session, source)
 
+    async def project(self) -> str | GcpError:
+        """Return the project of the present settings and credentials, or the error."""
+        try:
+            return await self.run(self.session.project)
+        except GcpError as error:
+            return error
+
     async def download(self, key: str) -> bytes | GcpError:
         """Return an object of the staging folder, or the error."""
         try:

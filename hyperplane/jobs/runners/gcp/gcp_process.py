@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from hyperplane.core.errors.platforms import PlatformError
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.gcp.bucket_task import notebook_key
 from hyperplane.jobs.runners.gcp.gcp_client import GcpClient
@@ -36,6 +37,24 @@ class GcpProcess(ServiceProcess[GcpJobIdT, StatusT]):
         #: Whether lines of the container were copied; each supervisor copies them from the first.
         self._has_lines = False
 
+    async def _may_exist(self, job_id: GcpJobIdT) -> bool:
+        """Return whether a job was created in another project than that of the credentials now.
+
+        Its name is then searched in the wrong project.
+        """
+        project = await self._client.project()
+        if isinstance(project, PlatformError):
+            self._report_error(project)
+            return True
+        if project == job_id.project or not job_id.project:
+            return False
+        self._report_problem(
+            f"job {job_id.name} is in project {job_id.project} of Google Cloud, but the settings "
+            f"and credentials are of project {project}; cancel the job, or continue it with the "
+            "former ones"
+        )
+        return True
+
     def _format_entry(self, entry: LogEntry) -> str:
         """Return a line of the log."""
         return entry.line
@@ -54,7 +73,7 @@ class GcpProcess(ServiceProcess[GcpJobIdT, StatusT]):
     def _append(self, entries: Sequence[LogEntry]) -> None:
         if not self._has_lines:
             self._files.restart_log()
-        with self.command.file(".log").open("a") as log:
+        with self.command.file(".log").open("a", encoding="utf-8", errors="replace") as log:
             log.writelines(f"{self._format_entry(entry)}\n" for entry in entries)
         self._has_lines = True
 

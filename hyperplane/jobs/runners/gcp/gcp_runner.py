@@ -45,6 +45,10 @@ class GcpRunner(ServiceRunner[GcpSettingsT, GcpClientT]):
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """Return a fault for each part of a pipeline that the service cannot run."""
 
+    def describe_rehearsal(self) -> list[str]:
+        """Return in what containers of the service differ from a rehearsal, as lines of text."""
+        return ["there is no folder /gcs with the buckets of the project"]
+
     def _check_service(self) -> list[Fault]:
         return check_service(self._session(), self.settings, self.service)
 
@@ -52,4 +56,8 @@ class GcpRunner(ServiceRunner[GcpSettingsT, GcpClientT]):
         return GcpSession(self.settings.project, self.settings.region, self._environment)
 
     def _staging(self, session: GcpSession) -> GcsStaging:
-        return GcsStaging(session, parse_staging(str(self.settings.staging)))
+        return GcsStaging(
+            session,
+            parse_staging(str(self.settings.staging)),
+            create_bucket=self.settings.create_bucket,
+        )

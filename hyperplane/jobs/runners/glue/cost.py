@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hyperplane.jobs.definition.step import Step
-from hyperplane.jobs.runners.container_budget import ContainerCosts, Price
+from hyperplane.jobs.runners.container_budget import ContainerCosts, Price, describe_price
 from hyperplane.jobs.runners.glue.requests import attempt_minutes, count_workers, step_worker
 from hyperplane.platforms.aws.glue_workers import (
     PRICE_DATE,
@@ -21,22 +21,14 @@ _STOP_SECONDS = 60.0
 
 def estimate_cost(step: Step, settings: GlueSettings, region: str | None, at_once: int) -> str:
     """Return what a step costs while it runs, or that it is unknown, as a line of text."""
-    where, worker = f"step {step.name!r}", step_worker(step, 1.0, settings)
+    worker = step_worker(step, 1.0, settings)
     if worker is None:
-        return f"{where}: no machine is large enough"
+        return f"step {step.name!r}: no machine is large enough"
     shown = worker.name
     if settings.job_type != PYTHON_SHELL:
         shown = f"{settings.workers} workers {worker.name}"
-    price = find_price(worker, settings, region)
-    if price.amount is None:
-        return f"{where}: {shown}; cost unknown: {price.source}"
-    chunks = step.chunk_count or 1
-    count = min(chunks, step.max_parallel or at_once)
-    together = f", {count} at once" if count > 1 else ""
-    return (
-        f"{where}: {shown}, {price.amount:.4f} {price.currency} for an hour{together} "
-        f"({price.source})"
-    )
+    count = min(step.chunk_count or 1, step.max_parallel or at_once)
+    return describe_price(step, shown, find_price(worker, settings, region), count)
 
 
 def find_price(worker: GlueWorker, settings: GlueSettings, region: str | None) -> Price:

@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from hyperplane.jobs.runners.aws_client import AwsClient, aws_errors
+from hyperplane.jobs.runners.aws_client import aws_errors
+from hyperplane.jobs.runners.driver_client import DriverClient
 from hyperplane.jobs.runners.glue.glue_job_id import GlueJobId
-from hyperplane.jobs.runners.glue.requests import SYSTEM, outcome_key
+from hyperplane.jobs.runners.glue.requests import SYSTEM
 from hyperplane.jobs.runners.retry_time import ServiceErrors
+from hyperplane.platforms.aws.api import AwsApi
 from hyperplane.platforms.aws.errors import AwsError, AwsRequestError, is_unconfirmed
 from hyperplane.platforms.aws.glue import GlueApi
-from hyperplane.platforms.aws.object_staging import S3Staging
-from hyperplane.platforms.aws.session import AwsSession
 
 #: HTTP status of a request that can be repeated.
 _REPEAT = 429
 
 
-class GlueClient(AwsClient[GlueJobId]):
+class GlueClient(DriverClient[GlueJobId]):
     """Requests of all attempts to AWS Glue."""
 
     errors: ClassVar[ServiceErrors] = aws_errors(SYSTEM)
 
-    def __init__(self, session: AwsSession, staging: S3Staging) -> None:
-        super().__init__(session, staging)
-        self.staging, self.api = staging, GlueApi(session)
+    api_type: ClassVar[type[AwsApi]] = GlueApi
+    api: GlueApi
 
     async def create(self, request: Mapping[str, Any]) -> str:
         """Create a job unless it exists, start it once and return the name of its run.
@@ -49,20 +48,8 @@ class GlueClient(AwsClient[GlueJobId]):
             return error
         return None
 
-    async def read_exit_code(self, name: str) -> int | None:
-        """Return the exit code of an attempt; None if its script has stored none."""
-        try:
-            content = await self.repeat(self.staging.read, outcome_key(self.staging.folder, name))
-            return int(content)
-        except (OSError, ValueError):
-            return None
-
-    def _read_account(self) -> str:
-        return self.api.account()
-
     async def _read(self, ids: Sequence[GlueJobId]) -> list[Mapping[str, Any] | None]:
-        run = await self.run(self.api.read_run, ids[0].id)
-        return [run for _ in ids]
+        return await self._read_alone(self.api.read_run, ids)
 
     async def _search(self, job_id: GlueJobId) -> list[str]:
         return await self.run(self.api.find_runs, job_id.name)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import ClassVar
 
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.runners.aws_process import AwsProcess
 from hyperplane.jobs.runners.cloudwatch_log import CloudWatchLog
+from hyperplane.jobs.runners.driver_process import DriverProcess
 from hyperplane.jobs.runners.glue.glue_client import GlueClient
 from hyperplane.jobs.runners.glue.glue_job_id import GlueJobId
 from hyperplane.platforms.aws.glue_status import GlueRunStatus, parse_run
@@ -18,7 +17,7 @@ _LOG_GROUPS = {PYTHON_SHELL: "/aws-glue/python-jobs"}
 _SPARK_LOG_GROUP = "/aws-glue/jobs"
 
 
-class GlueProcess(AwsProcess[GlueJobId, GlueRunStatus]):
+class GlueProcess(DriverProcess[GlueJobId, GlueRunStatus]):
     """One attempt as a job of AWS Glue with one run; the job is deleted after its end."""
 
     poll_seconds: ClassVar[float] = 10.0
@@ -31,7 +30,6 @@ class GlueProcess(AwsProcess[GlueJobId, GlueRunStatus]):
         super().__init__(command, client, GlueJobId, parse_run)
         self._log_group = _LOG_GROUPS.get(job_type, _SPARK_LOG_GROUP)
         self._log: CloudWatchLog | None = None
-        self._code: int | None = None
 
     async def wait(self) -> int | None:
         """Wait for the end, and delete the job; return the exit code, None if there is none."""
@@ -71,8 +69,7 @@ class GlueProcess(AwsProcess[GlueJobId, GlueRunStatus]):
             await self._open_log(status).copy_rest(job_id.run_id)
             if not self._files.extract_notebook() and status.has_succeeded:
                 self._files.append_line("the executed notebook is not in the log of the run")
-        if not status.has_succeeded:
-            self._code = await self._client.read_exit_code(job_id.name)
+        await self._read_code(job_id, status)
 
     def _open_log(self, status: GlueRunStatus) -> CloudWatchLog:
         """Return the log of the run, whose group has another name with a security configuration."""
@@ -82,14 +79,3 @@ class GlueProcess(AwsProcess[GlueJobId, GlueRunStatus]):
             self._log = CloudWatchLog(self.command, self._client, f"{group}/output")
         self._log.is_patient = not self._end_requested
         return self._log
-
-    def _record_end(self, status: GlueRunStatus) -> None:
-        # A run may fail after its program has succeeded.
-        super()._record_end(status._replace(exit_code=self._code or None))
-
-    def _record_failure(self, status: GlueRunStatus, ended_code: int = 1) -> None:
-        if status.has_no_capacity:
-            self._files.append_line(f"{status.describe()}. The job can be retried")
-            self._files.record_end(os.EX_TEMPFAIL, status.stopped or None)
-        else:
-            super()._record_failure(status, ended_code)

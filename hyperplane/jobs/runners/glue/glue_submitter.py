@@ -6,9 +6,10 @@ import asyncio
 
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
+from hyperplane.jobs.runners.driver_files import read_driver_program
 from hyperplane.jobs.runners.glue.glue_client import GlueClient
 from hyperplane.jobs.runners.glue.glue_job_id import GlueJobId
-from hyperplane.jobs.runners.glue.requests import plan_job, read_script
+from hyperplane.jobs.runners.glue.requests import plan_job
 from hyperplane.jobs.runners.service_submitter import ServiceSubmitter
 from hyperplane.spec.settings import GlueSettings
 
@@ -24,7 +25,7 @@ class GlueSubmitter(ServiceSubmitter[GlueJobId, GlueSettings]):
         If it is cancelled, nothing is sent afterwards, and a run that was already started is
         stored. Raises OSError if it was not started.
         """
-        client, script = self._client, read_script()
+        client, script = self._client, read_driver_program()
         files = await self._upload_shared_files(command, step)
         planned = plan_job(command, step, memory_factor, self._settings, self._program, files)
         await client.upload_content(script.content, script.suffix)

@@ -5,43 +5,28 @@ from __future__ import annotations
 import errno
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from hyperplane.core.units import gb_to_bytes
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.runners.attempt_names import attempt_job_name, owning_job_id
-from hyperplane.jobs.runners.glue import glue_task
+from hyperplane.jobs.runners.attempt_names import owning_job_id
+from hyperplane.jobs.runners.driver_files import JOB_TAG, plan_driver, step_size
 from hyperplane.jobs.runners.staged_code import TaskFile
-from hyperplane.jobs.runners.step_resources import grace_seconds, resource_request
-from hyperplane.jobs.runners.task_manifest import build_manifest, parse_pairs, with_notebook_program
+from hyperplane.jobs.runners.step_resources import grace_seconds
+from hyperplane.jobs.runners.task_manifest import parse_pairs
 from hyperplane.platforms.aws.glue_workers import PYTHON_SHELL, GlueWorker, find_worker
-from hyperplane.platforms.aws.task_sizes import least_memory
-from hyperplane.platforms.object_staging import StagingFolder, parse_staging
-from hyperplane.platforms.task_size import TaskSize
 from hyperplane.spec.settings import GlueSettings
 
 #: Name of the service in messages.
 SYSTEM = "AWS Glue"
-#: Tag of all jobs, with the id of the job of hyperplane.
-JOB_TAG = "hyperplane-job"
 #: Version of Glue of Python shell jobs with Python 3.9, the latest that they have.
-_SHELL_VERSION, _SHELL_PYTHON = "3.0", "3.9"
+_SHELL_VERSION, SHELL_PYTHON = "3.0", "3.9"
 #: Maximum minutes of a run. Without a time limit, Glue would end it after 8 hours or 2 days.
 MAX_MINUTES = 10_079
 #: Minutes that Glue waits longer than the supervisor, which ends attempts at their time limit.
 _TIMEOUT_MARGIN = 2
 
 Object = dict[str, Any]
-
-
-def step_size(step: Step, memory_factor: float, settings: GlueSettings) -> TaskSize:
-    """Return the cores, memory and GPUs that a step requests."""
-    request = resource_request(step)
-    memory = gb_to_bytes(settings.ram_gb) if request.memory is None else request.memory
-    cores = settings.cores if request.cores is None else request.cores
-    return TaskSize(cores, least_memory(memory * memory_factor), request.gpus)
 
 
 def step_worker(step: Step, memory_factor: float, settings: GlueSettings) -> GlueWorker | None:
@@ -60,23 +45,6 @@ def attempt_minutes(timeout: float | None) -> int:
     if timeout is None:
         return MAX_MINUTES
     return min(MAX_MINUTES, math.ceil((timeout + grace_seconds()) / 60) + _TIMEOUT_MARGIN)
-
-
-def step_variables(settings: GlueSettings) -> dict[str, str]:
-    """Return the variables of all steps."""
-    region = {"AWS_DEFAULT_REGION": settings.region} if settings.region else {}
-    return {**region, **parse_pairs(settings.environ)}
-
-
-def read_script() -> TaskFile:
-    """Return the script of all jobs, which is an object of the staging folder."""
-    file = Path(str(glue_task.__file__))
-    return TaskFile(file.name, file.read_bytes())
-
-
-def outcome_key(folder: StagingFolder, name: str) -> str:
-    """Return the key of the object with the exit code of an attempt."""
-    return folder.key("attempts", f"{name}.exit")
 
 
 class PlannedGlueJob(NamedTuple):
@@ -113,33 +81,19 @@ def plan_job(
     worker = step_worker(step, memory_factor, settings)
     if worker is None:
         raise OSError(errno.EPERM, "no machine of AWS Glue is large enough", SYSTEM)
-    folder, name = parse_staging(str(settings.staging)), attempt_job_name(command)
-    keys = [folder.content_key(file.content, file.suffix) for file in files]
-    manifest_key = folder.key("attempts", f"{name}.json")
-    manifest = build_manifest([with_notebook_program(command, step)], step, files, keys)
-    manifest["variables"] = {**step_variables(settings), **manifest["variables"]}
-    values = (
-        folder.bucket,
-        folder.content_key(program.content, program.suffix),
-        manifest_key,
-        outcome_key(folder, name),
-    )
-    arguments = {
-        glue_task.PREFIX + each: value
-        for each, value in zip(glue_task.ARGUMENTS, values, strict=True)
-    }
+    driver = plan_driver(command, step, settings, program, files)
+    arguments = dict(driver.arguments)
     if settings.python_modules:
         arguments["--additional-python-modules"] = ",".join(settings.python_modules)
     if settings.python_files:
         arguments["--extra-py-files"] = ",".join(settings.python_files)
-    script = read_script()
     job = {
-        "Name": name,
+        "Name": driver.name,
         "Role": settings.role,
         "Command": {
             "Name": settings.job_type,
-            "ScriptLocation": folder.url(folder.content_key(script.content, script.suffix)),
-            "PythonVersion": _SHELL_PYTHON if settings.job_type == PYTHON_SHELL else "3",
+            "ScriptLocation": driver.script,
+            "PythonVersion": SHELL_PYTHON if settings.job_type == PYTHON_SHELL else "3",
         },
         "DefaultArguments": arguments,
         # A second start is an error while the first run is active.
@@ -149,7 +103,7 @@ def plan_job(
         "Tags": {**parse_pairs(settings.tags), JOB_TAG: owning_job_id(command)},
         **_machines(worker, settings),
     }
-    return PlannedGlueJob(job, manifest_key, manifest)
+    return PlannedGlueJob(job, driver.manifest_key, driver.manifest)
 
 
 def _machines(worker: GlueWorker, settings: GlueSettings) -> Object:

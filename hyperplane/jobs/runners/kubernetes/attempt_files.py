@@ -54,6 +54,7 @@ class AttemptFiles(RemoteAttemptFiles):
             await asyncio.wait({self._following}, timeout=seconds)
         self.stop_following()
         self.extract_notebook()
+        self.extract_reports()
 
     async def save_log(self, pod: str) -> None:
         """Fetch the whole log, and replace the copy unless that is longer."""
@@ -69,3 +70,4 @@ class AttemptFiles(RemoteAttemptFiles):
                 break
             await asyncio.sleep(LOG_RETRY_SECONDS)
         self.extract_notebook()
+        self.extract_reports()

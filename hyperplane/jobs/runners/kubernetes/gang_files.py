@@ -7,6 +7,7 @@ from collections import deque
 from contextlib import suppress
 
 from hyperplane.clusters.gang_plan import TAIL_LINES, GangPlan, format_failure
+from hyperplane.core.artifact_reports import split_reports
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.kubernetes.attempt_files import (
     LOG_ATTEMPTS,
@@ -31,6 +32,7 @@ class GangFiles(AttemptFiles):
         self._rests: dict[int, bytes] = {}
         self._tails: dict[int, deque[bytes]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._reports: list[bytes] = []
 
     def follow_process(self, number: int, pod: str) -> None:
         """Copy the lines of a pod as they are written, once."""
@@ -51,6 +53,8 @@ class GangFiles(AttemptFiles):
         self._copied[number] = self._copied.get(number, 0) + len(part)
         *lines, rest = (self._rests.get(number, b"") + part).split(b"\n")
         self._rests[number] = rest
+        lines, reports = split_reports(lines)
+        self._reports += reports
         name = self.plan.name(number)
         with self._command.file(".log").open("ab") as log:
             log.write(b"".join(f"{name} | ".encode() + line + b"\n" for line in lines))
@@ -70,6 +74,13 @@ class GangFiles(AttemptFiles):
                 self._append(number, text[self._copied.get(number, 0) :])
             if self._rests.get(number):  # a last line without its end
                 self._append(number, b"\n")
+        self.extract_reports()
+
+    def extract_reports(self) -> None:
+        """Write the reports of all processes on what they have saved to their file."""
+        if self._reports:
+            with suppress(OSError):  # a full disk: what was saved is not attached
+                self.save_reports(self._reports)
 
     async def _read_log(self, pod: str) -> bytes | None:
         for _ in range(LOG_ATTEMPTS):
@@ -82,7 +93,7 @@ class GangFiles(AttemptFiles):
     def write_failure(self, number: int, code: int) -> None:
         """Append which process has failed, with its last lines."""
         lines = [line.decode("utf-8", "replace") for line in self._tails.get(number, ())]
-        with self._command.file(".log").open("a") as log:
+        with self._command.file(".log").open("a", encoding="utf-8", errors="replace") as log:
             log.write(format_failure(self.plan.name(number), code, lines))
 
     def stop_following(self) -> None:
@@ -96,3 +107,4 @@ class GangFiles(AttemptFiles):
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=seconds)
         self.stop_following()
+        self.extract_reports()

@@ -39,6 +39,8 @@ from hyperplane.jobs.runners.kubernetes.gang_process import GangProcess
 from hyperplane.jobs.runners.kubernetes.pod_process import PodProcess
 from hyperplane.jobs.runners.kubernetes.step_pod import CONTAINER, FOLDER, find_requirements_faults
 from hyperplane.jobs.runners.notebook_program import PROGRAM_FILES
+from hyperplane.jobs.runners.task_manifest import with_reports
+from hyperplane.jobs.runners.tuning_support import find_tuning_faults
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.platforms.kubernetes.batch_job import BATCH
 from hyperplane.platforms.kubernetes.errors import KubernetesError
@@ -83,6 +85,11 @@ class KubernetesRunner(RemoteQueueMixin):
             )
         return settings_in_use.model_dump(mode="json", by_alias=True, warnings="none")
 
+    @property
+    def image(self) -> str:
+        """The image of the pods; empty if the settings name none."""
+        return self._settings.image or ""
+
     def unavailable_reason(self) -> str:
         """Return why kr8s, an image or the API server is missing; empty if none is."""
         if not is_installed("kr8s"):
@@ -122,6 +129,7 @@ class KubernetesRunner(RemoteQueueMixin):
     def find_unsupported(self, pipeline: Pipeline) -> list[Fault]:
         """Return a fault for each part of a pipeline that pods cannot run."""
         faults = find_requirements_faults(pipeline)
+        faults += find_tuning_faults(pipeline, self.name)
         for step in pipeline.steps:
             where = f"step {step.name!r}: "
             if step.argv[1:] == ("-m", calls.PROGRAM):
@@ -153,6 +161,7 @@ class KubernetesRunner(RemoteQueueMixin):
         """Create the Job of an attempt, and the Secret that it owns."""
         for suffix in (".exit", ".pid"):
             command.file(suffix).unlink(missing_ok=True)
+        command = with_reports(command)
         files = []
         if command.script is not None and self._settings.root is None:
             where = f"{FOLDER}/{command.script.name}"

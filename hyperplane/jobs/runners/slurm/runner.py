@@ -112,7 +112,7 @@ class SlurmProcess:
             await self._queue.cancel(job_id)
 
     def _append_log(self, message: str) -> None:
-        with self.command.file(".log").open("a") as log:
+        with self.command.file(".log").open("a", encoding="utf-8", errors="replace") as log:
             log.write(f"{message}\n")
 
     async def wait(self) -> int | None:

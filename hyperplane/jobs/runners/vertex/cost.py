@@ -11,6 +11,7 @@ from hyperplane.jobs.runners.container_budget import (
 )
 from hyperplane.jobs.runners.vertex.machines import step_machine, task_size
 from hyperplane.jobs.runners.vertex.requests import attempt_seconds
+from hyperplane.jobs.runners.vertex.tuning import count_trials
 from hyperplane.platforms.gcp.machine_types import (
     PRICE_DATE,
     PRICE_SOURCE,
@@ -30,6 +31,7 @@ def estimate_cost(step: Step, settings: VertexSettings, at_once: int) -> str:
         return f"step {step.name!r}: no machine is large enough"
     chunks = step.chunk_count or 1
     count = min(chunks, step.max_parallel or at_once) * max(1, step.gang_size)
+    count *= count_trials(step)[1]
     return describe_price(step, machine.describe(), find_price(step, machine, settings), count)
 
 
@@ -59,4 +61,5 @@ def container_costs(settings: VertexSettings) -> ContainerCosts:
         price,
         attempt_seconds,
         _STOP_SECONDS,
+        lambda step: count_trials(step)[0],
     )

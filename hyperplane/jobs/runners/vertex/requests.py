@@ -14,6 +14,7 @@ from hyperplane.jobs.runners.staged_code import TaskFile
 from hyperplane.jobs.runners.step_resources import grace_seconds
 from hyperplane.jobs.runners.task_manifest import parse_pairs
 from hyperplane.jobs.runners.vertex.machines import step_machine
+from hyperplane.jobs.runners.vertex.tuning import build_tuning_job, read_tuning
 from hyperplane.platforms.object_staging import parse_staging
 from hyperplane.spec.settings import VertexSettings
 
@@ -56,7 +57,7 @@ def plan_job(
     program: TaskFile,
     files: Sequence[TaskFile],
 ) -> PlannedBucketJob:
-    """Return the requests for one attempt.
+    """Return the requests for one attempt: a custom job, or a tuning job of such jobs.
 
     ``program`` is the program of the container, and ``files`` are those that it writes there.
     Raises OSError if there is no machine that is large enough.
@@ -66,9 +67,6 @@ def plan_job(
         raise OSError(errno.EPERM, "no machine of Vertex AI is large enough", SYSTEM)
     folder = parse_staging(str(settings.staging))
     task = plan_task(command, step, folder, settings.labels, program, files)
-    machine_spec: Object = {"machineType": machine.name}
-    if machine.gpus:
-        machine_spec |= {"acceleratorType": machine.gpu_type, "acceleratorCount": machine.gpus}
     container: Object = {
         "imageUri": settings.image,
         "command": task.command,
@@ -85,7 +83,7 @@ def plan_job(
     if settings.spot:
         scheduling["strategy"] = "SPOT"
     pool: Object = {
-        "machineSpec": machine_spec,
+        "machineSpec": machine.spec(),
         "diskSpec": {"bootDiskSizeGb": settings.disk_gb},
         "containerSpec": container,
     }
@@ -99,5 +97,7 @@ def plan_job(
         spec["serviceAccount"] = settings.service_account
     if settings.network:
         spec["network"] = settings.network
-    job = {"displayName": task.name, "labels": task.labels, "jobSpec": spec}
+    job: Object = {"displayName": task.name, "labels": task.labels, "jobSpec": spec}
+    if (tuning := read_tuning(step)) is not None:
+        job = build_tuning_job(tuning, job)
     return PlannedBucketJob(job, task.manifest_key, task.manifest)

@@ -11,6 +11,7 @@ from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.runners.container_steps import find_code_faults
 from hyperplane.jobs.runners.gcp.option_checks import ReservedVariables, find_setting_faults
 from hyperplane.jobs.runners.vertex.machines import step_machine, step_request
+from hyperplane.jobs.runners.vertex.tuning import find_tuning_faults
 from hyperplane.platforms.gcp.machine_types import find_machine, machine_names
 from hyperplane.spec.settings import VertexSettings
 
@@ -43,6 +44,7 @@ def find_step_faults(pipeline: Pipeline, settings: VertexSettings) -> Iterator[F
         if step.gang is not None:
             allowed = "a step of one process, or of type train, on vertex"
             yield Fault(f"step {step.name!r}: gang", str(step.gang), allowed)
+        yield from find_tuning_faults(step)
         for name in step.secrets:
             advice = "read it in the step from Secret Manager, with its service account"
             allowed = "no secrets on vertex, whose containers would show them in the console"

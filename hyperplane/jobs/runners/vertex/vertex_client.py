@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from hyperplane.jobs.runners.gcp.gcp_client import GcpClient, gcp_errors
@@ -42,6 +43,8 @@ class VertexClient(GcpClient[VertexJobId]):
         return [jobs.get(job_id.id) for job_id in ids]
 
     async def _search(self, job_id: VertexJobId) -> list[str]:
+        if job_id.is_tuning:
+            return await self.run(partial(self.api.find_jobs, job_id.name, is_tuning=True))
         return await self.run(self.api.find_jobs, job_id.name)
 
     async def _stop(self, task_id: str, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Submission of attempts to Vertex AI, each as one custom job."""
+"""Submission of attempts to Vertex AI, each as one custom job or tuning job."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from hyperplane.spec.settings import VertexSettings
 
 
 class VertexSubmitter(GcpSubmitter[VertexJobId, VertexSettings]):
-    """Submits attempts as custom jobs."""
+    """Submits attempts as custom jobs, and those with tuning as tuning jobs."""
 
     def _plan(
         self, command: AttemptCommand, step: Step, memory_factor: float, files: list[TaskFile]
     ) -> PlannedBucketJob:
         return plan_job(command, step, memory_factor, self._settings, self._program, files)
 
-    def _job_id(self, command: AttemptCommand) -> VertexJobId:
-        return VertexJobId(attempt_job_name(command), name_prefix(command))
+    def _job_id(self, command: AttemptCommand, step: Step) -> VertexJobId:
+        is_tuning = step.tuning is not None
+        return VertexJobId(attempt_job_name(command), name_prefix(command), is_tuning)

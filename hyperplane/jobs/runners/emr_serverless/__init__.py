@@ -1,0 +1,1 @@
+"""Runner for EMR Serverless."""
