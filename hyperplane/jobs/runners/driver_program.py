@@ -34,11 +34,16 @@ _OUTPUT_SECONDS = 5.0
 _STOP_SECONDS = 10.0
 #: Seconds between the objects with the output: the first pause, its growth and the longest one.
 _PAUSE, _GROWTH, _LONGEST_PAUSE = 5.0, 1.2, 60.0
-#: Ends the group of the child when this process is killed, which closes the standard input.
+#: Ends the group of the child when this process is killed, which closes the standard input. It then
+#: reads what the child prints: without a reader, SIGPIPE would end a child that prints at its end.
 _WATCH = """
-import os, signal, sys, time
-group, seconds = int(sys.argv[1]), float(sys.argv[2])
+import os, signal, sys, threading, time
+group, seconds, output = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+def read_all():
+    while os.read(output, 65536):
+        pass
 if not sys.stdin.buffer.read(1):
+    threading.Thread(target=read_all, daemon=True).start()
     try:
         os.killpg(group, signal.SIGTERM)
         until = time.monotonic() + seconds
@@ -160,8 +165,11 @@ def run_program(
 
 def _wait_with_parent(process: subprocess.Popen[bytes], parent: int, seconds: float) -> int:
     """Wait for the end of the group of a process, ended with a parent or after some seconds."""
+    assert process.stdout is not None  # noqa: S101 - a pipe
+    output = process.stdout.fileno()
     watch = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-c", _WATCH, str(process.pid), str(_STOP_SECONDS)],
+        [sys.executable, "-c", _WATCH, str(process.pid), str(_STOP_SECONDS), str(output)],
+        pass_fds=[output],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

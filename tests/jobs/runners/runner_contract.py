@@ -150,7 +150,7 @@ class RunnerContract:
     def test_an_attempt_is_terminated_and_killed_after_the_grace_period(
         self, runner: Any, tmp_path: Path, polite: bool
     ) -> None:
-        then = "echo ended > ended; exit 7" if polite else ""
+        then = "sleep 0.2; echo ending; echo ended > ended; exit 7" if polite else ""
         script = (
             f"cd {tmp_path}; trap '{then}' TERM; echo $$ > draft; mv draft pid; "
             "while true; do sleep 0.05; done"
