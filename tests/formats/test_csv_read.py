@@ -244,6 +244,13 @@ def test_a_file_in_utf_16_is_named_as_such(tmp_path, options):
         read(tmp_path / "a.csv", **options)
 
 
+@pytest.mark.parametrize("text", ["a,b\r1,x\r2,y\r", 'a,b\r1,"x\ny"\r2,y\r'])
+def test_carriage_returns_as_line_ends_are_named_as_such(tmp_path, text):
+    (tmp_path / "a.csv").write_text(text, newline="")
+    with pytest.raises(ReadError, match=r"end with carriage returns .*pandas\.read_csv"):
+        read(tmp_path / "a.csv")
+
+
 def test_special_numbers_equal_pandas(tmp_path):
     (tmp_path / "a.csv").write_text("x,y\ninf, 1\n-inf,2 \nNA,3\n1e5,\n")
     ours, theirs = read(tmp_path / "a.csv").compute(), pd.read_csv(tmp_path / "a.csv")

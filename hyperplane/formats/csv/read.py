@@ -135,6 +135,11 @@ def _inspect(sample: TextSample, options: TextOptions) -> _InspectedFile:
             names = next(csv.reader(io.StringIO(header), delimiter=separator))
         except (UnicodeError, csv.Error, StopIteration) as error:
             message = f"its first line is not a CSV header in {options.encoding} ({error})"
+            if isinstance(error, csv.Error) and b"\r" in sample.head[start:end].rstrip(b"\r\n"):
+                message = (
+                    "its lines end with carriage returns (\\r), not with \\n or \\r\\n; convert "
+                    "it, or read it with pandas.read_csv"
+                )
             raise ReadError(sample.file.url, message) from error
         _check_separator(sample, start, names, separator, options)
         start = end
