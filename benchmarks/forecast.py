@@ -328,13 +328,15 @@ def run(make: Callable[[], Any], plan: hyperplane.ClusterPlan) -> dict[str, Any]
     }
 
 
-def compare(name: str, layout: tuple[int, int]) -> dict[str, Any]:
-    """Forecast a job, run it, and return both."""
+def compare(
+    name: str, layout: tuple[int, int], make: Callable[[], Any] | None = None
+) -> dict[str, Any]:
+    """Forecast a job, by default that of the name, run it, and return both."""
     plan = make_plan(*layout)
     for folder in ("written", "sorted"):
         shutil.rmtree(FOLDER / folder, ignore_errors=True)
     # One collection: an array that is rechunked while a cluster runs has another graph.
-    job = WORKLOADS[name]()
+    job = (make or WORKLOADS[name])()
     found = hyperplane.forecast(job, plan, history=False)
     left = [path for each in ("written", "sorted") for path in (FOLDER / each).rglob("*.parquet")]
     assert not left, f"the sample wrote {left}"

@@ -162,10 +162,10 @@ WORKLOADS: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
-def compare(name: str, layout: tuple[int, int]) -> dict[str, Any]:
+def compare(name: str, layout: tuple[int, int], make: Callable[[], Any]) -> dict[str, Any]:
     """Forecast a job, run it, and return both."""
     plan = make_plan(*layout)
-    job = WORKLOADS[name]()
+    job = make()
     found = hyperplane.forecast(job, plan, history=False)
     measured = run(lambda: job, plan)
     return {
@@ -189,23 +189,25 @@ def _line(row: dict[str, Any]) -> str:
     )
 
 
-def main() -> None:
-    """Print a table of all jobs."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("workloads", nargs="*", choices=[*WORKLOADS, []], metavar="WORKLOAD")
+def main(workloads: dict[str, Callable[[], Any]], description: str) -> None:
+    """Print a table of all jobs and a summary."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("workloads", nargs="*", choices=[*workloads, []], metavar="WORKLOAD")
     parser.add_argument("--json", type=Path, help="file to which figures are added")
     arguments = parser.parse_args()
     make_data()
     print("| job | layout | forecast | interval | measured | error | |")
     print("|---|---|---|---|---|---|---|")
-    for name in arguments.workloads or WORKLOADS:
+    rows = []
+    for name in arguments.workloads or workloads:
         for layout in LAYOUTS:
-            row = compare(name, layout)
-            print(_line(row), flush=True)
+            rows.append(compare(name, layout, workloads[name]))
+            print(_line(rows[-1]), flush=True)
             if arguments.json:
                 with arguments.json.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+                    file.write(json.dumps(rows[-1]) + "\n")
+    forecast.summarize(rows)
 
 
 if __name__ == "__main__":
-    main()
+    main(WORKLOADS, str(__doc__))
