@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import re
 import shutil
@@ -321,3 +323,24 @@ def test_start_failure_tells_what_the_worker_did(tmp_path: Path) -> None:
         hyperplane.start(hyperplane.plan_cluster(**ONE))
     assert "exited with status 3" in caught.value.log_tail
     assert records.read_all() == []
+
+
+@pytest.mark.cluster
+def test_a_closing_nanny_is_not_closed_again_by_the_end_of_its_worker(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client, cluster = hyperplane.initialize_cluster(**ONE)
+    [nanny] = cluster.workers.values()
+
+    async def close() -> None:
+        closing = asyncio.ensure_future(nanny.close())
+        await asyncio.sleep(0)
+        nanny.close_gracefully()  # as a worker requests when it ends, such as after scale(0)
+        await closing
+
+    with caplog.at_level(logging.ERROR, "distributed.nanny"):
+        cluster.sync(close)
+    client.close()
+    cluster.close()
+    assert nanny.status.name == "closed"
+    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []

@@ -139,6 +139,16 @@ class GuardedNanny(Nanny):
         if process.pid is not None:
             await asyncio.wait_for(worker.stopped.wait(), END_SECONDS)
 
+    def close_gracefully(self, reason: str = "nanny-close-gracefully") -> None:
+        """Start no worker process again, unless the nanny is closing already.
+
+        Its worker requests this when it ends. Dask's method replaces the status "closing", so that
+        the end of the worker closes the nanny a second time. The first one then cancels the second
+        one, which logs an error.
+        """
+        if self.status not in (Status.closing, Status.closed):
+            super().close_gracefully(reason)
+
     async def close(  # type: ignore[override]
         self, timeout: float = 5, reason: str = "nanny-close"
     ) -> Literal["OK"]:
