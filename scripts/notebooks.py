@@ -24,8 +24,12 @@ NEEDS = {"05_train_a_network": "torch", "06_spark_on_ray": "spark"}
 
 _FILE_LINK = re.compile(r'<a href="file:[^"]*"[^>]*>(.*?)</a>', re.DOTALL)
 
-#: What replaces a progress bar at its end: of tasks, of a job and of the start of a cluster.
-_ENDED = re.compile(r"[\d,]+ tasks? in \d|(job .*|start \(\S+\)): .* after \d")
+#: What replaces a progress bar at its end: of tasks, also of some that have not ended or whose
+#: number the scheduler did not say in time, of a job and of the start of a cluster.
+_ENDED = re.compile(
+    r"[\d,]+ tasks? in \d|.*\d (s|min|h); [\d,]+ of [\d,]+ tasks? ha(ve|d) ended"
+    r"|(job .*|start \(\S+\)): .* after \d"
+)
 
 
 def main(environment: str = "") -> None:
@@ -83,9 +87,20 @@ def is_reproducible(output: Any) -> bool:
     data = output.get("data", {})
     is_note = output.get("metadata", {}) == NOTE_METADATA
     is_bar = "application/vnd.jupyter.widget-view+json" in data
-    text = data.get("text/plain", "") if output.output_type == "display_data" else None
-    has_ended = text == "" or _ENDED.match(text or "")
-    return output.get("name") != "stderr" and not is_bar and not is_note and not has_ended
+    return (
+        output.get("name") != "stderr"
+        and not is_bar
+        and not is_note
+        and not is_end_of_progress(output)
+    )
+
+
+def is_end_of_progress(output: Any) -> bool:
+    """Return whether an output is what replaces a progress bar at its end."""
+    if output.output_type != "display_data":
+        return False
+    text = output.data.get("text/plain", "")
+    return not text or _ENDED.match(text) is not None
 
 
 if __name__ == "__main__":

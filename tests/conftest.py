@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,15 @@ def published_pools() -> Iterator[None]:
     """Only the documented pools, so that a pool that is added changes no expected choice."""
     with only_published_pools():
         yield
+
+
+@pytest.fixture
+def patient_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let checks before a start take longer: the machine of the tests may be busy."""
+    from hyperplane import start_checks
+    from hyperplane.guard.preflight.run_checks import run_checks
+
+    monkeypatch.setattr(start_checks, "run_checks", partial(run_checks, limit=120))
 
 
 @pytest.fixture

@@ -62,6 +62,8 @@ def test_notebooks_run_and_reproduce_the_stored_outputs(file: Path, tmp_path: Pa
         ("start (ray:local): done after 1 min 7 s", False),
         ("job nightly #12: done after 35 s", False),
         ("1,000 tasks in 3 s", False),
+        ("3.1 s; 30 of 1,200 tasks have ended", False),
+        ("failed after 1 min 3 s; 1 of 1 task had ended", False),
         ("the flights start after 7", True),
     ],
 )

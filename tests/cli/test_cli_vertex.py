@@ -403,8 +403,9 @@ def test_a_batch_prediction_fails_is_cancelled_or_vanishes(
     assert vertex("cancel", job).out == f"{job}: cancelled\n"
 
     def vanish() -> None:
-        until(lambda: service.count("batchPredictionJobs.create") == 3)
-        service.predictions.clear()
+        until(lambda: len(service.predictions) == 3)
+        with service._lock:
+            service.predictions.clear()
 
     thread = threading.Thread(target=vanish)
     thread.start()

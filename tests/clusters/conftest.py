@@ -8,7 +8,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +26,6 @@ def own_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     tmp_path_factory.getbasetemp()
     with temporary_directory():
         yield
-
-
-@pytest.fixture
-def patient_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let checks before a start take longer: the machine of the tests may be busy."""
-    from hyperplane import start_checks
-    from hyperplane.guard.preflight.run_checks import run_checks
-
-    monkeypatch.setattr(start_checks, "run_checks", partial(run_checks, limit=120))
 
 
 @pytest.fixture

@@ -388,6 +388,12 @@ def test_a_task_larger_than_its_node_runs_once_within_the_bound(
     assert sum("this machine has free memory" in text for text in caplog.messages) == 1
 
 
+@pytest.fixture
+def free_gigabytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As much memory is free as these tests need, whatever other programs use."""
+    monkeypatch.setattr(free_memory.machine, "free_ram", lambda: 8 * GB)
+
+
 def frame_of_one_key(megabytes: int) -> Any:
     def rows(part: int) -> pd.DataFrame:
         numbers = np.arange(part * 625_000, (part + 1) * 625_000)
@@ -398,6 +404,7 @@ def frame_of_one_key(megabytes: int) -> Any:
 
 @pytest.mark.cluster
 @pytest.mark.slow
+@pytest.mark.usefixtures("free_gigabytes")
 def test_a_shuffle_to_one_worker_passes_and_its_limit_stays() -> None:
     with started(**GROWS) as (client, cluster):
         pids = {nanny.pid for nanny in cluster.workers.values()}
@@ -449,6 +456,7 @@ def test_a_shuffle_to_one_worker_passes_and_its_limit_stays() -> None:
 
 @pytest.mark.cluster
 @pytest.mark.slow
+@pytest.mark.usefixtures("free_gigabytes")
 def test_a_task_with_large_inputs_moves_if_its_worker_is_retired() -> None:
     def make_part(number: int) -> Any:
         return np.full(10_000_000, float(number))
@@ -471,6 +479,7 @@ def test_a_task_with_large_inputs_moves_if_its_worker_is_retired() -> None:
 
 @pytest.mark.cluster
 @pytest.mark.slow
+@pytest.mark.usefixtures("free_gigabytes")
 def test_inputs_larger_than_a_worker_are_combined() -> None:
     with started(**GROWS):
         whole = frame_of_one_key(600).compute()
@@ -480,6 +489,7 @@ def test_inputs_larger_than_a_worker_are_combined() -> None:
 
 @pytest.mark.cluster
 @pytest.mark.skipif(not FULL, reason="minutes: at full scale")
+@pytest.mark.usefixtures("free_gigabytes")
 def test_two_shuffles_at_once_with_an_actor_and_scattered_data() -> None:
     with started(**GROWS) as (client, _):
         held = client.scatter(list(range(5)))

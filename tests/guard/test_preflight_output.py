@@ -18,6 +18,8 @@ from hyperplane.guard.preflight.paths import find_data_bytes
 from hyperplane.guard.preflight.storage import check_output
 from hyperplane.platforms.local import machine
 
+pytestmark = pytest.mark.usefixtures("patient_checks")
+
 TABLE = pd.DataFrame({"a": [1, 2]})
 
 

@@ -80,7 +80,7 @@ def test_modules_of_local_modules_count_and_those_of_installed_ones_do_not(
     create("far_helpers.py", "import polars\n")
     near = create("near_helpers.py", "import json\nimport far_helpers\nfrom numpy import ones\n")
     monkeypatch.setitem(globals(), "near_helpers", near)
-    found = find_program_modules(sys._getframe())
+    found = find_program_modules(sys._getframe(), seconds=None)
     assert {"near_helpers", "far_helpers"} <= {module.name for module in found.local}
     assert {"numpy", "polars"} <= set(found.packages)
     assert {"json", "hyperplane", "pytest"}.isdisjoint(found.names)
@@ -89,10 +89,10 @@ def test_modules_of_local_modules_count_and_those_of_installed_ones_do_not(
 
 def test_modules_that_are_pickled_by_value_do_not_count(create: Create) -> None:
     module = create("by_value.py", "")
-    assert "by_value" in find_program_modules(None, ["by_value"]).names
+    assert "by_value" in find_program_modules(None, ["by_value"], seconds=None).names
     cloudpickle.register_pickle_by_value(module)
     try:
-        assert "by_value" not in find_program_modules(None, ["by_value"]).names
+        assert "by_value" not in find_program_modules(None, ["by_value"], seconds=None).names
     finally:
         cloudpickle.unregister_pickle_by_value(module)
 
@@ -167,7 +167,7 @@ def test_the_main_program_counts_with_its_file_and_its_functions(
     exec(cell, vars(main))  # as a notebook does it
     create("of_nothing.py", "")  # puts the folder on the path
     monkeypatch.setitem(sys.modules, "__main__", main)
-    names = {module.name for module in find_program_modules().local}
+    names = {module.name for module in find_program_modules(seconds=None).local}
     assert names == {"of_the_file", "of_a_cell", "of_a_method"}
 
 
@@ -203,7 +203,7 @@ def test_lazy_objects_and_odd_modules_are_no_error(
     monkeypatch.setitem(sys.modules, "an_object", _Unresolved())
     monkeypatch.setitem(vars(module), "work", create("of_object.py", "def work(): ...\n").work)
     module.work.__module__ = "an_object"
-    found = find_program_modules(None, ["with_odd_names"])
+    found = find_program_modules(None, ["with_odd_names"], seconds=None)
     assert [each.name for each in found.local] == ["with_odd_names"]
     assert "numpy" in found.packages  # and those of the program that runs the tests
 
@@ -265,7 +265,7 @@ def test_each_module_is_looked_up_once(create: Create, monkeypatch: pytest.Monke
         return find_local_module(name)
 
     monkeypatch.setattr(program_modules, "find_local_module", count)
-    found = find_program_modules(None, ["many_names"])
+    found = find_program_modules(None, ["many_names"], seconds=None)
     assert found.complete
     assert "numpy" in found.packages
     assert looked_up.count("numpy") == 1
@@ -312,6 +312,7 @@ class _ThreadNote:
         return int, ()
 
 
+@pytest.mark.usefixtures("patient_checks")
 def test_an_import_of_a_module_that_exists_nowhere_is_reported() -> None:
     threads = _ThreadNote()
 

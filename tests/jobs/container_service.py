@@ -24,8 +24,8 @@ class ContainerService(ABC):
         self.requests: list[tuple[str, Any]] = []
         #: Name of an operation -> what happens to its next requests, in turn.
         self.faults: dict[str, list[str]] = {}
-        #: Seconds from SIGTERM to SIGKILL.
-        self.stop_seconds = 2.0
+        #: Seconds from SIGTERM to SIGKILL, enough for a handler of bash on a slow machine.
+        self.stop_seconds = 5.0
         #: While set, jobs do not start, for this reason.
         self.waiting_for = ""
         self._lock = threading.RLock()

@@ -81,22 +81,26 @@ class ComputeDisplay:
         ``depth`` is the depth before the call: a second Ctrl-C may have interrupted ``begin``.
         """
         self.depth = depth
-        shown, seconds = self._shown, time.monotonic() - self._began
-        if depth or shown is None or self._has_failed:
+        seconds = time.monotonic() - self._began
+        # The other thread may be drawing for the first time, and note it only afterwards.
+        if depth or self._has_failed or not self._drawing.acquire(timeout=_END_SECONDS):
             return
-        self._newest = self._shown = None
-        if self._output.keeps_end:
-            counted = self._count() if error is None else None
-            text = shown.describe_end(seconds, error, counted)
-        else:
-            text = ""
-        if self._drawing.acquire(timeout=_END_SECONDS):
-            try:
-                self._output.end(text)
-            except Exception as failure:  # noqa: BLE001 - the call has its own result or error
-                self._turn_off(failure)
-            finally:
-                self._drawing.release()
+        try:
+            shown, self._newest, self._shown = self._shown, None, None
+            if shown is not None:
+                self._output.end(self._describe_end(shown, seconds, error))
+        except Exception as failure:  # noqa: BLE001 - the call has its own result or error
+            self._turn_off(failure)
+        finally:
+            self._drawing.release()
+
+    def _describe_end(
+        self, shown: ComputeFigures, seconds: float, error: BaseException | None
+    ) -> str:
+        if not self._output.keeps_end:
+            return ""
+        counted = self._count() if error is None else None
+        return shown.describe_end(seconds, error, counted)
 
     def on_message(self, event: tuple[float, dict[str, Any]]) -> None:
         """Let the other thread show figures of the scheduler; an event handler of the client."""

@@ -8,6 +8,7 @@ it stores that of the child in the bucket, and on EMR what the child prints, too
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import shlex
@@ -34,15 +35,17 @@ _OUTPUT_SECONDS = 5.0
 _STOP_SECONDS = 10.0
 #: Seconds between the objects with the output: the first pause, its growth and the longest one.
 _PAUSE, _GROWTH, _LONGEST_PAUSE = 5.0, 1.2, 60.0
-#: Ends the group of the child when this process is killed, which closes the standard input. It then
-#: reads what the child prints: without a reader, SIGPIPE would end a child that prints at its end.
+#: Ends the group of the child when this process is killed, which closes the standard input. It has
+#: the group from the child itself. It then reads what the child prints: without a reader, SIGPIPE
+#: would end a child that prints at its end.
 _WATCH = """
 import os, signal, sys, threading, time
-group, seconds, output = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+seconds, output = float(sys.argv[1]), int(sys.argv[2])
 def read_all():
     while os.read(output, 65536):
         pass
-if not sys.stdin.buffer.read(1):
+group = int(sys.stdin.buffer.readline() or 0)
+if group and not sys.stdin.buffer.read(1):
     threading.Thread(target=read_all, daemon=True).start()
     try:
         os.killpg(group, signal.SIGTERM)
@@ -58,6 +61,7 @@ if not sys.stdin.buffer.read(1):
 
 def main(arguments: list[str]) -> None:
     """Run the attempt whose manifest is an object of a bucket; raise an error if it fails."""
+    parent = os.getppid()  # first, as it may end at any time
     import boto3
 
     given = {
@@ -80,7 +84,7 @@ def main(arguments: list[str]) -> None:
 
     log = OutputParts(given[LOG], store) if LOG in given else None
     words = [sys.executable, path, bucket, name, given["manifest"]]
-    code = run_program(words, folder, log, float(given.get(SECONDS, "0")))
+    code = run_program(words, folder, log, parent, float(given.get(SECONDS, "0")))
     store(given["outcome"], str(code).encode())
     if code:
         # The last line of the traceback is the message of the run in the console.
@@ -125,12 +129,13 @@ class OutputParts:
 
 
 def run_program(
-    words: list[str], folder: str, log: OutputParts | None = None, seconds: float = 0.0
+    words: list[str], folder: str, log: OutputParts | None, parent: int, seconds: float
 ) -> int:
     """Run a program and print what it prints; return its exit code, negative for a signal.
 
     With ``log``, what it prints is stored there, too, and the program and all that it has started
-    end with this process, with the parent of this process, and after ``seconds``, unless it is 0.
+    end with this process, with its parent, whose id is given, and after ``seconds``, unless it
+    is 0.
     """
     python = os.path.join(folder, "python")  # noqa: PTH118
     with open(python, "w") as target:  # noqa: PTH123
@@ -143,38 +148,52 @@ def run_program(
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         **({GROUP_SIGNALS: "1"} if log is not None else {}),
     }
-    parent = os.getppid()
+    output, end = os.pipe()
+    watch = None if log is None else _start_watch(output)
     process = subprocess.Popen(  # noqa: S603 - a list of arguments, and no shell
         words,
         env=environment,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=end,
         stderr=subprocess.STDOUT,
         start_new_session=log is not None,
+        # Before the program begins, so that this process can be killed at any time.
+        preexec_fn=None if watch is None else functools.partial(_send_group, watch),
     )
+    os.close(end)
     with contextlib.suppress(ValueError):  # Glue may run this in another thread
         signal.signal(signal.SIGTERM, lambda *_: _terminate(process, whole_group=log is not None))
-    copy = threading.Thread(target=_copy_output, args=(process, log), daemon=True)
+    copy = threading.Thread(target=_copy_output, args=(output, log), daemon=True)
     copy.start()
-    code = process.wait() if log is None else _wait_with_parent(process, parent, seconds)
+    code = process.wait() if watch is None else _wait_with_parent(process, watch, parent, seconds)
     copy.join(_OUTPUT_SECONDS)
     if log is not None:
         log.close()
     return code
 
 
-def _wait_with_parent(process: subprocess.Popen[bytes], parent: int, seconds: float) -> int:
-    """Wait for the end of the group of a process, ended with a parent or after some seconds."""
-    assert process.stdout is not None  # noqa: S101 - a pipe
-    output = process.stdout.fileno()
-    watch = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-c", _WATCH, str(process.pid), str(_STOP_SECONDS), str(output)],
+def _start_watch(output: int) -> subprocess.Popen[bytes]:
+    """Start the process that ends the group of the program after this one was killed."""
+    return subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", _WATCH, str(_STOP_SECONDS), str(output)],
         pass_fds=[output],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+
+
+def _send_group(watch: subprocess.Popen[bytes]) -> None:
+    """Send the watch the group of this process, which is about to become the program."""
+    assert watch.stdin is not None  # noqa: S101 - a pipe
+    os.write(watch.stdin.fileno(), b"%d\n" % os.getpid())
+
+
+def _wait_with_parent(
+    process: subprocess.Popen[bytes], watch: subprocess.Popen[bytes], parent: int, seconds: float
+) -> int:
+    """Wait for the end of the group of a process, ended with a parent or after some seconds."""
     until = time.monotonic() + (seconds or float("inf"))
     code = None
     while code is None:
@@ -205,16 +224,17 @@ def _end_group(process: subprocess.Popen[bytes]) -> int:
     return process.wait()
 
 
-def _copy_output(process: subprocess.Popen[bytes], log: OutputParts | None) -> None:
-    """Print the output of a process: Glue may have replaced ``sys.stdout``."""
+def _copy_output(output: int, log: OutputParts | None) -> None:
+    """Print what comes from a pipe: Glue may have replaced ``sys.stdout``."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    for line in process.stdout or ():
-        if log is not None:
-            log.add(line)
-        text = line.decode(errors="replace")
-        with contextlib.suppress(OSError):  # the parent has ended
-            sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-            sys.stdout.flush()
+    with open(output, "rb") as lines:
+        for line in lines:
+            if log is not None:
+                log.add(line)
+            text = line.decode(errors="replace")
+            with contextlib.suppress(OSError):  # the parent has ended
+                sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+                sys.stdout.flush()
 
 
 if __name__ == "__main__":

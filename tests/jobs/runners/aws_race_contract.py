@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from service_race_contract import FIRST, Runner, ServiceRaceContract, log_of
+from service_race_contract import FIRST, Runner, ServiceRaceContract, wait_for_line
 
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.aws_process import AwsJobId
@@ -23,13 +23,14 @@ class AwsRaceContract(ServiceRaceContract):
         assert isinstance(unsent, AwsJobId)
         replace(unsent, account="222222222222", id=job_id, written=1000.0).write(command)
 
+        text = "account 222222222222 of Amazon, but the credentials are of account 111111111111"
+
         async def run(runner: Runner) -> None:
             waiting = asyncio.ensure_future(runner.reattach(command).wait())
-            await asyncio.sleep(0.6)
+            await wait_for_line(command, text)
+            await asyncio.sleep(0.2)
             assert not waiting.done()
             waiting.cancel()
 
         self.work(fake, run)
         assert fake.ended == []
-        text = "account 222222222222 of Amazon, but the credentials are of account 111111111111"
-        assert text in log_of(command)

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from service_race_contract import FIRST, STEP, Runner, ServiceRaceContract, log_of
+from service_race_contract import FIRST, STEP, Runner, ServiceRaceContract, wait_for_line
 
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.gcp.gcp_job_id import GcpJobId
@@ -31,13 +31,17 @@ class GcpRaceContract(ServiceRaceContract):
         assert isinstance(unsent, GcpJobId)
         replace(unsent, project="other-project", id=job_id, written=1000.0).write(command)
 
+        text = (
+            "project other-project of Google Cloud, but the settings and credentials are of "
+            f"project {PROJECT}"
+        )
+
         async def run(runner: Runner) -> None:
             waiting = asyncio.ensure_future(runner.reattach(command).wait())
-            await asyncio.sleep(0.6)
+            await wait_for_line(command, text)
+            await asyncio.sleep(0.2)
             assert not waiting.done()
             waiting.cancel()
 
         self.work(fake, run)
         assert fake.ended == []
-        text = "project other-project of Google Cloud, but the settings and credentials are of "
-        assert f"{text}project {PROJECT}" in log_of(command)

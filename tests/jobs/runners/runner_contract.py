@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import psutil
 import pytest
+from job_cases import is_alive
 from runner_cases import command, make_job
 from services import until
 
@@ -166,7 +166,7 @@ class RunnerContract:
 
         assert self.run(runner, work) != 0
         pid = int((tmp_path / "pid").read_text())
-        until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie")
+        until(lambda: not is_alive(pid))
         assert (tmp_path / "ended").exists() == polite
 
     def test_the_next_supervisor_reattaches_to_an_attempt(

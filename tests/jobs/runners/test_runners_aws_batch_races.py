@@ -16,7 +16,7 @@ from service_race_contract import (
     WAITING,
     FakeService,
     Runner,
-    log_of,
+    wait_for_line,
 )
 
 from hyperplane.core.errors.platforms import PlatformError
@@ -101,14 +101,14 @@ class TestAwsBatchRaces(AwsRaceContract):
 
         async def appear(runner: Runner) -> int | None:
             waiting = asyncio.ensure_future(runner.reattach(command).wait())
-            await asyncio.sleep(0.6)
+            await wait_for_line(command, f"array {FIRST} is PENDING, without this chunk")
+            await asyncio.sleep(0.2)
             assert not waiting.done()
             fake.set_state(SUCCEEDED, child.task_id())
             return await waiting
 
         assert self.work(fake, appear) == 0
         assert fake.ended == []
-        assert f"array {FIRST} is PENDING, without this chunk" in log_of(command)
 
     def test_a_job_that_can_never_start_fails_after_its_end_is_confirmed(
         self, command: AttemptCommand, monkeypatch: pytest.MonkeyPatch

@@ -360,14 +360,14 @@ def test_a_step_shows_why_it_waits_or_has_failed() -> None:
 
 
 def run_driver(
-    folder: Path, program: str, seconds: str = "0", shell: bool = False
+    folder: Path, program: str, seconds: str = "0", shell: bool = False, boto3: str = BOTO3
 ) -> subprocess.Popen[bytes]:
     """Start the program of a driver as EMR does, with a bucket that is a folder."""
     bucket = folder / "flights"
     (bucket / "log").mkdir(parents=True)
     name = hashlib.sha256(program.encode()).hexdigest()
     (bucket / name).write_text(program)
-    (folder / "boto3.py").write_text(BOTO3)
+    (folder / "boto3.py").write_text(boto3)
     values = {
         "bucket": "flights",
         "program": name,
@@ -436,10 +436,28 @@ def test_nothing_runs_after_the_parent_or_the_group_of_a_driver_is_killed(
     wait_until((tmp_path / "ids").exists)
     ids = [int(text) for text in (tmp_path / "ids").read_text().split()]
     assert all(map(is_running, ids))
-    time.sleep(0.6)  # the driver has begun to wait
     if whole_group:
         os.killpg(process.pid, signal.SIGKILL)
     else:
         process.kill()
     process.wait(60)
     wait_until(lambda: not any(map(is_running, ids)))
+
+
+@pytest.mark.process
+def test_a_driver_whose_parent_ends_before_its_program_begins_ends(tmp_path: Path) -> None:
+    wait = (
+        "import os, pathlib, time\n"
+        f"draft = pathlib.Path({str(tmp_path / 'id.draft')!r})\n"
+        "draft.write_text(str(os.getpid()))\n"
+        "draft.rename(draft.with_suffix(''))\n"
+        f"while not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.05)\n"
+    )
+    process = run_driver(tmp_path, "import time; time.sleep(600)", shell=True, boto3=wait + BOTO3)
+    wait_until((tmp_path / "id").exists)
+    process.kill()
+    process.wait(60)
+    (tmp_path / "go").touch()
+    driver = int((tmp_path / "id").read_text())
+    wait_until(lambda: not is_running(driver))
+    assert (tmp_path / "flights" / "outcome").read_text() == str(-signal.SIGTERM)

@@ -147,7 +147,8 @@ def test_steps_are_added_to_a_cluster_of_the_user(service: EmrService, tmp_path:
 @pytest.mark.slow
 def test_a_step_that_is_cancelled_leaves_no_process(service: EmrService, tmp_path: Path) -> None:
     cluster = service.start_cluster()
-    command = attempt_command(tmp_path, "bash", "-c", f"echo $$ > {tmp_path}/id; sleep 600")
+    text = f"cd {tmp_path}; echo $$ > draft; mv draft id; sleep 600"
+    command = attempt_command(tmp_path, "bash", "-c", text)
 
     async def work() -> None:
         runner = create_runner(cluster=cluster)

@@ -93,10 +93,15 @@ def test_the_figures_are_those_of_the_program(program: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_memory_of_processes_together_is_measured(program: str) -> None:
-    hold = "import time; block = bytearray(b'x') * 60_000_000; time.sleep(4)"
+def test_the_memory_of_processes_together_is_measured(program: str, tmp_path: Path) -> None:
+    hold = (
+        "import os, pathlib, time; block = bytearray(b'x') * 60_000_000\n"
+        "pathlib.Path(f'has-memory-{os.getpid()}').touch()\n"
+        "while len(list(pathlib.Path().glob('has-memory-*'))) < 2: time.sleep(0.05)\n"
+        "time.sleep(4)"  # until both were measured together
+    )
     words = f'"{sys.executable}" -c "$1" & "{sys.executable}" -c "$1" & wait'
-    _, output, _ = run(program, "bash", "-c", words, "bash", hold)
+    _, output, _ = run(program, "bash", "-c", words, "bash", hold, cwd=tmp_path)
     assert read_figures(output)[0] > 120e6
 
 
@@ -291,12 +296,15 @@ def test_the_first_process_of_a_container_passes_signals_on(
 
 @pytest.mark.slow
 def test_the_first_process_of_a_container_removes_those_that_have_ended(
-    program: str, container: tuple[str, ...]
+    program: str, container: tuple[str, ...], tmp_path: Path
 ) -> None:
+    # A process that has ended stays in /proc until it is removed.
     orphan = (
-        "bash -c 'sleep 0.2 & true'; sleep 2; grep -l '^State:.*Z' /proc/[0-9]*/status; echo end"
+        "bash -c 'sleep 0.2 & echo $!' > orphan; "
+        "for _ in {1..300}; do [ -e /proc/$(cat orphan) ] || break; sleep 0.1; done; "
+        "[ -e /proc/$(cat orphan) ] || echo end"
     )
-    code, output, errors = run(program, "bash", "-c", orphan, before=container)
+    code, output, errors = run(program, "bash", "-c", orphan, before=container, cwd=tmp_path)
     assert code == 0, errors
     assert split_usage(output.encode())[0] == b"end\n"
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import step_functions_service
 from click.testing import Result
+from job_cases import is_alive
 from moto_proxy import KEYS, REGION
 from services import until
 from step_functions_service import ROLE, StepFunctionsService
@@ -109,7 +110,7 @@ def test_a_stopped_execution_ends_and_its_programs_too(
     result = run("stop", arn, "--cause", "wrong day")
     assert (result.exit_code, result.output) == (0, f"{arn}: cancelled\n")
     assert service.bodies("StopExecution")[0]["cause"] == "wrong day"
-    assert not Path("/proc", pid.read_text().strip()).exists()
+    until(lambda: not is_alive(int(pid.read_text())))
 
 
 def test_a_name_that_is_taken_is_refused(service: StepFunctionsService) -> None:

@@ -14,6 +14,7 @@ from service_race_contract import (
     FakeService,
     Runner,
     log_of,
+    wait_for_line,
 )
 
 from hyperplane.core.errors.platforms import PlatformError
@@ -96,8 +97,9 @@ class TestVertexRaces(GcpRaceContract):
         async def run(runner: Runner) -> None:
             self.store_id(command)
             waiting = asyncio.ensure_future(runner.reattach(command).wait())
-            await asyncio.sleep(0.1)
             text = "the answer of Google cannot be read (aiplatform customJobs.get): 'soon' is not"
+            await wait_for_line(command, text)
+            await asyncio.sleep(0.1)  # it is read several times
             assert log_of(command).count(text) == 1
             fake.set_state(SUCCEEDED)
             assert await waiting == 0

@@ -6,6 +6,7 @@ import time
 import psutil
 import pytest
 from scale import FULL
+from services import until
 
 import hyperplane
 from hyperplane.errors import EngineError, RequestError, SearchFailed
@@ -118,8 +119,7 @@ def test_programs_end_with_the_cluster(tmp_path):
         tune_program(["python", str(script)], _spec(maxParallelTrials=1), client=client)
     closing.join()
     started = [int(pid) for pid in pids.read_text().split()]
-    psutil.wait_procs([psutil.Process(p) for p in started if psutil.pid_exists(p)], timeout=10)
-    assert not any(psutil.pid_exists(pid) for pid in started)
+    until(lambda: not any(psutil.pid_exists(pid) for pid in started))
 
 
 @pytest.mark.parametrize("command", ["", [], ["python", 3], "python 'a", None])
