@@ -16,6 +16,7 @@ from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.objectstore import listing
 from hyperplane.objectstore.links import is_circular
 from hyperplane.objectstore.locations import Location
+from hyperplane.objectstore.object_scan import ObjectScan, plan_object_scan
 
 _CHECK_ACCESS = "check the name, and your permissions for the folders above it"
 
@@ -25,8 +26,9 @@ def iterate_file_sizes(
 ) -> Iterator[tuple[str, int]]:
     """Yield address and size of the files that :func:`find_files` finds, in no order.
 
-    Local folders and globs are read entry by entry: a million files of :func:`find_files` take more
-    than a gigabyte. Files that several URLs name are yielded for each.
+    Local folders and globs are read entry by entry, and those of S3 and Google Cloud Storage page
+    by page: a million files of :func:`find_files` take gigabytes. Files that several URLs name are
+    yielded for each.
 
     Raises
     ------
@@ -36,13 +38,23 @@ def iterate_file_sizes(
     names = [urls] if isinstance(urls, (str, os.PathLike)) else urls
     others: list[Any] = []
     scans: list[_Scan] = []
+    object_scans: list[ObjectScan] = []
     for name in list(names) if isinstance(names, (list, tuple)) else [names]:
         scan = _plan_scan(name, options)
         if scan is None:
             others.append(name)
+        elif isinstance(scan, ObjectScan):
+            object_scans.append(scan)
         else:
             scans.append(scan)
-    if others or not scans:
+    for object_scan in object_scans:
+        found = False
+        for sized in object_scan.iterate_sizes():
+            found = True
+            yield sized
+        if not found:
+            others.append(object_scan.name)  # for its fault
+    if others or not (scans or object_scans):
         for file in listing.find_files(others, options):
             yield _check_utf8(file.address), file.size
     faults: list[Fault] = []
@@ -72,15 +84,15 @@ class _Scan:
     is_hidden: bool = False
 
 
-def _plan_scan(name: Any, options: Any) -> _Scan | None:
-    """Return how to list a local folder or glob; None for all else, which find_files lists."""
+def _plan_scan(name: Any, options: Any) -> _Scan | ObjectScan | None:
+    """Return how to list a folder or glob; None for all else, which find_files lists."""
     if not isinstance(name, (str, os.PathLike)) or not str(os.fspath(name)).strip():
         return None
     if not isinstance(options, Mapping | None):
         return None
     location: Location = listing.resolve_location(os.fspath(name), options)
     if not location.store.local:
-        return None
+        return plan_object_scan(name, location)
     try:
         return _plan_local_scan(location.path)
     except OSError as error:  # such as a closed folder above it, or a name that is too long

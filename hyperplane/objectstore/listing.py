@@ -163,7 +163,7 @@ def _find_all(urls: Any, options: Any, find: _Finder) -> list[Any]:
             with monitor_request(location.store, os.fspath(url)):
                 return find(url, location)
         except Exception as error:  # noqa: BLE001 - each file system raises its own
-            return [_unreadable_fault(url, error, options)]
+            return [unreadable_fault(url, error, options)]
 
     entries = [entry for listed in _map_threads(find_opened, opened) for entry in listed]
     check(dict.fromkeys(entry for entry in entries if isinstance(entry, Fault)))
@@ -195,7 +195,8 @@ def _url_fault(url: object, allowed: str, advice: str = "") -> Fault:
     return Fault("urls", describe_url(url), allowed, advice)
 
 
-def _unreadable_fault(url: Any, error: Exception, options: Mapping[str, Any] | None) -> Fault:
+def unreadable_fault(url: Any, error: Exception, options: Mapping[str, Any] | None) -> Fault:
+    """Return the fault of a URL whose store has raised an error."""
     return _url_fault(url, f"a readable URL ({describe_error(error, options, url)})", _CHECK_URL)
 
 
@@ -210,7 +211,7 @@ def _open_location(
         with monitor_open(text, options):
             system, path = fsspec.url_to_fs(text, **options)
     except StoreUnreachable as error:
-        return _unreadable_fault(url, error, options)
+        return unreadable_fault(url, error, options)
     except ImportError as error:
         allowed = f"a URL that fsspec can open ({describe_error(error, options, url)})"
         return _url_fault(url, allowed, advise_installation(error, url))
