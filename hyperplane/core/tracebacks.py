@@ -47,7 +47,7 @@ def _library_folders() -> tuple[str, ...]:
     return tuple({f"{os.path.realpath(paths[name])}{os.sep}" for name in names if name in paths})
 
 
-def _is_user(frame: FrameType) -> bool:
+def is_user(frame: FrameType) -> bool:
     """Return whether a frame runs code of neither this package nor an installed library."""
     file = frame.f_code.co_filename
     if is_internal(frame) or file.startswith(("<frozen", "<string>")):
@@ -85,7 +85,7 @@ def keep_user_frames(first: TracebackType | None, is_own: bool) -> TracebackType
     """Return a traceback without frames of this package and of thread pools; see above."""
     nodes = list(walk_traceback(first))
     count = max(
-        (place for place, each in enumerate(nodes, 1) if _is_user(each.tb_frame)), default=0
+        (place for place, each in enumerate(nodes, 1) if is_user(each.tb_frame)), default=0
     )
     if not count and not is_own:
         return first
@@ -116,7 +116,7 @@ def render_error(error: BaseException) -> list[str]:
     parts = [_paint(type(error).__name__, _RED, is_colored) + f": {error}"]
     parts += [str(note) for note in getattr(error, "__notes__", ())]
     nodes = list(walk_traceback(error.__traceback__))
-    users = [each for each in nodes if _is_user(each.tb_frame)]
+    users = [each for each in nodes if is_user(each.tb_frame)]
     parts += [_show_frame(shell, each, is_colored) for each in users[-_MAX_FRAMES:]]
     parts += list_causes(error)
     if not isinstance(error, ValueError):  # that of a request says all
