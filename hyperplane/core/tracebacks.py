@@ -64,16 +64,17 @@ def walk_traceback(first: TracebackType | None) -> Iterator[TracebackType]:
         first = first.tb_next
 
 
-def remove_internal_frames(error: Exception, is_own: bool) -> None:
+def remove_internal_frames(error: BaseException, is_own: bool) -> None:
     """Remove frames of this package and of thread pools below the calling frame.
 
     Parameters
     ----------
-    error : Exception
+    error : BaseException
         The error, which the calling frame has caught.
     is_own : bool
-        Whether it is an error of this package, whose message says what is wrong: no frame below
-        the last one of the user is kept. Of other errors these are, as they tell where it happened.
+        Whether it is an error of this package, whose message says what is wrong, or Ctrl-C: no
+        frame below the last one of the user is kept. Of other errors these are, as they tell
+        where it happened.
     """
     first = error.__traceback__
     if first is None or keeps_all_frames():
@@ -84,9 +85,7 @@ def remove_internal_frames(error: Exception, is_own: bool) -> None:
 def keep_user_frames(first: TracebackType | None, is_own: bool) -> TracebackType | None:
     """Return a traceback without frames of this package and of thread pools; see above."""
     nodes = list(walk_traceback(first))
-    count = max(
-        (place for place, each in enumerate(nodes, 1) if is_user(each.tb_frame)), default=0
-    )
+    count = max((place for place, each in enumerate(nodes, 1) if is_user(each.tb_frame)), default=0)
     if not count and not is_own:
         return first
     kept = [each for each in nodes[:count] if not _is_of_call(each.tb_frame)]
