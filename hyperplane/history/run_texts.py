@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,12 +29,19 @@ class RunList(list[Any]):
     """Records as a list, which prints as a table."""
 
     def __str__(self) -> str:
-        return format_columns(_TITLES, map(_list_cells, self)) if self else "no runs"
+        return format_columns(_TITLES, self._cells()) if self else "no runs"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return make_output(make_table(_TITLES, map(_list_cells, self)) if self else "no runs")
+        return make_output(make_table(_TITLES, self._cells()) if self else "no runs")
+
+    def _cells(self) -> Iterator[tuple[str, ...]]:
+        """Yield the cells of each record, which its time names, or all of its name."""
+        times = [each.name.removesuffix(f"-{each.subject}") for each in self]
+        counts = Counter(times)
+        for record, time in zip(self, times, strict=True):
+            yield (time if counts[time] == 1 else record.name, *_list_figures(record))
 
 
 def describe_record(record: Any) -> Iterator[tuple[str, str]]:
@@ -81,9 +89,8 @@ def _describe_peak(record: Any) -> str:
     return f"{format_bytes(worker.peak)}{limit}"
 
 
-def _list_cells(record: Any) -> tuple[str, ...]:
+def _list_figures(record: Any) -> tuple[str, ...]:
     return (
-        record.name,
         record.label,
         record.exit_reason,
         format_seconds(record.seconds),

@@ -86,20 +86,23 @@ def _run_call() -> None:
     if not keeps_all_frames():
         sys.excepthook = _print_error
     function, arguments, named = unpickle((folder / _CALL).read_bytes())
-    _write(folder / _RESULT, _pickle_result(function(*arguments, **named)))
-
-
-def _pickle_result(result: Any) -> bytes:
+    result = function(*arguments, **named)
     try:
-        data: bytes = cloudpickle.dumps(result)
+        data = cloudpickle.dumps(result)
     except Exception as error:  # noqa: BLE001 - __reduce__ of any class may run
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise TypeError(
-            f"the function has ended, but its result of type {type(result).__name__} cannot be "
-            f"pickled: {reason}; return plain values or data, or save them within the function, "
-            "for example with hyperplane.save"
-        ) from None
-    return data
+        # Here, so that the log has no frame below this function.
+        raise TypeError(_describe_result(result, error)) from None
+    _write(folder / _RESULT, data)
+
+
+def _describe_result(result: Any, error: Exception) -> str:
+    """Return why a result cannot be pickled, and what to do."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return (
+        f"the function has ended, but its result of type {type(result).__name__} cannot be "
+        f"pickled: {reason}; return plain values or data, or save them within the function, "
+        "for example with hyperplane.save"
+    )
 
 
 def _print_error(kind: type[BaseException], error: BaseException, first: Any) -> None:

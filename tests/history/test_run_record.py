@@ -219,12 +219,16 @@ def test_a_record_without_figures_prints():
 
 def test_records_print_as_a_table():
     block = RunRecord(
-        name="20261127-160320-a.b", cluster="flights", started=1, ended=3, exit_reason="done",
+        name="20261127-160320-a.<b>", cluster="flights", started=1, ended=3, exit_reason="done",
         block="a/<b>",
     )  # fmt: skip
     lines = str(RunList([block, FULL])).splitlines()
     assert " ".join(lines[0].split()) == "run of ended time CPU peak on disk restarts"
-    assert lines[1].split() == [block.name, "a/<b>", "done", "2", "s", "0", "s"]
+    assert lines[1].split() == ["20261127-160320", "a/<b>", "done", "2", "s", "0", "s"]
+    assert lines[2].split()[:3] == ["20261127-160314", "flights", "closed"]
     assert lines[2].endswith("900 B of 1 kB  12 B     3")
     assert repr(RunList()) == "no runs"
+    same = FULL.model_copy(update={"name": "20261127-160314-other", "cluster": "other"})
+    runs = [line.split()[0] for line in repr(RunList([FULL, same])).splitlines()]
+    assert runs == ["run", FULL.name, same.name]
     assert "a/&lt;b&gt;" in RunList([block])._repr_html_()
