@@ -375,6 +375,12 @@ def test_a_damaged_model_is_refused_without_importing_its_libraries(
         hyperplane.load("bad.skops")
 
 
+def test_the_reason_of_a_damaged_table_has_one_line() -> None:
+    Path("bad.csv").write_text("a\n1\n2,3\n")
+    with pytest.raises(ReadError, match=r"Expected 1 fields in line 3, saw 2\); save it again"):
+        hyperplane.load("bad.csv")
+
+
 @pytest.mark.parametrize("value", ["1", True, float("nan"), HUGE, 1e30, [1], np.array([1, 2])])
 def test_invalid_timeouts_of_wait_are_refused(value: Any, tmp_path: Path) -> None:
     pipeline = hyperplane.jobs.Pipeline.from_steps("p", [step()])

@@ -19,7 +19,8 @@ from hyperplane.guard.usage_texts import describe_grown, describe_memory
 from hyperplane.history import ComputationUsage, RunRecord, TaskUsage, list_runs, read_run
 from hyperplane.history.code_digest import SHOWN
 from hyperplane.history.comparison import compare_records
-from hyperplane.history.run_record import describe_cost, name_start, split_run_name
+from hyperplane.history.run_record import name_start, split_run_name
+from hyperplane.history.run_texts import describe_cost
 from hyperplane.history.selection import RunSelection
 from hyperplane.history.store import LATEST, iterate_runs
 from hyperplane.jobs.job_progress import to_plain_line
@@ -131,8 +132,18 @@ def _short_name(record: RunRecord, seconds: Counter[str], starts: Counter[str]) 
 
 
 def _table(records: list[RunRecord], known: list[RunRecord]) -> Table:
-    table = new_table(["run", "of", "ended"], ["time", "peak", "paused", "on disk", "restarts"])
-    for name, record in zip(_short_names(records, known), records, strict=True):
+    """Return the table of the list, without columns of which all figures are zero."""
+    columns = {
+        "paused": [
+            _duration(each.paused_seconds) if each.paused_seconds else "" for each in records
+        ],
+        "on disk": [format_bytes(each.spilled) if each.spilled else "" for each in records],
+        "restarts": [str(each.restarts) if each.restarts else "" for each in records],
+    }
+    shown = {title: cells for title, cells in columns.items() if any(cells)}
+    table = new_table(["run", "of", "ended"], ["time", "peak", *shown])
+    names = _short_names(records, known)
+    for name, record, *cells in zip(names, records, *shown.values(), strict=True):
         peak = record.peak
         table.add_row(
             name,
@@ -140,9 +151,7 @@ def _table(records: list[RunRecord], known: list[RunRecord]) -> Table:
             to_plain_line(record.exit_reason),
             _duration(record.seconds),
             "" if peak is None else describe_memory(peak.peak, peak.limit),
-            _duration(record.paused_seconds),
-            format_bytes(record.spilled),
-            str(record.restarts),
+            *cells,
         )
     return table
 

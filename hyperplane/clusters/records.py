@@ -187,7 +187,8 @@ def reserve(record: ClusterRecord, parent: str | None) -> ClusterRecord:
     with _exclusive_lock():
         if any(existing.name == record.name for existing in _read_records()):
             raise FileExistsError(
-                f"a cluster named {record.name!r} is already running; use another name"
+                f"a cluster named {record.name!r} is already running; pass replace=True to close "
+                "it first, or use another name"
             )
         while True:  # another process may remove the parent folder in between
             scratch = private_folder(parent) / record.name

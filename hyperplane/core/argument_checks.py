@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from numbers import Integral
 from typing import Any
@@ -58,14 +59,19 @@ def is_one_of(value: object, choices: Iterable[str | None]) -> bool:
 
 
 def describe_value(value: object, limit: int = 80) -> str:
-    """Return the text of a value for a message, or its type if it has no text.
+    """Return the text of a value for a message, or its type if it has no text of one line.
 
     Examples
     --------
     >>> describe_value("x" * 100, limit=4), describe_value(10**5000)
     ("'xxx", 'a value of type int')
+    >>> import pandas as pd
+    >>> describe_value(pd.DataFrame({"a": [1, 2]}))
+    'a value of type DataFrame'
     """
-    try:
-        return repr(value)[:limit]
-    except Exception:  # noqa: BLE001 - such as of an integer with thousands of digits
+    text = ""
+    with contextlib.suppress(Exception):  # such as of an integer with thousands of digits
+        text = repr(value)
+    if not text or "\n" in text:  # such as of a table
         return f"a value of type {type(value).__name__}"
+    return text[:limit]

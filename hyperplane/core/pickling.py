@@ -1,4 +1,4 @@
-"""Find what prevents a function or an object from being sent to worker processes."""
+"""Find what prevents a function or an object from being sent to another process."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ import cloudpickle
 
 from hyperplane.core.errors import Fault
 
-_ALLOWED = "a function or object that can be sent to the workers"
+_ALLOWED = "a function or object that can be sent to"
 #: Levels of functions that refer to other functions, in which the variable is searched.
 _MAX_DEPTH = 4
 
 
-def find_pickle_faults(where: str, value: Any, args: Sequence[Any] = ()) -> list[Fault]:
+def find_pickle_faults(
+    where: str, value: Any, args: Sequence[Any] = (), *, receiver: str = "the workers"
+) -> list[Fault]:
     """Return a fault for each variable of a function or object that does not pickle.
 
     ``args`` are the arguments that it will be called with; each of them must pickle, too.
+    ``receiver`` is what the message says that they are sent to.
 
     Examples
     --------
@@ -33,14 +36,15 @@ def find_pickle_faults(where: str, value: Any, args: Sequence[Any] = ()) -> list
     """
     faults = []
     reason = _describe_failure(value)
+    allowed = f"{_ALLOWED} {receiver}"
     if reason:
         name = getattr(value, "__qualname__", type(value).__name__)
         advice = "create the object inside of the function, or pass what it is made from"
         found = list(dict.fromkeys(_find_variables(value, "", _MAX_DEPTH, set())))
         if not found:
-            faults.append(Fault(where, name, _ALLOWED, f"{reason}; {advice}"))
+            faults.append(Fault(where, name, allowed, f"{reason}; {advice}"))
         for kind, variable, type_name, why in found:
-            problem = f"{_ALLOWED}; its {kind} {variable} ({type_name}) cannot be pickled: {why}"
+            problem = f"{allowed}; its {kind} {variable} ({type_name}) cannot be pickled: {why}"
             faults.append(Fault(where, name, problem, advice))
     for number, argument in enumerate(args):
         reason = _describe_failure(argument)

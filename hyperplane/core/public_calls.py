@@ -120,6 +120,9 @@ def _wrap_function(function: Function, title: str, outcome: str) -> Function:
                 error.state(outcome)
             remove_internal_frames(error, isinstance(error, HyperplaneError))
             raise
+        except KeyboardInterrupt as error:
+            remove_internal_frames(error, is_own=True)
+            raise
 
     return cast(Function, wrapper)
 

@@ -47,7 +47,7 @@ def _library_folders() -> tuple[str, ...]:
     return tuple({f"{os.path.realpath(paths[name])}{os.sep}" for name in names if name in paths})
 
 
-def _is_user(frame: FrameType) -> bool:
+def is_user(frame: FrameType) -> bool:
     """Return whether a frame runs code of neither this package nor an installed library."""
     file = frame.f_code.co_filename
     if is_internal(frame) or file.startswith(("<frozen", "<string>")):
@@ -64,16 +64,17 @@ def walk_traceback(first: TracebackType | None) -> Iterator[TracebackType]:
         first = first.tb_next
 
 
-def remove_internal_frames(error: Exception, is_own: bool) -> None:
+def remove_internal_frames(error: BaseException, is_own: bool) -> None:
     """Remove frames of this package and of thread pools below the calling frame.
 
     Parameters
     ----------
-    error : Exception
+    error : BaseException
         The error, which the calling frame has caught.
     is_own : bool
-        Whether it is an error of this package, whose message says what is wrong: no frame below
-        the last one of the user is kept. Of other errors these are, as they tell where it happened.
+        Whether it is an error of this package, whose message says what is wrong, or Ctrl-C: no
+        frame below the last one of the user is kept. Of other errors these are, as they tell
+        where it happened.
     """
     first = error.__traceback__
     if first is None or keeps_all_frames():
@@ -84,9 +85,7 @@ def remove_internal_frames(error: Exception, is_own: bool) -> None:
 def keep_user_frames(first: TracebackType | None, is_own: bool) -> TracebackType | None:
     """Return a traceback without frames of this package and of thread pools; see above."""
     nodes = list(walk_traceback(first))
-    count = max(
-        (place for place, each in enumerate(nodes, 1) if _is_user(each.tb_frame)), default=0
-    )
+    count = max((place for place, each in enumerate(nodes, 1) if is_user(each.tb_frame)), default=0)
     if not count and not is_own:
         return first
     kept = [each for each in nodes[:count] if not _is_of_call(each.tb_frame)]
@@ -116,7 +115,7 @@ def render_error(error: BaseException) -> list[str]:
     parts = [_paint(type(error).__name__, _RED, is_colored) + f": {error}"]
     parts += [str(note) for note in getattr(error, "__notes__", ())]
     nodes = list(walk_traceback(error.__traceback__))
-    users = [each for each in nodes if _is_user(each.tb_frame)]
+    users = [each for each in nodes if is_user(each.tb_frame)]
     parts += [_show_frame(shell, each, is_colored) for each in users[-_MAX_FRAMES:]]
     parts += list_causes(error)
     if not isinstance(error, ValueError):  # that of a request says all

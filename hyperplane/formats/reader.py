@@ -120,13 +120,15 @@ def translate_read_errors(part: Any) -> Iterator[None]:
         damaged = [url for url in urls if url in str(error)] or urls
         damaged = _find_damaged_file(part) or damaged if len(damaged) > 1 else damaged
         more = f" (or one of {len(damaged) - 1} more files)" if len(damaged) > 1 else ""
-        exact = isinstance(error, InexactValue)
-        message = (
-            str(error)
-            if exact
-            else describe_error(error, _get_storage_options(part)).splitlines()[0]
-        )
-        raise ReadError(damaged[0] + more, message) from error
+        raise ReadError(damaged[0] + more, _describe(error, part)) from error
+
+
+def _describe(error: BaseException, part: Any) -> str:
+    if isinstance(error, InexactValue):
+        return str(error)
+    if isinstance(error, FileNotFoundError):
+        return "FileNotFoundError: the file is no longer there; read it again"
+    return describe_error(error, _get_storage_options(part)).splitlines()[0]
 
 
 def _get_storage_options(part: Any) -> Mapping[str, Any]:

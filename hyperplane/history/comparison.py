@@ -12,7 +12,8 @@ from hyperplane.core.public_calls import check_call
 from hyperplane.core.text_tables import as_text
 from hyperplane.core.units import format_bytes, format_number
 from hyperplane.history.code_digest import SHOWN
-from hyperplane.history.run_record import RunRecord, describe_cost
+from hyperplane.history.run_record import RunRecord
+from hyperplane.history.run_texts import describe_cost
 from hyperplane.history.store import read_run
 
 #: Operations that a comparison shows, those with the most time.

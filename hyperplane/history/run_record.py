@@ -15,7 +15,9 @@ from pydantic import ConfigDict, Field, field_validator
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.pydantic_faults import CheckedModel
+from hyperplane.core.text_tables import as_html, as_text
 from hyperplane.history.figures import OUT_OF_MEMORY, ComputationUsage, TaskUsage, WorkerUsage
+from hyperplane.history.run_texts import describe_record, format_seconds
 from hyperplane.history.timeline import RunTimeline, TaskGroupTimes, WorkerTimeline
 
 #: Version of the schema that this package writes. A field that is added needs a default, so that
@@ -81,6 +83,8 @@ class PlanSummary(_Part):
 
 class RunRecord(_Part):
     """What a cluster, a block of code on it, or a step of a job took, from its start to its end.
+
+    Prints as a table.
 
     Parameters
     ----------
@@ -202,6 +206,16 @@ class RunRecord(_Part):
         """Return the record as one JSON document."""
         return self.model_dump_json(indent=1)
 
+    def __repr__(self) -> str:
+        ended = self.exit_reason or "unknown"
+        return f"<RunRecord {self.name}: {ended}, {format_seconds(self.seconds)}>"
+
+    def __str__(self) -> str:
+        return as_text(describe_record(self))
+
+    def _repr_html_(self) -> str:
+        return as_html(describe_record(self))
+
     @property
     def seconds(self) -> float:
         """Time from the start to the end, in seconds."""
@@ -312,18 +326,6 @@ def _select_known(document: Any, model: type[Any]) -> Any:
         for name, value in document.items()
         if name in names
     }
-
-
-def describe_cost(record: RunRecord) -> str:
-    """Return the cost of a run as text; empty if it is unknown.
-
-    Examples
-    --------
-    >>> run = RunRecord(name="r", cluster="", started=0, ended=1, cost=0.012, currency="USD")
-    >>> describe_cost(run)
-    '0.012 USD'
-    """
-    return "" if record.cost is None else f"{record.cost:.3g} {record.currency}".strip()
 
 
 #: The time in the name of a record, with microseconds if another run began in that second.

@@ -25,6 +25,7 @@ from hyperplane.history.run_record import (
     split_run_name,
     to_file_name,
 )
+from hyperplane.history.run_texts import RunList
 from hyperplane.history.selection import RunSelection
 
 #: Seconds after which the draft of a record counts as abandoned; it is written in milliseconds.
@@ -236,7 +237,7 @@ def list_runs(
     Returns
     -------
     list of RunRecord
-        Newest first. Files that are no records are left out, with a warning.
+        Newest first; prints as a table. Files that are no records are left out, with a warning.
         ``hyperplane.history.keep`` in the configuration is how many are kept.
 
     Raises
@@ -260,7 +261,7 @@ def list_runs(
     ('flights', 'closed', 500000000, ['sum'])
     """
     selection = RunSelection.parse(name, text, since, until, limit)
-    records: list[RunRecord] = []
+    records = RunList()
     for record in iterate_runs(_warn_of_damaged):
         if selection.contains(record):
             records.append(record)

@@ -21,10 +21,20 @@ from typing import Any
 import cloudpickle
 
 from hyperplane.core.errors import HyperplaneError
-from hyperplane.core.tracebacks import keep_user_frames, list_causes, name_cell, walk_traceback
+from hyperplane.core.tracebacks import (
+    is_user,
+    keep_user_frames,
+    list_causes,
+    name_cell,
+    walk_traceback,
+)
 
 #: Most characters of the last line of a log, which the reason of a failed step repeats.
 _MAX_SUMMARY = 1000
+#: Most frames of libraries below the last one of the user, without a summary of the user's; most
+#: frames in it.
+_MAX_LIBRARY_FRAMES, _MAX_USER_FRAMES = 3, 6
+_SUMMARY_TITLE = "The lines of your program in this traceback"
 #: Files of the code objects that cloudpickle loads.
 _PICKLED = ("", "<dynamic-code>")
 
@@ -86,7 +96,8 @@ def format_error(error: BaseException, first: TracebackType | None, sources: Pat
     """Return an error of a submitted function as a log shows it: with the user's frames.
 
     An error of this package has its message first, then the frames, its causes and, as the last
-    line of the log is the reason of the step, the message in one line.
+    line of the log is the reason of the step, the message in one line. If an error was raised deep
+    in a library, the frames of the user follow once more, because the end of a log is shown first.
 
     Parameters
     ----------
@@ -106,13 +117,24 @@ def format_error(error: BaseException, first: TracebackType | None, sources: Pat
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
         _name_sources(shown, error, _load_sources(sources))
     if not is_own:
-        return "".join(shown.format())
+        return "".join([*shown.format(), *_summarize_user_frames(shown, error)])
     name = f"{type(error).__module__}.{type(error).__qualname__}"
     lines = ["".join(shown.format_exception_only())]
     if shown.stack:
         lines += ["Traceback (most recent call last):\n", *shown.stack.format()]
     lines += [f"{cause}\n" for cause in list_causes(error)]
     return "".join([*lines, f"{name}: {' '.join(str(error).split())[:_MAX_SUMMARY]}\n"])
+
+
+def _summarize_user_frames(shown: traceback.TracebackException, error: BaseException) -> list[str]:
+    """Return the frames of the user and the message, if many frames of libraries are below."""
+    nodes = list(walk_traceback(error.__traceback__))
+    places = [place for place, node in enumerate(nodes) if is_user(node.tb_frame)]
+    if not places or len(nodes) - places[-1] - 1 <= _MAX_LIBRARY_FRAMES:
+        return []
+    frames = [shown.stack[place] for place in places[-_MAX_USER_FRAMES:]]
+    lines = traceback.StackSummary.from_list(frames).format()
+    return [f"\n{_SUMMARY_TITLE}:\n", *lines, *shown.format_exception_only()]
 
 
 def _load_sources(file: Path) -> dict[str, str]:

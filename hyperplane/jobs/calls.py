@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import cloudpickle
 
-from hyperplane.core.errors import JobError
+from hyperplane.core.errors import JobError, RequestError
+from hyperplane.core.pickling import find_pickle_faults
+from hyperplane.core.public_calls import stating_outcome
 from hyperplane.core.tracebacks import keeps_all_frames, walk_traceback
 from hyperplane.jobs.call_sources import format_error, pickle_with_sources
 from hyperplane.jobs.pickled_calls import OtherVersionError, unpickle
@@ -25,11 +28,34 @@ _CALL, _RESULT, _SOURCES = "call.pickle", "result.pickle", "call-sources.json"
 
 
 def save_call(job: Job, call: tuple[Any, ...]) -> None:
-    """Save a function with its positional and keyword arguments for the step."""
+    """Save a function with its positional and keyword arguments for the step.
+
+    Raises
+    ------
+    RequestError
+        With each variable and argument that cannot be pickled.
+    """
+    data, sources = _pickle_call(*call)
     job.folder_path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    data, sources = pickle_with_sources(call)
     (job.folder_path / _SOURCES).write_text(sources, encoding="utf-8")
     _write(job.folder_path / _CALL, data)
+
+
+def _pickle_call(
+    function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[bytes, str]:
+    try:
+        return pickle_with_sources((function, arguments, named))
+    except Exception as error:  # __reduce__ of any class may run
+        values = {f"args[{number}]": value for number, value in enumerate(arguments)}
+        values.update(named)
+        faults = find_pickle_faults("function", function, receiver="the job")
+        for name, value in values.items():
+            faults += find_pickle_faults(name, value, receiver="the job")
+        if not faults:
+            raise
+        with stating_outcome("nothing was submitted"):
+            raise RequestError(faults) from error
 
 
 def is_function_job(job: Job) -> bool:
@@ -60,7 +86,23 @@ def _run_call() -> None:
     if not keeps_all_frames():
         sys.excepthook = _print_error
     function, arguments, named = unpickle((folder / _CALL).read_bytes())
-    _write(folder / _RESULT, cloudpickle.dumps(function(*arguments, **named)))
+    result = function(*arguments, **named)
+    try:
+        data = cloudpickle.dumps(result)
+    except Exception as error:  # noqa: BLE001 - __reduce__ of any class may run
+        # Here, so that the log has no frame below this function.
+        raise TypeError(_describe_result(result, error)) from None
+    _write(folder / _RESULT, data)
+
+
+def _describe_result(result: Any, error: Exception) -> str:
+    """Return why a result cannot be pickled, and what to do."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return (
+        f"the function has ended, but its result of type {type(result).__name__} cannot be "
+        f"pickled: {reason}; return plain values or data, or save them within the function, "
+        "for example with hyperplane.save"
+    )
 
 
 def _print_error(kind: type[BaseException], error: BaseException, first: Any) -> None:

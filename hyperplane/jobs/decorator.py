@@ -56,7 +56,8 @@ def job(function: Any = None, **options: Any) -> Any:
     callable
         The function, with an attribute ``submit``: a function that takes the same arguments,
         submits the call and returns a :class:`~hyperplane.jobs.JobHandle`. Arguments that do not
-        match the signature raise a RequestError, and nothing is submitted.
+        match the signature, and variables and arguments that cannot be pickled, raise a
+        RequestError, and nothing is submitted.
 
     Raises
     ------

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane.core.units import format_bytes, format_duration
 from hyperplane.history.code_digest import SHOWN
-from hyperplane.history.run_record import RunRecord, describe_cost
+from hyperplane.history.run_record import RunRecord
+from hyperplane.history.run_texts import describe_cost
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.jobs.submission.masked_parameters import mask_parameters
 

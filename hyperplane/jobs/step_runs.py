@@ -6,6 +6,7 @@ from hyperplane.core.errors import HyperplaneError, check
 from hyperplane.core.optional import is_installed
 from hyperplane.core.public_calls import check_call
 from hyperplane.history import RunRecord
+from hyperplane.history.run_texts import RunList
 from hyperplane.history.selection import find_limit_faults, find_text_faults
 from hyperplane.jobs.store.jobs_home import has_store, open_store, this_machine
 
@@ -26,8 +27,8 @@ def list_step_runs(
     Returns
     -------
     list of RunRecord
-        Newest first; the last 50 of each step, and of its clusters, are kept. The record of a step
-        has no ``cluster``, and for each pool that its attempts had a
+        Newest first; prints as a table. The last 50 of each step and of its clusters are kept. The
+        record of a step has no ``cluster``, and for each pool that its attempts had a
         :class:`~hyperplane.history.WorkerUsage` with the memory of all its processes.
 
     Raises
@@ -46,7 +47,8 @@ def list_step_runs(
     """
     names = (("pipeline", pipeline), ("step", step))
     check([*find_text_faults(names), *find_limit_faults(limit)])
-    return open_store().runs(this_machine(), pipeline=pipeline, step=step, limit=limit)
+    runs = open_store().runs(this_machine(), pipeline=pipeline, step=step, limit=limit)
+    return RunList(runs)
 
 
 def read_step_runs() -> list[RunRecord]:

@@ -15,7 +15,7 @@ from hyperplane.guard.run_summary import describe_plan
 from hyperplane.guard.usage_texts import describe_grown
 from hyperplane.history import RunRecord, RunTimeline, TaskUsage, WorkerUsage, read_run
 from hyperplane.history.code_digest import SHOWN
-from hyperplane.history.run_record import describe_cost
+from hyperplane.history.run_texts import describe_cost
 from hyperplane.reports.gantt_chart import MOST_ROWS, draw_gantt
 from hyperplane.reports.memory_chart import draw_memory
 from hyperplane.reports.page import escape, grid, note, page, section, table

@@ -238,10 +238,11 @@ def _load_file(
     except (HyperplaneError, MemoryError):
         raise
     except Exception as error:  # each format's library raises its own exceptions
+        reason = " ".join(describe_error(error).split())  # of some in several lines
         raise ReadError(
             target.url,
-            f"is damaged, or its content does not match its suffix ({describe_error(error)}); save "
-            "it again, or correct its suffix",
+            f"is damaged, or its content does not match its suffix ({reason}); save it again, or "
+            "correct its suffix",
         ) from error
 
 

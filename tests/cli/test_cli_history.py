@@ -107,6 +107,13 @@ def test_no_width_cuts_what_tells_runs_apart(
     assert numbers == [["1.1", "h", "1.7", "of", "2", "GB", "1.5", "min", "1", "GB", "2"]]
 
 
+def test_columns_of_which_all_figures_are_zero_are_left_out(run: Run) -> None:
+    title = run("history", "list").out.splitlines()[0]
+    assert title.split()[5:] == ["paused", "on", "disk", "restarts"]
+    title = run("history", "list", "--until", "2023-11-14T22:13:20+00:00").out.splitlines()[0]
+    assert title.split() == ["run", "of", "ended", "time", "peak"]
+
+
 def test_runs_are_listed_without_a_command(run: Run) -> None:
     assert run("history").out == run("history", "list").out
 

@@ -25,7 +25,7 @@ from subprograms import wait_until
 import hyperplane
 from hyperplane.clusters.dask.block_recorder import BlockRecorder
 from hyperplane.errors import RequestError
-from hyperplane.history import list_runs, read_run
+from hyperplane.history import RunRecord, list_runs, read_run
 from hyperplane.history.store import history_folder
 from hyperplane.reports import render_report
 
@@ -504,3 +504,13 @@ def test_a_full_disk_does_not_change_the_result(
     text = str(caught[0].message)
     assert f"{history_folder()}/" in text
     assert "free space on that disk, or set XDG_STATE_HOME" in text
+
+
+def test_a_block_prints_as_its_record():
+    recorder = hyperplane.record("clean")
+    assert repr(recorder) == str(recorder) == "record('clean')"
+    assert recorder._repr_html_() is None
+    recorder.run = RunRecord(name="20261127-160314-clean", cluster="c", started=1, ended=2)
+    assert repr(recorder) == repr(recorder.run)
+    assert str(recorder) == str(recorder.run)
+    assert recorder._repr_html_() == recorder.run._repr_html_()

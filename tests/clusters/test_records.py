@@ -182,7 +182,7 @@ def test_removing_the_last_record_removes_its_folders(tmp_path: Path) -> None:
 
 def test_a_name_is_taken_once() -> None:
     records.write(record("mine"))
-    with pytest.raises(FileExistsError, match="'mine' is already running"):
+    with pytest.raises(FileExistsError, match="'mine' is already running; pass replace=True"):
         record("mine")
 
 

@@ -47,6 +47,24 @@ def test_an_error_of_this_package_ends_at_the_call(monkeypatch: pytest.MonkeyPat
     assert frames_of(caught.value)[1:] == ["wrapper", "call", "helper"]
 
 
+def test_ctrl_c_ends_at_the_call_or_in_the_users_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KeyboardInterrupt) as caught:
+        make_public("raise KeyboardInterrupt")()
+    name = "test_ctrl_c_ends_at_the_call_or_in_the_users_function"
+    assert frames_of(caught.value) == [name, "wrapper"]
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        make_public("return given[0]()")(interrupt)
+    assert frames_of(caught.value) == [name, "wrapper", "interrupt"]
+    monkeypatch.setenv(FULL, "1")
+    with pytest.raises(KeyboardInterrupt) as caught:
+        make_public("raise KeyboardInterrupt")()
+    assert frames_of(caught.value) == [name, "wrapper", "call", "helper"]
+
+
 @pytest.mark.parametrize("value", ["", "0", "False", "off"])
 def test_the_variable_can_be_off(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv(FULL, value)

@@ -86,6 +86,18 @@ def test_a_file_replaced_by_another_is_an_error(
 
 
 @pytest.mark.parametrize("kind", WRITERS)
+def test_a_removed_file_is_an_error_that_says_so(tmp_path: Path, kind: str) -> None:
+    path = write(tmp_path / f"a.{kind}", SHORT)
+    planned = read(str(path))
+    path.unlink()
+    with pytest.raises(
+        ReadError, match=rf"/a\.{kind}: .*no longer there; read it again$"
+    ) as caught:
+        planned.compute()
+    assert caught.value.url == str(path)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
 def test_a_replaced_file_is_skipped_with_a_warning(tmp_path: Path, kind: str) -> None:
     path = write(tmp_path / f"a.{kind}", SHORT)
     write(tmp_path / f"b.{kind}", SHORT)

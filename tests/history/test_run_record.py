@@ -17,6 +17,7 @@ from hyperplane.history import (
 )
 from hyperplane.history.figures import add_usage, count_cause
 from hyperplane.history.run_record import SCHEMA_VERSION, new_run_name, split_run_name
+from hyperplane.history.run_texts import RunList
 
 FULL = RunRecord(
     name="20261127-160314-flights",
@@ -198,3 +199,36 @@ def test_figures_of_workers_that_have_left_are_added():
     assert first.causes == {"other": 2, "client": 1}
     count_cause(first, "other", -2)
     assert first.causes == {"client": 1}
+
+
+def test_a_record_prints_as_a_table_and_has_a_short_repr():
+    assert repr(FULL) == "<RunRecord 20261127-160314-flights: closed, 1 min 30 s>"
+    rows = [line.split(maxsplit=1) for line in str(FULL).splitlines()]
+    assert ["run", FULL.name] in rows
+    assert ["tasks", "sum: 3, 0 s"] in rows
+    [memory] = [row[1] for row in rows if row[0] == "memory"]
+    assert memory.startswith("peak 900 B of 1 kB in the largest of 3 worker processes, up to 12 B")
+    assert "<th>ended</th><td>closed, after 1 min 30 s</td>" in FULL._repr_html_()
+
+
+def test_a_record_without_figures_prints():
+    text = str(RunRecord(name="20261127-160314-flights", cluster="", started=1, ended=1))
+    assert "ended    unknown, after 0 s" in text
+    assert "memory" not in text
+
+
+def test_records_print_as_a_table():
+    block = RunRecord(
+        name="20261127-160320-a.<b>", cluster="flights", started=1, ended=3, exit_reason="done",
+        block="a/<b>",
+    )  # fmt: skip
+    lines = str(RunList([block, FULL])).splitlines()
+    assert " ".join(lines[0].split()) == "run of ended time CPU peak on disk restarts"
+    assert lines[1].split() == ["20261127-160320", "a/<b>", "done", "2", "s", "0", "s"]
+    assert lines[2].split()[:3] == ["20261127-160314", "flights", "closed"]
+    assert lines[2].endswith("900 B of 1 kB  12 B     3")
+    assert repr(RunList()) == "no runs"
+    same = FULL.model_copy(update={"name": "20261127-160314-other", "cluster": "other"})
+    runs = [line.split()[0] for line in repr(RunList([FULL, same])).splitlines()]
+    assert runs == ["run", FULL.name, same.name]
+    assert "a/&lt;b&gt;" in RunList([block])._repr_html_()

@@ -94,6 +94,19 @@ def test_frames_of_libraries_keep_their_file(tmp_path, monkeypatch, capsys):
     assert f'File "{json.__file__}"' in log
 
 
+def test_the_end_of_the_log_has_the_users_lines_above_those_of_a_library(
+    tmp_path, monkeypatch, capsys
+):
+    program = "def read(text):\n    import re\n    return re.compile(text)\n"
+    file, (read,) = pickle_functions(tmp_path, monkeypatch, program, ["read"])
+    log = log_of(lambda: read("(" * 4), capsys)
+    whole, _, summary = log.partition("\nThe lines of your program in this traceback:\n")
+    [line] = [line for line in whole.splitlines() if f'File "{file}"' in line]
+    assert summary.splitlines()[:2] == [line, "    return re.compile(text)"]
+    assert "File " not in summary.partition("\n")[2]
+    assert whole.endswith(summary.splitlines()[-1] + "\n")
+
+
 def test_a_long_chain_of_errors_is_shown(tmp_path, monkeypatch, capsys):
     file, (convert, _) = pickle_functions(tmp_path, monkeypatch)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+import threading
 
 import pytest
 from job_cases import LIMIT
 
 import hyperplane
-from hyperplane.errors import MissingPackage, RequestError, UnknownArgument
+from hyperplane.errors import JobFailed, MissingPackage, RequestError, UnknownArgument
 from hyperplane.jobs import job_control, supervisor_client
 from hyperplane.jobs.store.jobs_home import jobs_folder, open_store
 
@@ -123,3 +124,34 @@ def test_a_missing_package_of_jobs_is_an_error_at_once(monkeypatch):
     with pytest.raises(MissingPackage, match=r"pip install 'hyperplane\[jobs\]'"):
         double.submit(4)
     assert {path for path in jobs_folder().rglob("*") if path.is_file()} == before
+
+
+def test_values_that_cannot_be_pickled_are_named_and_nothing_is_submitted():
+    lock = threading.Lock()
+
+    @hyperplane.job
+    def count(rows, guard=None):
+        with lock:
+            return len(rows), guard
+
+    before = list(jobs_folder().glob("*"))
+    with pytest.raises(RequestError, match="3 faults in the request, nothing was sub") as caught:
+        count.submit([lock], guard=lock)
+    faults = {fault.where: fault for fault in caught.value.faults}
+    assert list(faults) == ["function", "args[0]", "guard"]
+    assert "sent to the job; its variable 'lock' (lock) cannot" in faults["function"].allowed
+    assert (faults["args[0]"].asked, faults["guard"].asked) == ("list", "lock")
+    assert list(jobs_folder().glob("*")) == before
+
+
+def test_a_result_that_cannot_be_pickled_is_the_reason_and_is_not_computed_again():
+    @hyperplane.job(max_retries=3)
+    def lock():
+        return [threading.Lock()]
+
+    job = lock.submit()
+    with pytest.raises(JobFailed, match="its result of type list cannot be pickled") as caught:
+        job.result(LIMIT)
+    assert "hyperplane.save" in str(caught.value)
+    assert len(job.attempts) == 1
+    assert "File " not in job.logs()

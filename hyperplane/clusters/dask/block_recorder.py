@@ -84,7 +84,7 @@ _claiming = threading.Lock()
 
 
 class BlockRecorder:
-    """Recorder of a block of code, which :func:`hyperplane.record` returns.
+    """Recorder of a block of code, which :func:`hyperplane.record` returns; prints as its record.
 
     Attributes
     ----------
@@ -96,6 +96,15 @@ class BlockRecorder:
         self.name, self._given = name, client
         self.run: RunRecord | None = None
         self._open: _OpenBlock | None = None
+
+    def __repr__(self) -> str:
+        return f"record({self.name!r})" if self.run is None else repr(self.run)
+
+    def __str__(self) -> str:
+        return repr(self) if self.run is None else str(self.run)
+
+    def _repr_html_(self) -> str | None:
+        return None if self.run is None else self.run._repr_html_()
 
     def __enter__(self) -> BlockRecorder:
         with _claiming:
