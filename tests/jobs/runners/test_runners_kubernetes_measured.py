@@ -217,16 +217,19 @@ def test_a_program_has_the_variables_and_arguments_of_the_container(words, comma
 
 
 @pytest.mark.parametrize("module", ["os", "signal", "enum", "resource", "process_meter"])
-def test_modules_of_the_step_are_not_those_of_the_program(words, tmp_path, module):
+@pytest.mark.parametrize("folder", ["{}", "{}/./", "."])
+def test_modules_of_the_step_are_not_those_of_the_program(words, tmp_path, module, folder):
+    folder = folder.format(tmp_path)
     (tmp_path / f"{module}.py").write_text("raise SystemExit('of the step')\n")
     done = subprocess.run(
         words("bash", "-c", 'echo "$PYTHONPATH"'),
-        env={"PATH": PATH, SEND_VARIABLE: "1", "PYTHONPATH": f"/none:{tmp_path}"},
+        env={"PATH": PATH, SEND_VARIABLE: "1", "PYTHONPATH": f"/none:{folder}"},
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert split_usage(done.stdout.encode())[0].decode() == f"/none:{tmp_path}\n"
+    assert split_usage(done.stdout.encode())[0].decode() == f"/none:{folder}\n"
     assert (USAGE_MARKER in done.stdout, done.stderr) == (True, "")
 
 

@@ -4,7 +4,6 @@ The Python is that of a user's image: if it is older than 3.7, or lacks a module
 becomes the program without a measurement. So Python 2.7 has to be able to read this file.
 """
 
-import posix
 import sys
 
 _LOCALE = b"LC_CTYPE="
@@ -12,10 +11,11 @@ _LOCALE = b"LC_CTYPE="
 
 def load_measured_program():  # type: ignore[no-untyped-def]
     """Return the module that runs and measures a program."""
-    # Modules of the step may have the names of standard ones.
-    folders = posix.environ.get(b"PYTHONPATH", b"").decode().split(":")
-    sys.path[:] = [each for each in sys.path if each not in folders]
-    sys.path.insert(0, __file__.rpartition("/")[0])  # with PYTHONSAFEPATH it is not there
+    # Without the folders of PYTHONPATH, which come before the standard ones: modules of the step
+    # may have the names of others. The first standard one is an archive that need not exist.
+    names = [each.rpartition("/")[2] for each in sys.path]
+    archive = "python{}{}.zip".format(*sys.version_info[:2])
+    sys.path[: names.index(archive)] = [__file__.rpartition("/")[0]]
     import measured_program  # type: ignore[import-not-found]
 
     return measured_program
