@@ -195,6 +195,7 @@ def measure_wall(tasks: int, rounds: int, pause: float) -> None:
                 print(f"{number} {taken[False][-1]:.3f} s, {taken[True][-1]:.3f} s", flush=True)
     finally:
         is_on[0] = True
+        client.run(_switch_worker, True)  # the end of the cluster asks workers
         client.close()
         cluster.close()
     for name, choose in (("median", median), ("least", min)):

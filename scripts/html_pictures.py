@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
@@ -244,6 +244,10 @@ def _show_cluster(request: PageRequest) -> View:
     return describe_cluster(*picture_data.make_cluster(), allow_actions=True)
 
 
+def _show_other_cluster(request: PageRequest) -> View:
+    return cluster_views.show_other_cluster(replace(request, allow_actions=True))
+
+
 @contextlib.contextmanager
 def _provide_data(folder: Path) -> Iterator[None]:
     """Let views read the sample data: job store, records, clusters and schedules."""
@@ -276,12 +280,17 @@ PICTURES = {
     "html-artifacts": Picture(_artifacts, has_dark=True),
     "html-save": Picture(_saved, has_dark=True),
     "html-forecast": Picture(_forecast, has_dark=True),
-    "html-progress": Picture(_progress),
+    "html-progress": Picture(_progress, has_dark=True),
     "report": Picture(_report),
     "job-report": Picture(_job_report, height=1500),
     "ui-overview": Picture(_show("/", overview.show_overview), height=900),
     "ui-clusters": Picture(_show("/clusters", cluster_views.list_clusters)),
     "ui-other-clusters": Picture(_show("/other-clusters", cluster_views.list_other_clusters)),
+    "ui-other-cluster": Picture(
+        _show(
+            "/other-clusters/slurm/weather", _show_other_cluster, engine="slurm", name="weather"
+        )
+    ),
     "ui-cluster": Picture(_show("/clusters/slurm/flights", _show_cluster), has_dark=True),
     "ui-jobs": Picture(
         _show("/jobs", job_list_view.list_jobs, "pipeline=flights"), height=900

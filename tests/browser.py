@@ -16,7 +16,7 @@ from tornado.websocket import websocket_connect
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 #: Seconds within which a page does something on a busy machine.
-LIMIT = 60
+LIMIT = 120
 
 
 def find_browser() -> str | None:

@@ -15,7 +15,7 @@ from hyperplane.cli.output import JsonOption, fit_texts, new_table, show, write_
 from hyperplane.core.errors import RequestError
 from hyperplane.core.units import format_bytes, format_local_time, format_number, plural
 from hyperplane.guard.run_summary import advises_size, describe_plan, describe_size
-from hyperplane.guard.usage_texts import describe_grown, describe_memory
+from hyperplane.guard.usage_texts import describe_grown, describe_memory, round_gb
 from hyperplane.history import ComputationUsage, RunRecord, TaskUsage, list_runs, read_run
 from hyperplane.history.code_digest import SHOWN
 from hyperplane.history.comparison import compare_records
@@ -144,16 +144,22 @@ def _table(records: list[RunRecord], known: list[RunRecord]) -> Table:
     table = new_table(["run", "of", "ended"], ["time", "peak", *shown])
     names = _short_names(records, known)
     for name, record, *cells in zip(names, records, *shown.values(), strict=True):
-        peak = record.peak
         table.add_row(
             name,
             to_plain_line(record.label),
             to_plain_line(record.exit_reason),
             _duration(record.seconds),
-            "" if peak is None else describe_memory(peak.peak, peak.limit),
+            _describe_peak(record),
             *cells,
         )
     return table
+
+
+def _describe_peak(record: RunRecord) -> str:
+    if (nearest := record.peak) is not None:
+        return describe_memory(nearest.peak, nearest.limit)
+    largest = max((worker.peak for worker in record.workers), default=0)
+    return f"{round_gb(largest)} GB" if largest else ""
 
 
 @app.command("show")

@@ -22,6 +22,7 @@ from hyperplane.jobs.step_records import (
     describe_code,
     describe_total_cost,
     describe_usage,
+    list_figures,
     read_step_records,
     show_parameters,
 )
@@ -54,7 +55,7 @@ def show_job(id_: IdArgument, as_json: JsonOption = False) -> None:
         rows.append(("artifacts", f"{count:,}, shown by hyperplane job artifacts {job.id[:8]}"))
     write_rows(rows)
     usages = {step: describe_usage(record) for step, record in records.items()}
-    # Only the columns of what is known of a step: of pods there are neither memory nor CPU.
+    # Only the columns of what is known of a step: some programs in pods are not measured.
     known = [
         column for column in range(len(USAGE_TITLES)) if any(u[column] for u in usages.values())
     ]
@@ -95,7 +96,7 @@ def _format_time(at: float) -> str:
 
 
 def compare(id_: IdArgument, other: _OtherArgument, as_json: JsonOption = False) -> None:
-    """Show what differs between two jobs, and the durations of their steps.
+    """Show what differs between two jobs, and what their steps took.
 
     Parameters come first, then the code of the steps by its digest, the outcome, and settings of
     the pipeline and its steps. What scripts and notebooks import is not compared.
@@ -110,7 +111,14 @@ def compare(id_: IdArgument, other: _OtherArgument, as_json: JsonOption = False)
             "first": {**first.as_dict(), "parameters": show_parameters(first, records[0])},
             "second": {**second.as_dict(), "parameters": show_parameters(second, records[1])},
             "differences": [asdict(each) for each in differences],
-            "steps": [asdict(each) for each in steps],
+            "steps": [
+                {
+                    **asdict(each),
+                    "first_usage": list_figures(records[0].get(each.step)),
+                    "second_usage": list_figures(records[1].get(each.step)),
+                }
+                for each in steps
+            ],
         })  # fmt: skip
         return
     titles = [to_plain_line(f"{job.run_name} ({job.id[:8]})") for job in (first, second)]
@@ -132,6 +140,15 @@ def compare(id_: IdArgument, other: _OtherArgument, as_json: JsonOption = False)
         )
     typer.echo()
     show(table, min_width=_MIN_WIDTH)
+    table = new_table(["step", ""], titles)
+    for step in steps:
+        usages = [describe_usage(each.get(step.step)) for each in records]
+        for title, *texts in zip(USAGE_TITLES, *usages, strict=True):
+            if any(texts):
+                table.add_row(to_plain_line(step.step), title, *texts)
+    if table.row_count:
+        typer.echo()
+        show(table, min_width=_MIN_WIDTH)
 
 
 def _describe_step(status: str, seconds: float | None) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
@@ -90,12 +90,13 @@ def group_operations(groups: Mapping[TaskGroup, int]) -> list[OperationProgress]
 
 
 def estimate_seconds_left(
-    operations: Iterable[OperationProgress], threads: int, seconds: float
+    operations: Iterable[OperationProgress], threads: int, seconds: float, overhead: float = 0.0
 ) -> float | None:
     """Return how long the remaining tasks take; None if too few have finished to know.
 
-    The mean duration of an operation's tasks, times those that remain, divided by the number of
-    threads. Operations that have not begun take as long as all others did on average.
+    The mean duration of an operation's tasks divided by the number of threads, and ``overhead``,
+    times those that remain. Operations that have not begun take as long as all others did on
+    average.
     """
     operations = list(operations)
     done = sum(each.done for each in operations)
@@ -105,7 +106,7 @@ def estimate_seconds_left(
     left, unknown = 0.0, 0
     for each in operations:
         if each.prefix.duration_average >= 0:
-            left += each.active * each.prefix.duration_average / threads
+            left += each.active * (each.prefix.duration_average / threads + overhead)
         else:
             unknown += each.active
     return left + unknown * seconds / done
@@ -123,6 +124,8 @@ class ClientProgress:
         self.groups: dict[TaskGroup, int] = {}
         self.began = self._newest = 0.0
         self.done = self.active = 0
+        #: When tasks were first seen to have ended, and how many of each operation.
+        self._first: tuple[float, dict[str, int]] | None = None
 
     def add_graph(self, scheduler: Scheduler, tasks: Iterable[Key]) -> None:
         """Add the tasks of a graph that are to be computed."""
@@ -133,6 +136,7 @@ class ClientProgress:
             if is_old or not active:  # of earlier calls, the tasks that still run remain
                 self.groups = {group: _count_done(group) for group in active}
                 self.began = now
+                self._first = None
         self._newest = now
         # Those that are to be computed have not left their first state yet.
         states = (scheduler.tasks.get(key) for key in tasks)
@@ -146,6 +150,27 @@ class ClientProgress:
         self.done = sum(each.done for each in operations)
         self.active = sum(each.active for each in operations)
         return operations
+
+    def measure_overhead(
+        self, operations: Sequence[OperationProgress], threads: int, now: float
+    ) -> float:
+        """Return the seconds for each task that the durations of the tasks do not explain.
+
+        That is the work of the scheduler and the network, which is most of the time of short tasks,
+        and the time of threads that have nothing to do.
+        """
+        if self._first is None and any(each.done for each in operations):
+            self._first = now, {each.prefix.name: each.done for each in operations}
+        at, before = self._first or (now, {})
+        ended, explained, current = 0, 0.0, 0.0
+        for each in operations:
+            new = max(0, each.done - before.get(each.prefix.name, 0))
+            duration = max(0.0, each.prefix.duration_average)
+            ended += new
+            explained += new * duration / max(1, threads)
+            if each.running:  # part of which has passed
+                current = max(current, duration)
+        return max(0.0, now - at - explained - current) / max(1, ended)
 
 
 class ComputeProgress(SchedulerPlugin):
@@ -221,8 +246,9 @@ class ComputeProgress(SchedulerPlugin):
     def _measure(
         self, progress: ClientProgress, operations: list[OperationProgress]
     ) -> dict[str, Any]:
-        workers = self.scheduler.workers.values()
-        seconds = time.monotonic() - progress.began
+        workers, threads = self.scheduler.workers.values(), self.scheduler.total_nthreads
+        now = time.monotonic()
+        overhead = progress.measure_overhead(operations, threads, now)
         spilled = ((each.metrics.get("spilled_bytes") or {}).get("disk", 0) for each in workers)
         # Those that run now, then those that have not ended, then the last ones that have.
         shown = sorted(operations, key=lambda each: (not each.running, not each.active))
@@ -230,7 +256,7 @@ class ComputeProgress(SchedulerPlugin):
         return {
             "done": progress.done,
             "active": progress.active,
-            "left": estimate_seconds_left(operations, self.scheduler.total_nthreads, seconds),
+            "left": estimate_seconds_left(operations, threads, now - progress.began, overhead),
             "workers": len(workers),
             "paused": sum(each.status.name == "paused" for each in workers),
             "memory": sum(each.metrics.get("memory") or 0 for each in workers),

@@ -260,6 +260,12 @@ def test_the_steps_of_jobs_are_listed(run: Run) -> None:
     assert "runner" in shown.out
 
 
+def test_the_peak_of_a_run_without_a_limit_is_listed(run: Run) -> None:
+    worker = WorkerUsage("no pool", peak=194_000_000)
+    write_run(RunRecord(name="a-b", cluster="a", started=1, ended=2, workers=(worker,)))
+    assert "0.19 GB" in run("history", "list").out
+
+
 def test_blocks_of_code_are_listed_and_shown_by_their_names(run: Run) -> None:
     for number in (0, 1):
         write_run(

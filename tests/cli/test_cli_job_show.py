@@ -122,6 +122,21 @@ def test_parameters_and_code_are_the_first_differences(run: Run) -> None:
     assert run("job", "list", "--json").json[0]["parameters"]["token"] == "******"
 
 
+def test_what_the_steps_of_both_jobs_took_is_compared(run: Run) -> None:
+    for number in (1, 2):
+        job = add({"read": 2.0, "tidy": 1.0}, 1e9 * number)
+        worker = WorkerUsage("no pool", peak=number * 10**9, cpu_seconds=60 + number)
+        add_record(job, "read", workers=(worker,))
+    out = run("job", "compare", "nightly#1", "nightly#2").out
+    rows = [" ".join(line.split()) for line in out.splitlines()]
+    assert "read peak 1 GB 2 GB" in rows
+    assert "read CPU 1 min 1 s 1 min 2 s" in rows
+    assert not any(row.startswith("tidy peak") for row in rows)
+    read, tidy = run("job", "compare", "nightly#1", "nightly#2", "--json").json["steps"]
+    assert (read["first_usage"]["peak"], read["second_usage"]["peak"]) == (10**9, 2 * 10**9)
+    assert tidy["first_usage"] == {}
+
+
 def test_equal_jobs_have_no_differences(run: Run) -> None:
     for at in (1e9, 2e9):
         add({"read": 2.0}, at, region="north")

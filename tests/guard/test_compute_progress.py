@@ -13,6 +13,7 @@ from dask.distributed import Client, LocalCluster
 from hyperplane.guard.compute_progress import (
     MAX_OPERATIONS,
     TOPIC,
+    ClientProgress,
     ComputeProgress,
     client_topic,
     estimate_seconds_left,
@@ -64,6 +65,33 @@ def test_the_rest_takes_as_long_as_its_operations_do() -> None:
     found = operations(Group(read, memory=10, processing=6), Group(write, waiting=5))
     # 6 tasks of 2 s on 4 threads, and 5 unknown ones at 10 s for 10 tasks.
     assert estimate_seconds_left(found, 4, 10.0) == pytest.approx(6 * 2 / 4 + 5)
+
+
+def test_the_rest_takes_the_time_of_the_scheduler_too() -> None:
+    progress, prefix = ClientProgress(), Prefix("increment", 0.00002)
+
+    def measure(done: int, at: float) -> float:
+        found = operations(Group(prefix, memory=done, processing=4, waiting=99_996 - done))
+        overhead = progress.measure_overhead(found, 2, at)
+        left = estimate_seconds_left(found, 2, at, overhead)
+        assert left is not None
+        return left
+
+    measure(4_000, 60.0)  # the graph was sent for a minute
+    assert measure(6_000, 64.0) == pytest.approx(94_000 * 4 / 2_000, rel=0.1)
+
+
+def test_long_tasks_take_no_more_than_their_durations() -> None:
+    progress, prefix = ClientProgress(), Prefix("read", 30.0)
+    for second in range(31, 300):
+        # All of four threads begin and end at the same time.
+        found = operations(Group(prefix, memory=4 * (second // 30), processing=4, waiting=100))
+        assert progress.measure_overhead(found, 4, second) == 0
+    # Only one of four threads has had a task since then: the rest takes as long as it does.
+    found = operations(Group(prefix, memory=36 + 10, processing=1, waiting=9))
+    assert progress.measure_overhead(found, 4, 600) == pytest.approx(
+        (600 - 31 - 42 * 30 / 4 - 30) / 42
+    )
 
 
 @pytest.mark.parametrize(("done", "threads"), [(1, 4), (5, 0), (0, 1)])

@@ -29,9 +29,10 @@ _INPUT_ERRORS = {
     "IsADirectoryError", "NotADirectoryError", "FileNotFoundError", "PermissionError",
     "NotImplementedError", "UnicodeDecodeError", "UnicodeEncodeError", "ZeroDivisionError",
     "OverflowError", "FloatingPointError", "LookupError", "KeyError", "IndexError",
-    "RecursionError", "JSONDecodeError",
-    "ValidationError", "RequestError", "UnknownPool", "DoesNotFit", "ConfigError", "MissingPackage",
-    "OutputExists", "DataError", "BadLines", "WrongType", "PapermillMissingParameterException",
+    "RecursionError", "JSONDecodeError", "ValidationError", "RequestError",
+    "UnknownArgument", "UnknownPool", "DoesNotFit", "ConfigError",
+    "MissingPackage", "UnsupportedModule", "OutputExists", "DataError", "BadLines", "WrongType",
+    "PapermillMissingParameterException",
 }  # fmt: skip
 #: The last line of a traceback: the exception's name, possibly qualified.
 _ERROR = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*)(?::|$)", re.MULTILINE)

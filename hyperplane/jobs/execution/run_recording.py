@@ -62,8 +62,8 @@ def read_usage(command: AttemptCommand) -> StepUsage:
 def _usage_of_rank(step: Step, runner: str, usage: StepUsage) -> StepUsage:
     """Return what one process of a gang took, whose resources are those of the step."""
     ranks = max(1, step.gang_size)
-    if runner == "vertex":
-        return usage  # of the machine that took most
+    if runner in ("kubernetes", "vertex"):
+        return usage  # of the machine or pod that took most
     if ranks > 1 and runner != "local":
         return StepUsage()  # its processes are on other nodes, where they are not measured
     return usage._replace(peak=usage.peak // ranks, busy_cores=usage.busy_cores / ranks)

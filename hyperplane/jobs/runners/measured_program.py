@@ -15,11 +15,11 @@ import os
 import signal
 import sys
 
-if __name__ == "__main__":  # in a container, where both files are in one folder
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
-    from process_meter import MEASURE_SECONDS, UsageMeter  # type: ignore[import-not-found]
-else:
+if __package__:
     from hyperplane.platforms.local.process_meter import MEASURE_SECONDS, UsageMeter
+else:  # in a container, where both files are in one folder
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    from process_meter import MEASURE_SECONDS, UsageMeter  # type: ignore[import-not-found, no-redef]
 
 TYPE_CHECKING = False  # without typing, which would take most of the time of the imports
 if TYPE_CHECKING:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from hyperplane import errors
 from hyperplane.errors import WorkerOutOfMemory
 from hyperplane.guard.memory_advice import MemoryFailure, WorkerLayout, explain
 from hyperplane.guard.memory_report import MemoryReport, RunningTask
 from hyperplane.guard.worker_exits import explain_exit
 from hyperplane.jobs.execution.failure_kinds import (
+    INPUT,
     MEMORY,
     TRANSIENT,
     classify_failure,
@@ -42,3 +44,16 @@ def test_the_reason_is_the_whole_explanation_in_one_line() -> None:
 
 def test_the_reason_of_other_errors_is_the_last_line() -> None:
     assert describe_failure(1, "Traceback\nValueError: x\n") == "exit code 1: ValueError: x"
+
+
+def test_errors_of_hyperplane_that_an_input_causes_are_not_retried() -> None:
+    kinds = [each for each in vars(errors).values() if isinstance(each, type)]
+    caused = [
+        kind
+        for kind in kinds
+        if issubclass(kind, errors.RequestError | ImportError) and not issubclass(kind, Warning)
+    ]
+    assert errors.UnknownArgument in caused
+    for kind in caused:
+        log = f"Traceback (most recent call last):\n{kind.__module__}.{kind.__name__}: 1 fault\n"
+        assert classify_failure(1, log) == INPUT, kind

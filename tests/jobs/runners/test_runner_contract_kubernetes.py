@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -30,60 +32,96 @@ def expand(text: str) -> str:
 
 
 class ProcessPod:
-    """A pod whose container is a process of this machine."""
+    """A pod whose container is a process of this machine, with the Python of the tests.
 
-    def __init__(self, server: Any, job: Object, folder: Path) -> None:
+    It starts when its Secrets exist, and finds their files below a folder. The first process gets
+    SIGTERM, and all get SIGKILL.
+    """
+
+    def __init__(self, server: Any, job: Object, folder: Path, path: str = "") -> None:
         self._server, self.name = server, f"{job['metadata']['name']}-x"
-        self._log = folder / f"{self.name}.log"
-        spec = job["spec"]["template"]["spec"]
-        [container] = spec["containers"]
+        self._folder, self._log = folder, folder / f"{self.name}.log"
+        self._path = path or f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        self._spec = job["spec"]["template"]["spec"]
+        server.logs[self.name] = b""
+        self.content: Object = {"metadata": {"name": self.name}, "spec": self._spec}
+        self._set_state({"waiting": {"reason": "ContainerCreating"}}, "Pending")
+        self._is_listed, self._ends = False, threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Kill the process, and wait for its end."""
+        self._ends.set()
+        self._thread.join()
+
+    def change_file(self, content: bytes) -> bytes:
+        """Return what a file of the pod has in place of the content of a Secret."""
+        return content
+
+    def _run(self) -> None:
+        secrets = [
+            volume["secret"]["secretName"] for volume in self._spec["volumes"] if "secret" in volume
+        ]
+        while not all(("secrets", name) in self._server.objects for name in secrets):
+            if self._is_deleted() or self._ends.wait(0.02):
+                return
+        self._watch(self._start(secrets))
+
+    def _start(self, secrets: list[str]) -> subprocess.Popen[bytes]:
+        [container] = self._spec["containers"]
+        data: dict[str, str] = {}
+        for name in secrets:
+            data |= self._server.objects["secrets", name]["data"]
+        words = [expand(word) for word in container["command"]]
+        for mount in container["volumeMounts"]:
+            if "subPath" in mount:
+                file = Path(f"{self._folder}/{self.name}{mount['mountPath']}")
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(self.change_file(base64.b64decode(data[mount["subPath"]])))
+                words = [word.replace(mount["mountPath"], str(file)) for word in words]
         variables = {
             variable["name"]: expand(variable.get("value", "")) for variable in container["env"]
         }
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [expand(word) for word in container["command"]],
-                env={**os.environ, **variables},
-                cwd=folder,
+            process = subprocess.Popen(
+                words,
+                env={**os.environ, "PATH": self._path, **variables},
+                cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
         self._started = _now()
-        server.logs[self.name] = b""
-        self.content: Object = {"metadata": {"name": self.name}, "spec": spec}
         self._set_state({"running": {"startedAt": self._started}}, "Running")
-        self._thread = threading.Thread(target=self._watch)
-        self._thread.start()
+        return process
 
-    def end(self) -> None:
-        """Kill the process, and wait for its end."""
-        self._signal(signal.SIGKILL)
-        self._thread.join()
+    def _is_deleted(self) -> bool:
+        is_there = ("pods", self.name) in self._server.objects
+        self._is_listed = self._is_listed or is_there  # it is listed a moment after the start
+        is_deleted = "deletionTimestamp" in self.content["metadata"]
+        return is_deleted or (self._is_listed and not is_there)
 
-    def _watch(self) -> None:
-        listed, killed_at = False, 0.0
-        while self._process.poll() is None:
-            is_there = ("pods", self.name) in self._server.objects
-            listed = listed or is_there  # the server lists it a moment after the start
-            is_deleted = "deletionTimestamp" in self.content["metadata"]
-            if is_deleted or (listed and not is_there):
-                killed_at = killed_at or time.monotonic() + GRACE
-                number = signal.SIGKILL if time.monotonic() > killed_at else signal.SIGTERM
-                self._signal(number)
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        killed_at = 0.0
+        while process.poll() is None:
+            if self._is_deleted() and not killed_at:
+                killed_at = time.monotonic() + GRACE
+                process.terminate()
+            if self._ends.is_set() or (killed_at and time.monotonic() > killed_at):
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
             time.sleep(0.1)
-        code = self._process.returncode
+        with suppress(ProcessLookupError):  # the first process has ended
+            os.killpg(process.pid, signal.SIGKILL)
+        code = process.returncode
         self._server.logs[self.name] = self._log.read_bytes()
         times = {"startedAt": self._started, "finishedAt": _now()}
         ended = {"exitCode": code if code >= 0 else 128 - code, **times}
         self._set_state({"terminated": ended}, "Failed" if code else "Succeeded")
         if "deletionTimestamp" in self.content["metadata"]:
             self._server.objects.pop(("pods", self.name), None)
-
-    def _signal(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
 
     def _set_state(self, state: Object, phase: str) -> None:
         statuses = [{"name": "step", "state": state}]

@@ -104,19 +104,16 @@ def server(tmp_path_factory, monkeypatch):
             return running.objects["secrets", job["metadata"]["name"]]
 
         class Pod(ProcessPod):
-            def __init__(self, job, number):
+            def __init__(self, job, number, port):
+                self.port = port
                 name, spec = job["metadata"]["name"], job["spec"]["template"]["spec"]
                 [container] = spec["containers"]
-                programs = folder / "programs"
-                words = [word.replace("/var/lib/hyperplane/.hyperplane", str(programs))
-                         for word in container["command"]]  # fmt: skip
-                words = [sys.executable if word == "python" else word for word in words]
                 more = {
                     INDEX_VARIABLE: str(number), "HOSTNAME": f"{name}-{number}",
                     "PYTHONPATH": str(folder),
                 }  # fmt: skip
                 variables = [*container["env"], *({"name": k, "value": v} for k, v in more.items())]
-                changed = {**container, "command": words, "env": variables}
+                changed = {**container, "env": variables}
                 inner = {**spec, "containers": [changed]}
                 self.message = folder / f"{name}-{number}.ended"
                 self.message.touch()
@@ -131,21 +128,20 @@ def server(tmp_path_factory, monkeypatch):
                 )
                 self.content["metadata"]["annotations"] = {INDEX: str(number)}
 
+            def change_file(self, content):
+                # A pod has all ports to itself.
+                content = content.replace(b"29500", self.port.encode())
+                log = b'os.environ["HOSTNAME"] + ".ended"'
+                return content.replace(b'"/dev/termination-log"', log)
+
             def _set_state(self, state, phase):
                 if "terminated" in state:
                     state["terminated"]["message"] = self.message.read_text()
                 super()._set_state(state, phase)
 
         def start(job):
-            programs = folder / "programs"
-            programs.mkdir(exist_ok=True)
-            for file in stage_gang_program():
-                # A pod has all ports to itself.
-                content = file.content.replace(b"29500", free_port().encode())
-                log = b'os.environ["HOSTNAME"] + ".ended"'
-                content = content.replace(b'"/dev/termination-log"', log)
-                (programs / Path(file.path).name).write_bytes(content)
-            started = [Pod(job, number) for number in range(job["spec"]["completions"])]
+            port = free_port()
+            started = [Pod(job, number, port) for number in range(job["spec"]["completions"])]
             pods.extend(started)
             return [pod.content for pod in started]
 

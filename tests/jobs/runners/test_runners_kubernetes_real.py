@@ -19,6 +19,8 @@ from test_jobs_killed import kill_supervisor
 from hyperplane.errors import RequestError
 from hyperplane.jobs import JobHandle, Pipeline, Step, submit
 from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED, PROCESSED, TIMED_OUT
+from hyperplane.jobs.store.jobs_home import open_store
+from hyperplane.jobs.store.tables import STEPS
 
 pytestmark = [
     pytest.mark.engine,
@@ -203,6 +205,15 @@ def test_a_step_that_runs_out_of_memory_gets_more():
     assert (first.status, first.fault) == (FAILED, "memory"), (first, job.logs())
     assert second.status == DONE
     assert job.status == DONE
+
+
+def test_what_a_step_took_is_recorded():
+    hold = "import time; x = bytearray(b'x') * 100_000_000; time.sleep(3); print('held')"
+    job = run_job(python("hold", hold), runner="kubernetes", wait=120)
+    assert (job.status, job.logs()) == (DONE, "held\n")
+    [record] = open_store().runs(job.job.machine, job_id=job.id, kind=STEPS)
+    assert 100e6 < record.workers[0].peak < 300e6
+    assert record.cpu_seconds > 0
 
 
 def test_the_timeout_of_a_step_ends_its_pod():

@@ -187,7 +187,7 @@ def test_the_program_that_executes_notebooks_is_staged_completely(tmp_path):
         file = Path(f"{tmp_path}/pod{mount['mountPath']}")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(base64.b64decode(watcher.secret["data"][mount["subPath"]]))
-    _, program, notebook, _ = container["command"]
+    *_, program, notebook, _ = container["command"]
     # Without site packages, including hyperplane: it fails at the first missing import.
     words = [sys.executable, "-I", "-S", f"{tmp_path}/pod{program}", f"{tmp_path}/pod{notebook}"]
     done = subprocess.run(

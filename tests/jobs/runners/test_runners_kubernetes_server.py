@@ -18,6 +18,7 @@ from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.runners import registry
 from hyperplane.jobs.runners.kubernetes import pod_process
+from hyperplane.jobs.runners.kubernetes.measured_command import stage_measuring_programs
 from hyperplane.jobs.runners.kubernetes.step_pod import JOB_LABEL
 from hyperplane.jobs.store.job_records import DONE, FAILED
 from hyperplane.jobs.store.jobs_home import open_store
@@ -87,7 +88,8 @@ def test_the_job_of_an_attempt_is_deleted_after_its_log_is_copied(tmp_path, serv
         process = await runner.start(attempt_command, command("a", "true"), 1.0)
         [secret] = [one for (kind, _), one in server.objects.items() if kind == "secrets"]
         data = {key: base64.b64decode(text) for key, text in secret["data"].items()}
-        assert data == {"TOKEN": b"s3cret", "hyperplane-file": b"print(1)"}
+        programs = {file.key: file.content for file in stage_measuring_programs()}
+        assert data == {"TOKEN": b"s3cret", "hyperplane-file": b"print(1)", **programs}
         assert secret["metadata"]["labels"][JOB_LABEL] == ID
         await process.wait_until_running()
         return await process.wait()

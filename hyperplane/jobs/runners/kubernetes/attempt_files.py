@@ -53,8 +53,7 @@ class AttemptFiles(RemoteAttemptFiles):
         if self._following is not None:
             await asyncio.wait({self._following}, timeout=seconds)
         self.stop_following()
-        self.extract_notebook()
-        self.extract_reports()
+        self._extract()
 
     async def save_log(self, pod: str) -> None:
         """Fetch the whole log, and replace the copy unless that is longer."""
@@ -69,5 +68,10 @@ class AttemptFiles(RemoteAttemptFiles):
                     self._write(".log", whole_log)
                 break
             await asyncio.sleep(LOG_RETRY_SECONDS)
+        self._extract()
+
+    def _extract(self) -> None:
+        """Move from the log what is not of the program: notebook, reports and figures."""
         self.extract_notebook()
         self.extract_reports()
+        self.extract_usage()

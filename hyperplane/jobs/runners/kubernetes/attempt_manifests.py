@@ -36,20 +36,21 @@ def build_job(
     memory_factor: float,
     settings: KubernetesJobSettings,
     files: Sequence[StagedFile],
+    before: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Build the Job of an attempt, whose memory is ``memory_factor`` times that of the step.
 
     ``command`` has the paths of the image, and ``step`` has resources in place of a pool's name.
+    ``before`` are words before those of the step.
     """
     name = attempt_job_name(command)
-    words = gang_words(name) if step.gang_size else cluster_words_in_image(step)
     annotations = {**parse_pairs(settings.annotations), STEP_NAME: step.name}
     pod = build_step_pod(
         step,
         build_configured_pod(settings, _select_nodes(command, settings)),
         image=settings.image,
         pull_policy=settings.image_pull_policy,
-        command=[escape_variables(word) for word in (*words, *command.argv)],
+        command=[escape_variables(word) for word in (*before, *list_words(command, step))],
         folder=command.folder,
         variables=_build_variables(command, settings),
         quantities=_format_quantities(step, memory_factor),
@@ -69,6 +70,13 @@ def build_job(
         pod_annotations=annotations,
     )
     return add_gang_fields(job, step.gang_size) if step.gang_size else job
+
+
+def list_words(command: AttemptCommand, step: Step) -> list[str]:
+    """Return the words of the container of an attempt."""
+    gang = bool(step.gang_size)
+    before = gang_words(attempt_job_name(command)) if gang else cluster_words_in_image(step)
+    return [*before, *command.argv]
 
 
 def build_secret(

@@ -15,6 +15,8 @@ from hyperplane.jobs.runners.kubernetes.attempt_files import (
     LOG_SECONDS,
     AttemptFiles,
 )
+from hyperplane.jobs.runners.usage_lines import split_usage, sum_usage
+from hyperplane.jobs.step_wrapper import USAGE_SUFFIX
 from hyperplane.platforms.kubernetes.errors import KubernetesError
 from hyperplane.platforms.kubernetes.job_watcher import JobWatcher
 
@@ -33,6 +35,7 @@ class GangFiles(AttemptFiles):
         self._tails: dict[int, deque[bytes]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._reports: list[bytes] = []
+        self._figures: list[bytes] = []
 
     def follow_process(self, number: int, pod: str) -> None:
         """Copy the lines of a pod as they are written, once."""
@@ -51,10 +54,16 @@ class GangFiles(AttemptFiles):
     def _append(self, number: int, part: bytes) -> None:
         """Append the whole lines of a part to the log, with the name of the process before each."""
         self._copied[number] = self._copied.get(number, 0) + len(part)
-        *lines, rest = (self._rests.get(number, b"") + part).split(b"\n")
+        whole, end, rest = (self._rests.get(number, b"") + part).rpartition(b"\n")
+        text, figures = split_usage(whole + end)
+        *lines, _ = text.split(b"\n")
+        if lines and not lines[-1]:  # perhaps the one before a report or the figures
+            lines.pop()
+            rest = b"\n" + rest
         self._rests[number] = rest
         lines, reports = split_reports(lines)
         self._reports += reports
+        self._figures += figures
         name = self.plan.name(number)
         with self._command.file(".log").open("ab") as log:
             log.write(b"".join(f"{name} | ".encode() + line + b"\n" for line in lines))
@@ -74,7 +83,7 @@ class GangFiles(AttemptFiles):
                 self._append(number, text[self._copied.get(number, 0) :])
             if self._rests.get(number):  # a last line without its end
                 self._append(number, b"\n")
-        self.extract_reports()
+        self._extract()
 
     def extract_reports(self) -> None:
         """Write the reports of all processes on what they have saved to their file."""
@@ -89,6 +98,12 @@ class GangFiles(AttemptFiles):
                 return text
             await asyncio.sleep(LOG_RETRY_SECONDS)
         return None
+
+    def extract_usage(self) -> None:
+        """Write what the processes took to its file, if the logs have it."""
+        if self._figures:
+            with suppress(OSError):  # a full disk: the attempt has no figures
+                self._write(USAGE_SUFFIX, sum_usage(self._figures).encode())
 
     def write_failure(self, number: int, code: int) -> None:
         """Append which process has failed, with its last lines."""
@@ -107,4 +122,4 @@ class GangFiles(AttemptFiles):
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=seconds)
         self.stop_following()
-        self.extract_reports()
+        self._extract()

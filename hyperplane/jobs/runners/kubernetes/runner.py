@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -29,18 +29,27 @@ from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
 from hyperplane.jobs.runners.base import RemoteQueueMixin
-from hyperplane.jobs.runners.kubernetes.attempt_manifests import build_job, build_secret
+from hyperplane.jobs.runners.kubernetes.attempt_manifests import (
+    build_job,
+    build_secret,
+    list_words,
+)
 from hyperplane.jobs.runners.kubernetes.gang_files import PLAN_SUFFIX
 from hyperplane.jobs.runners.kubernetes.gang_manifests import (
     build_gang_service,
     stage_gang_program,
 )
 from hyperplane.jobs.runners.kubernetes.gang_process import GangProcess
+from hyperplane.jobs.runners.kubernetes.measured_command import (
+    measuring_words,
+    stage_measuring_programs,
+)
 from hyperplane.jobs.runners.kubernetes.pod_process import PodProcess
 from hyperplane.jobs.runners.kubernetes.step_pod import CONTAINER, FOLDER, find_requirements_faults
 from hyperplane.jobs.runners.notebook_program import PROGRAM_FILES
 from hyperplane.jobs.runners.task_manifest import with_reports
 from hyperplane.jobs.runners.tuning_support import find_tuning_faults
+from hyperplane.jobs.step_wrapper import USAGE_SUFFIX
 from hyperplane.jobs.store.job_records import Job
 from hyperplane.platforms.kubernetes.batch_job import BATCH
 from hyperplane.platforms.kubernetes.errors import KubernetesError
@@ -73,6 +82,7 @@ class KubernetesRunner(RemoteQueueMixin):
         self._settings = KubernetesJobSettings(**options)
         del environment  # its relevant parts are in the options
         self._watcher: JobWatcher | None = None
+        self._may_create_secrets = True
 
     @classmethod
     def resolve_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,7 +169,7 @@ class KubernetesRunner(RemoteQueueMixin):
 
     async def start(self, command: AttemptCommand, step: Step, memory_factor: float) -> PodProcess:
         """Create the Job of an attempt, and the Secret that it owns."""
-        for suffix in (".exit", ".pid"):
+        for suffix in (".exit", ".pid", USAGE_SUFFIX):
             command.file(suffix).unlink(missing_ok=True)
         command = with_reports(command)
         files = []
@@ -188,8 +198,29 @@ class KubernetesRunner(RemoteQueueMixin):
         if step.gang_size:
             files += stage_gang_program()
             command.file(PLAN_SUFFIX).write_text(command.step_variables[PLAN_VARIABLE])
+        before = measuring_words(list_words(command, step))
+        needs_secret = bool(files or command.secret_variables)
+        if before and (needs_secret or self._may_create_secrets):
+            try:
+                staged = [*files, *stage_measuring_programs()]
+                return await self._create_job(command, step, memory_factor, staged, before)
+            except OSError:
+                if needs_secret:
+                    raise
+                # The namespace may not allow the Secret, which only the measurement needs.
+                self._may_create_secrets = False
+        return await self._create_job(command, step, memory_factor, files)
+
+    async def _create_job(
+        self,
+        command: AttemptCommand,
+        step: Step,
+        memory_factor: float,
+        files: Sequence[StagedFile],
+        before: Sequence[str] = (),
+    ) -> PodProcess:
         watcher = self._get_watcher()
-        job = build_job(command, step, memory_factor, self._settings, files)
+        job = build_job(command, step, memory_factor, self._settings, files, before)
         try:
             # The Secret after the Job, which owns it and with which it is deleted.
             await watcher.create(
