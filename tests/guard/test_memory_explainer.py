@@ -415,16 +415,17 @@ def test_tasks_that_wait_later_for_a_paused_worker_end_with_its_last_report(repo
 def test_a_lack_of_workers_after_reports_is_explained() -> None:
     async def test() -> None:
         async with open_cluster() as (scheduler, client, (worker,)):
-            scheduler.no_workers_timeout = 0.01
             scheduler.log_event(TOPIC, report_of(worker.address, "a", "b").as_event())
             errors = []
             for name in ("early", "late"):
+                scheduler.no_workers_timeout = 600.0  # not before the report
                 future = client.submit(wait_for_event, "end", key=name)
                 await wait_until(lambda name=name: name in scheduler.tasks)
                 if name == "late":
                     scheduler.log_event(TOPIC, report_of(worker.address, "a", "b").as_event())
                 if worker.address in scheduler.workers:
                     await scheduler.remove_worker(worker.address, stimulus_id="test")
+                scheduler.no_workers_timeout = 0.01
                 with pytest.raises((WorkerOutOfMemory, NoWorkerError)) as caught:
                     await future
                 errors.append(caught.value)
