@@ -73,14 +73,15 @@ class S3Lister:
     def __init__(self, system: Any, bucket: str) -> None:
         self._system, self._bucket = system, bucket
         self.is_ordered = not bucket.endswith("--x-s3")  # directory buckets have no order
-        # By this name before the handlers of "before-parse.s3.*", of which one parses the text.
-        event = "before-parse.*.ListObjectsV2"
-        system.s3.meta.events.register(event, _read_objects, unique_id="hyperplane-objects")
 
     def list_page(
         self, prefix: str, *, delimiter: str = "", start: str = "", token: str = ""
     ) -> Page:
         """Return a page of the objects with a prefix, from the key ``start`` or the one after."""
+        # By this name before the handlers of "before-parse.s3.*", of which one parses the text.
+        event = "before-parse.*.ListObjectsV2"
+        events = self._system.s3.meta.events
+        events.register(event, _read_objects, unique_id="hyperplane-objects")
         options = {"StartAfter": start, "ContinuationToken": token, "Delimiter": delimiter}
         given = {name: value for name, value in options.items() if value}
         mark = _reads_objects.set(True)

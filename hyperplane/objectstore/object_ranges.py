@@ -1,9 +1,9 @@
 """List very many objects of a bucket by concurrent requests.
 
 A server returns 1,000 objects for a request, and the next 1,000 only for a token of that page. So a
-listing that does not end with a page is divided at keys of folders while threads are idle, and the
-ranges between these keys are listed at the same time. Each key is in one range, wherever the ranges
-end: where they end decides on the time only.
+listing that does not end with a page is divided while threads are idle, at folders or at numbers in
+names, and the ranges between are listed at the same time. Each key is in one range, wherever the
+ranges end: where they end decides on the time only.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
+from hyperplane.objectstore.key_numbers import guess_bounds
 from hyperplane.objectstore.listing import MAX_THREADS
 from hyperplane.objectstore.object_pages import ObjectLister, Page
 
@@ -56,7 +57,8 @@ class RangeRequest:
     """Objects with a prefix and keys after ``start``, up to and with ``end``, if these are given.
 
     ``select`` returns those objects of a page that are listed. ``token`` is that of the next page,
-    and ``last`` the last key of the page before.
+    and ``last`` the last key of the page before. If a range cannot be divided, another attempt is
+    made after ``pause`` pages, and the next after twice as many.
     """
 
     prefix: str
@@ -66,6 +68,8 @@ class RangeRequest:
     token: str = ""
     last: str = ""
     is_divisible: bool = True
+    pause: int = 1
+    countdown: int = 0
 
     def send(self, lister: ObjectLister, idle: int) -> tuple[Page, Sequence[RangeRequest]]:
         """Return a page, and the requests of the rest of the range."""
@@ -84,34 +88,50 @@ class RangeRequest:
             page = Page(keys[first:stop], page.sizes[first:stop])
         if not token:
             return self.select(page), ()
-        is_divisible = self.is_divisible and lister.is_ordered and is_sorted
-        rest = replace(self, token=token, last=last, is_divisible=is_divisible)
-        if not (is_divisible and last and idle > 0):
+        # A server that ignores the start begins with keys before it.
+        is_divisible = self.is_divisible and lister.is_ordered and is_sorted and last >= self.start
+        countdown = max(0, self.countdown - 1)
+        rest = replace(self, token=token, last=last, is_divisible=is_divisible, countdown=countdown)
+        if not (is_divisible and keys and idle > 0) or self.countdown:
             return self.select(page), (rest,)
         return self.select(page), rest.divide(lister, keys, idle + 1)
 
     def divide(
         self, lister: ObjectLister, listed: Sequence[str], count: int
     ) -> Sequence[RangeRequest]:
-        """Return up to ``count`` ranges that end at folders, if this one has many pages.
+        """Return up to ``count`` ranges, if this one has many pages after those with ``listed``."""
+        bounds = self._find_folders(lister, listed)
+        if bounds:
+            parts = min(count, len(bounds))
+            bounds = [bounds[number * len(bounds) // parts] for number in range(1, parts)]
+        else:
+            guessed = guess_bounds(listed, self.end, count, _MIN_PAGES)
+            bounds = [
+                key for key in guessed if self.last < key and (key < self.end or not self.end)
+            ]
+        if not bounds:
+            return (replace(self, pause=2 * self.pause, countdown=self.pause),)
+        others = [
+            replace(self, token="", last="", start=start, end=end)
+            for start, end in pairwise([*bounds, self.end])
+        ]
+        return replace(self, end=bounds[0]), *others
 
-        ``listed`` are the keys of the last page; other pages are taken to have as many folders.
+    def _find_folders(self, lister: ObjectLister, listed: Sequence[str]) -> list[str]:
+        """Return folders after the last key, with about two pages between them, if there are many.
+
+        ``listed`` are the keys of a page; other pages are taken to have as many folders.
         """
         for folder in self._shared_folders():
             prefix = max(folder, self.prefix, key=len)
             level = lister.list_page(prefix, delimiter="/", start=self.last).prefixes
-            bounds = [key for key in level if self.last < key and (key < self.end or not self.end)]
+            found = [key for key in level if self.last < key and (key < self.end or not self.end)]
             inside = [key[len(folder) :] for key in listed if key.startswith(folder)]
-            pages = len(bounds) / max(1, len({key.partition("/")[0] for key in inside}))
+            pages = len(found) / max(1, len({key.partition("/")[0] for key in inside}))
             if pages >= _MIN_PAGES:
-                parts = min(count, int(pages) // 2)
-                cuts = [bounds[number * len(bounds) // parts] for number in range(1, parts)]
-                others = [
-                    replace(self, token="", last="", start=start, end=end)
-                    for start, end in pairwise([*cuts, self.end])
-                ]
-                return replace(self, end=cuts[0]), *others
-        return (replace(self, is_divisible=False),)
+                parts = int(pages) // 2
+                return [found[number * len(found) // parts] for number in range(parts)]
+        return []
 
     def _shared_folders(self) -> list[str]:
         """Return the folders of the last key, from the deepest one that has the whole range."""

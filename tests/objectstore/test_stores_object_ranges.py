@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import random
 import threading
+import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scale import scaled
 
+from hyperplane.errors import RequestError
+from hyperplane.objectstore.listing import resolve_location
 from hyperplane.objectstore.object_pages import Page
 from hyperplane.objectstore.object_ranges import RangeRequest, iterate_pages
+from hyperplane.objectstore.object_scan import ObjectScan
 
 
 class MemoryLister:
-    """Pages of three keys; with ``ignores_start`` as a server that lists from the first key."""
+    """Pages of three keys after ``start``, as S3, or from it, as Google, or from the first key."""
 
     is_ordered = True
     page_size = 3
 
-    def __init__(self, keys, *, ignores_start=False):
-        self.keys, self.ignores_start = list(keys), ignores_start
+    def __init__(self, keys, begin="after"):
+        self.keys, self.begin = list(keys), begin
         self.requests, self.lock = [], threading.Lock()
 
     def list_page(self, prefix, *, delimiter="", start="", token=""):
         with self.lock:
             self.requests.append((prefix, delimiter, start, token))
         keys = [key for key in self.keys if key.startswith(prefix)]
-        if start and not self.ignores_start:
-            keys = [key for key in keys if key > start]
+        if start and self.begin != "first":
+            keys = [key for key in keys if key > start or (key == start and self.begin == "from")]
         if delimiter:
             inside = [key[len(prefix) :] for key in keys]
             folders = [prefix + key.partition("/")[0] + "/" for key in inside if "/" in key]
@@ -48,13 +52,34 @@ def listed(lister, prefix=""):
     return [key for page in pages for key in page.keys]
 
 
-PARTS = st.sampled_from(["a", "b", "ab", "day-1", "day-2", "x.csv", "ü", "𝒳", "~", "!"])
+PARTS = st.sampled_from(
+    [
+        "part-01",
+        "part-0f",
+        "part-9",
+        "00",
+        "99",
+        "a",
+        "b",
+        "ab",
+        "day-1",
+        "day-2",
+        "x.csv",
+        "ü",
+        "𝒳",
+        "~",
+        "!",
+    ]
+)
 KEYS = st.sets(st.lists(PARTS, min_size=1, max_size=4).map("/".join), max_size=60)
 
 
-@given(KEYS, st.sampled_from(["", "a", "a/", "day-", "none/"]), st.booleans())
-def test_each_key_is_listed_once(keys, prefix, ignores_start):
-    lister = MemoryLister(sorted(keys), ignores_start=ignores_start)
+BEGINS = ["after", "from", "first"]
+
+
+@given(KEYS, st.sampled_from(["", "a", "a/", "day-", "none/"]), st.sampled_from(BEGINS))
+def test_each_key_is_listed_once(keys, prefix, begin):
+    lister = MemoryLister(sorted(keys), begin)
     assert sorted(listed(lister, prefix)) == sorted(key for key in keys if key.startswith(prefix))
 
 
@@ -78,6 +103,31 @@ def test_small_folders_are_not_requested_one_by_one(pattern):
     lister = MemoryLister(keys)
     assert sorted(listed(lister)) == keys
     assert len(lister.requests) < 2 * len(keys) / lister.page_size + 50
+
+
+@pytest.mark.parametrize("name", ["decimal", "hash", "after folders"])
+def test_a_large_folder_is_divided_at_numbers(name):
+    count = scaled(600, 3000)
+    if name == "hash":
+        keys = sorted(f"a/{zlib.crc32(bytes([n % 256, n // 256])):08x}.csv" for n in range(count))
+    else:
+        keys = [f"a/part-{number:06d}.csv" for number in range(count)]
+    if name == "after folders":
+        keys = [*(f"a/day-{day}/part" for day in range(9)), *keys, "b/c.csv"]
+    lister = MemoryLister(keys)
+    assert sorted(listed(lister, "a/")) == [key for key in keys if key.startswith("a/")]
+    starts = {start for _, delimiter, start, _ in lister.requests if start and not delimiter}
+    assert len(starts) >= 8
+    assert len(lister.requests) < 2 * len(keys) / lister.page_size
+
+
+@pytest.mark.parametrize("begin", BEGINS)
+@pytest.mark.parametrize("pattern", ["part-{:03d}", "day-{:03d}/"])
+def test_a_key_at_which_a_listing_is_divided_is_listed_once(begin, pattern):
+    keys = [pattern.format(number) + end for number in range(200) for end in ("", "0", "1", "2")]
+    lister = MemoryLister(keys, begin)
+    assert sorted(listed(lister)) == keys
+    assert any(start in keys for _, delimiter, start, _ in lister.requests if not delimiter)
 
 
 def test_a_short_listing_is_one_request():
@@ -104,13 +154,28 @@ def test_an_order_that_ends_within_a_divided_listing_is_an_error():
         listed(lister)
 
 
-def test_an_error_ends_the_listing():
-    class Refusing(MemoryLister):
-        def list_page(self, prefix, *, delimiter="", start="", token=""):
-            if start and not delimiter:
-                raise PermissionError("refused")
-            return super().list_page(prefix, delimiter=delimiter, start=start, token=token)
+class FailingLister(MemoryLister):
+    """Raises an error for each divided range, or for all requests."""
 
-    keys = [f"day-{day:03d}/part-{part}" for day in range(60) for part in range(6)]
+    error, fails_first = PermissionError("refused"), False
+
+    def list_page(self, prefix, *, delimiter="", start="", token=""):
+        if (start and not delimiter) or self.fails_first:
+            raise self.error
+        return super().list_page(prefix, delimiter=delimiter, start=start, token=token)
+
+
+def test_an_error_is_a_fault_of_the_url():
+    url = "memory://bucket/in"
+    lister = FailingLister([f"day-{day:03d}/part-{part}" for day in range(60) for part in range(6)])
     with pytest.raises(PermissionError, match="refused"):
-        listed(Refusing(keys))
+        listed(lister)
+    request = RangeRequest("", lambda page: page)
+    scan = ObjectScan(url, resolve_location(url), "memory://bucket/", lister, request)
+    with pytest.raises(RequestError, match=r"a readable URL \(PermissionError: refused\)"):
+        list(scan.iterate_sizes())
+    lister.error = FileNotFoundError("gone")  # after the first page
+    with pytest.raises(RequestError, match=r"a readable URL \(FileNotFoundError: gone\)"):
+        list(scan.iterate_sizes())
+    lister.fails_first = True
+    assert list(scan.iterate_sizes()) == []

@@ -81,6 +81,16 @@ def test_other_names_are_left_to_find_files(bucket):
         assert (messages[0] is None) == url.endswith("a.csv")
 
 
+def test_a_client_that_cannot_be_made_is_a_fault():
+    options = {"profile": "no-such-profile"}
+    messages = []
+    for call in (find_files, lambda *args: list(iterate_file_sizes(*args))):
+        with pytest.raises(RequestError, match="ProfileNotFound") as refused:
+            call("s3://bucket/in", options)
+        messages.append(str(refused.value))
+    assert messages[0] == messages[1]
+
+
 def test_objects_are_planned(bucket, tmp_path):
     urls = [f"{bucket.url}/in/day-*/*.csv", f"{bucket.url}/in/day-1"]
     plan = hyperplane.plan_shards(
