@@ -102,7 +102,7 @@ def _show(jobs: Sequence[Job]) -> None:
     for job, *named in zip(jobs, *texts.values(), strict=True):
         took = format_duration((job.ended or now) - job.started) if job.started else ""
         at = format_local_time(job.submitted, "%Y-%m-%d %H:%M")
-        reason = to_plain_line(job.reason)[:200]
+        reason = job_list.shorten_reason(job)[:200]
         table.add_row(job.id[:8], *named, job.status, at, reason, took)
     # Terminals that are narrower wrap the lines.
     show(table, min_width=_FIXED_WIDTH + (len(texts) + 1) * _MIN_WIDTH)

@@ -43,6 +43,10 @@ class FileSchema:
     unreadable: Mapping[str, Fault] = field(default_factory=dict)
 
 
+#: Advice about differences that this mode accepts.
+_UNION = 'schema="union" fills missing columns and widens numbers and times'
+
+
 def list_some_files(urls: Sequence[str]) -> str:
     """Return the first URLs, and the number of the others.
 
@@ -157,7 +161,12 @@ def merge_schemas(
                 first_schema = origin[name]
                 faults.append(
                     _make_difference_fault(
-                        file_schema, name, f"{kind}", f"{kinds[name]}", first_schema, bool(widest)
+                        file_schema,
+                        name,
+                        f"{kind}",
+                        f"{kinds[name]}",
+                        first_schema,
+                        _UNION if widest else _advise_on_zones(name, kind, kinds[name]),
                     )
                 )
             else:
@@ -180,8 +189,17 @@ def _make_difference_fault(
     actual: str,
     expected: str,
     reference: FileSchema,
-    wide: bool = True,
+    advice: str = _UNION,
 ) -> Fault:
     where = list_some_files(file_schema.urls)
-    advice = 'schema="union" fills missing columns and widens numbers and times' if wide else ""
     return Fault(where, f"{name}: {actual}", f"{expected}, as in {reference.urls[0]}", advice)
+
+
+def _advise_on_zones(name: str, actual: pl.DataType, expected: pl.DataType) -> str:
+    """Return what to do about times of different zones; empty for other types."""
+    if not (isinstance(actual, pl.Datetime) and isinstance(expected, pl.Datetime)):
+        return ""
+    zone = expected.time_zone or actual.time_zone
+    call = "tz_convert" if expected.time_zone and actual.time_zone else "tz_localize"
+    convert = f"df.assign({name}=df[{name!r}].dt.{call}({zone!r}))"
+    return f"read the files of each zone separately, and convert the times, as with {convert}"

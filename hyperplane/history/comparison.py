@@ -56,6 +56,8 @@ class ComparedValue:
             return value
         if self.unit == "bytes":
             return format_bytes(round(value))
+        if self.unit == "s":
+            value = round(value, 4)  # not 2.62e-06 s
         number = f"{value:.3g}" if 0 < abs(value) < 1000 else format_number(round(value))
         return f"{number} {self.unit}".strip()
 

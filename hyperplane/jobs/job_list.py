@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -34,6 +35,11 @@ _MAX_LIMIT = 2**31 - 1
 STATUSES = (SCHEDULED, PENDING, IN_PROGRESS, DONE, FAILED, TIMED_OUT, CANCELLED)
 
 
+#: Reason of a job with a failed step.
+_FAILED_STEP = re.compile(
+    r"step (?P<quote>['\"])(?P<step>.*?)(?P=quote)(?P<chunk> \[\d+\])? failed: "
+    r"(?:exit code \d+: )?(?P<why>.+?)(?:; not retried, because it would fail again)?"
+)
 #: Columns of a printed list, and characters of a reason that it shows.
 _TITLES = ("id", "run", "name", "status", "submitted", "took", "reason")
 _REASON_LENGTH = 60
@@ -158,11 +164,26 @@ def _list_cells(job: Job) -> tuple[str, ...]:
     """Return the cells of a job in a printed list."""
     took = format_duration((job.ended or time.time()) - job.started) if job.started else ""
     submitted = format_local_time(job.submitted, "%Y-%m-%d %H:%M")
-    reason = to_plain_line(job.reason)
+    reason = shorten_reason(job)
     if len(reason) > _REASON_LENGTH:
         reason = f"{reason[: _REASON_LENGTH - 3]}..."
     names = map(to_plain_line, (job.run_name, job.name))
     return (job.id[:8], *names, job.status, submitted, took, reason)
+
+
+def shorten_reason(job: Job) -> str:
+    """Return the reason of a job for a list, whose narrow column shows only its beginning.
+
+    It begins with the error: words that all reasons have are left out, and the name of a step that
+    is that of the pipeline, as in the job of a function.
+    """
+    reason = to_plain_line(job.reason)
+    found = _FAILED_STEP.fullmatch(reason)
+    if found is None:
+        return reason
+    step = "" if found["step"] == job.pipeline_name and not found["chunk"] else found["step"]
+    place = f"{step}{found['chunk'] or ''}"
+    return f"{place}: {found['why']}" if place else found["why"]
 
 
 def _contains(job: Job, text: str) -> bool:

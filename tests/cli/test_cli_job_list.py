@@ -12,11 +12,13 @@ import dask.config
 import pytest
 from terminal import Run
 
-from hyperplane.jobs import Pipeline, Step
+from hyperplane.jobs import Pipeline, Step, list_jobs
 from hyperplane.jobs.job_control import new_job
+from hyperplane.jobs.job_list import shorten_reason
 from hyperplane.jobs.store.job_records import DONE, FAILED, Job
 from hyperplane.jobs.store.jobs_home import open_store
 
+FINAL = "; not retried, because it would fail again"
 LONG = "nightly_of_the_northern_region_with_a_long_name"
 
 
@@ -63,6 +65,25 @@ def test_jobs_are_filtered(run: Run) -> None:
     wrong = run("job", "list", "--since", "yesterdey")
     assert wrong.code == 2
     assert "since = 'yesterdey'" in wrong.err
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        (f"step 'p' failed: exit code 1: ValueError: no{FINAL}", "ValueError: no"),
+        ("step 'p' [3] failed: exit code 1: ValueError: a: b", "p [3]: ValueError: a: b"),
+        ("step \"it's\" failed: signal 9", "it's: signal 9"),
+        ("step 'p' failed: exit code 64", "exit code 64"),
+        ("cancelled by ada@laptop", "cancelled by ada@laptop"),
+    ],
+)  # fmt: skip
+def test_the_reason_in_a_list_begins_with_the_error(run: Run, reason: str, shown: str) -> None:
+    job = add("p", status=FAILED, reason=reason)
+    assert shorten_reason(job) == shown
+    assert str(list_jobs()).splitlines()[-1].endswith(f" s  {shown}")
+    # In a terminal of 80 columns the beginning of the reason is shown.
+    line = run("job", "list").out.splitlines()[-1]
+    assert f"  {shown[:10]}" in line
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 200])

@@ -74,6 +74,24 @@ def test_types_without_a_common_type_are_refused_in_any_mode(tmp_path):
         read(tmp_path, schema="union")
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "call"),
+    [
+        ("Europe/Berlin", "UTC", "tz_convert('Europe/Berlin')"),
+        ("Europe/Berlin", None, "tz_localize('Europe/Berlin')"),
+        (None, "UTC", "tz_localize('UTC')"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["strict", "union"])
+def test_times_of_different_zones_are_refused_with_advice(tmp_path, first, second, call, mode):
+    for number, zone in enumerate((first, second)):
+        write(tmp_path / f"{number}.parquet", at=pa.array([1], pa.timestamp("us", zone)))
+    with pytest.raises(RequestError) as caught:
+        read(tmp_path, schema=mode)
+    [fault] = caught.value.faults
+    assert fault.advice.endswith(f"as with df.assign(at=df['at'].dt.{call})")
+
+
 def test_equivalent_column_types_are_not_a_difference(tmp_path):
     money = [decimal.Decimal("1.50")]
     write(tmp_path / "0.parquet", a=pa.array(money, pa.decimal128(9, 2)), s=pa.array(["x"]))

@@ -56,6 +56,13 @@ def test_figures_are_compared(records):
     assert values["input"].first == 10 * MB
 
 
+def test_short_times_are_rounded(records):
+    changed = {"started": 1.0, "ended": 1.0000026, "exit_reason": "done"}
+    found = compare_records(records[0], records[1].model_copy(update=changed))
+    values = {value.name: value for value in found.values}
+    assert values["time"].texts() == ("30 s", "0 s", "x 0.00")
+
+
 def test_it_prints_as_a_table_and_as_json(records):
     found = compare_runs(records[0].name, "latest")
     lines = [line.split() for line in str(found).splitlines()]

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 
+from hyperplane.collections.frames.join_arguments import advise_on_types
 from hyperplane.collections.frames.kernels.asof import Direction
 from hyperplane.core.argument_checks import describe_value
 from hyperplane.core.errors import Fault
@@ -44,8 +45,7 @@ def find_asof_type_faults(
 
 def _make_type_fault(where: str, column: str, types: tuple[Any, Any]) -> Fault:
     given = f"{column!r}, {types[0]} on the left and {types[1]} on the right"
-    advice = f"convert one side, as with right.assign({column}=right[{column!r}].astype(...))"
-    return Fault(where, given, "columns of one type", advice)
+    return Fault(where, given, "columns of one type", advise_on_types(column, *types))
 
 
 def _get_plain_type(dtype: Any) -> Any:

@@ -81,10 +81,30 @@ def find_key_type_faults(left: pd.DataFrame, right: pd.DataFrame, keys: list[str
             left[[key]].iloc[:0].merge(right[[key]].iloc[:0], on=key)
         except ValueError:
             given = f"{key!r}, {types[0]} on the left and {types[1]} on the right"
-            advice = f"convert one side, as with right.assign({key}=right[{key!r}].astype(...))"
+            advice = advise_on_types(key, *types)
             allowed = "columns whose types can be compared"
             faults.append(Fault("on", given, allowed, advice))
     return faults
+
+
+def advise_on_types(column: str, left: Any, right: Any) -> str:
+    """Return how to convert a column of one side to the type of the other.
+
+    Examples
+    --------
+    >>> advise_on_types("t", pd.DatetimeTZDtype("us", "UTC"), np.dtype("datetime64[us]"))
+    "convert one side, as with right.assign(t=right['t'].dt.tz_localize('UTC'))"
+    """
+    side, call = "right", "astype(...)"
+    zones = getattr(left, "tz", None), getattr(right, "tz", None)
+    if any(zones) and getattr(left, "kind", "") == getattr(right, "kind", "") == "M":
+        if zones[0] is None:
+            side, call = "left", f"dt.tz_localize({str(zones[1])!r})"
+        elif zones[1] is None:
+            call = f"dt.tz_localize({str(zones[0])!r})"
+        elif zones[0] != zones[1]:
+            call = f"dt.tz_convert({str(zones[0])!r})"
+    return f"convert one side, as with {side}.assign({column}={side}[{column!r}].{call})"
 
 
 def are_suffixes(suffixes: Any) -> bool:

@@ -232,6 +232,23 @@ def test_a_tolerance_of_numbers_is_a_number(tolerance):
     assert "a number, not negative" in fault
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "advice"),
+    [
+        ("Europe/Berlin", "UTC", "right.assign(t=right['t'].dt.tz_convert('Europe/Berlin'))"),
+        ("UTC", None, "right.assign(t=right['t'].dt.tz_localize('UTC'))"),
+        (None, "UTC", "left.assign(t=left['t'].dt.tz_localize('UTC'))"),
+    ],
+)
+def test_the_advice_for_different_zones_makes_the_types_equal(first, second, advice):
+    sides = [pd.DataFrame({"t": pd.date_range("2026", periods=3, tz=z)}) for z in (first, second)]
+    left, right = (dd.from_pandas(side, npartitions=1) for side in sides)
+    assert faults_of(lambda: join_asof(left, right, "t"))["on"].endswith(f"as with {advice}")
+    converted = eval(advice, {"left": left, "right": right})
+    both = (converted, right) if advice.startswith("left") else (left, converted)
+    assert len(join_asof(*both, "t").compute()) == 3
+
+
 def test_types_that_cannot_be_compared_are_refused_with_advice():
     left = cut(trades(), [])
     for changed, where, text in (
