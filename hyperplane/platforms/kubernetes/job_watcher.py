@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hyperplane.platforms.kubernetes.batch_job import BATCH
 from hyperplane.platforms.kubernetes.errors import (
+    FORBIDDEN,
     NOT_FOUND,
     KubeconfigError,
     KubernetesError,
@@ -125,6 +126,8 @@ class JobWatcher:
         job: Mapping[str, Any],
         secret_of: Callable[[Object], Object | None],
         service_of: Callable[[Object], Object] | None = None,
+        *,
+        waits_for_secret: bool = True,
     ) -> None:
         """Create a Job and the objects that it owns; retry for up to :data:`CREATE_SECONDS`.
 
@@ -136,6 +139,8 @@ class JobWatcher:
             Returns the Secret, if any, for the created Job.
         service_of : callable, optional
             Returns the Service for the created Job.
+        waits_for_secret : bool
+            Whether a quota that has no room for the Secret is waited for.
 
         Raises
         ------
@@ -156,7 +161,7 @@ class JobWatcher:
                         service = service_of({**kind, **created})
                         await self._create_object("services", service, "v1")
                     if (secret := secret_of({**kind, **created})) is not None:
-                        await self._create_object("secrets", secret, "v1")
+                        await self._create_secret(secret, waits_for_secret)
                     return
             except KubernetesError as error:
                 if _is_final(error):
@@ -165,6 +170,14 @@ class JobWatcher:
                     raise OSError(errno.EAGAIN, str(error), "Kubernetes") from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, CREATE_PAUSE_SECONDS)
+
+    async def _create_secret(self, secret: Object, waits: bool) -> None:
+        try:
+            await self._create_object("secrets", secret, "v1")
+        except RequestRefused as error:
+            if waits or error.status != FORBIDDEN:
+                raise
+            raise OSError(errno.EPERM, str(error), "Kubernetes") from error
 
     async def _create_object(self, kind: str, content: Mapping[str, Any], version: str) -> Object:
         api, name = await self._api(), str(content["metadata"]["name"])

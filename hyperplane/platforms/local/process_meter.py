@@ -18,7 +18,9 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 class UsageMeter:
     """Memory and cores of a process with all that it has started, from the files of Linux.
 
-    Elsewhere nothing is measured but what the system tells about processes that have ended.
+    Elsewhere nothing is measured but what the system tells about processes that have ended. The
+    first process of a container also measures those whose parents have ended, such as daemons,
+    which become its children.
     """
 
     def __init__(self, pid: int) -> None:
@@ -38,6 +40,8 @@ class UsageMeter:
             return
         own, shared, cpu = 0, 0, {}
         pending, seen = [self._pid], set()
+        if os.getpid() == 1:
+            pending += _list_children(1)
         while pending:
             pid = pending.pop()
             if pid in seen:

@@ -169,7 +169,7 @@ def test_the_kubernetes_cluster_is_selected_at_submission(tmp_path, monkeypatch)
 @pytest.mark.process
 def test_the_program_that_executes_notebooks_is_staged_completely(tmp_path):
     class Creates:
-        async def create(self, job, secret_of):
+        async def create(self, job, secret_of, *, waits_for_secret):
             self.job, self.secret = job, secret_of({**job, "metadata": {**JOB["metadata"]}})
 
     prefix = tmp_path / "steps" / "000-n" / "attempt-1"

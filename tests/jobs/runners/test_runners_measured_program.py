@@ -309,6 +309,42 @@ def test_the_first_process_of_a_container_removes_those_that_have_ended(
     assert split_usage(output.encode())[0] == b"end\n"
 
 
+def count_read(pid: int) -> int:
+    """Return the bytes that a process has read."""
+    return int(Path(f"/proc/{pid}/io").read_text().split()[1])
+
+
+@pytest.mark.slow
+def test_the_first_process_of_a_container_measures_daemons(
+    program: str, container: tuple[str, ...], tmp_path: Path
+) -> None:
+    hold = (
+        "import time; from pathlib import Path; block = bytearray(b'x') * 60_000_000\n"
+        f"while not Path('{tmp_path}/end').exists(): time.sleep(0.1)"
+    )
+    # Its parent ends at once.
+    daemon = f'(setsid "{sys.executable}" -c "$1" & ) ; touch {tmp_path}/begun; '
+    words = daemon + f"until [ -e {tmp_path}/end ]; do sleep 0.1; done"
+    process = start(program, "bash", "-c", words, "bash", hold, before=container)
+    until((tmp_path / "begun").exists)
+    first = first_process(process)
+
+    def is_held() -> bool:
+        sizes = [
+            int(Path(f"/proc/{child}/statm").read_text().split()[1]) * resource.getpagesize()
+            for child in Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        ]
+        return len(sizes) == 2 and max(sizes) > 60e6
+
+    until(is_held)
+    # Only measurements read files, about 1,000 bytes each.
+    before = count_read(first)
+    until(lambda: count_read(first) > before + 3000)
+    (tmp_path / "end").touch()
+    output, _ = process.communicate(timeout=60)
+    assert read_figures(output)[0] > 60e6
+
+
 def test_files_of_a_container_need_python_3_7_and_no_packages() -> None:
     program = read_task_program()
     assert program.path == "task_program.py"

@@ -203,7 +203,9 @@ class KubernetesRunner(RemoteQueueMixin):
         if before and (needs_secret or self._may_create_secrets):
             try:
                 staged = [*files, *stage_measuring_programs()]
-                return await self._create_job(command, step, memory_factor, staged, before)
+                return await self._create_job(
+                    command, step, memory_factor, staged, before, waits_for_secret=needs_secret
+                )
             except OSError:
                 if needs_secret:
                     raise
@@ -218,6 +220,8 @@ class KubernetesRunner(RemoteQueueMixin):
         memory_factor: float,
         files: Sequence[StagedFile],
         before: Sequence[str] = (),
+        *,
+        waits_for_secret: bool = True,
     ) -> PodProcess:
         watcher = self._get_watcher()
         job = build_job(command, step, memory_factor, self._settings, files, before)
@@ -227,6 +231,7 @@ class KubernetesRunner(RemoteQueueMixin):
                 job,
                 partial(build_secret, command=command, files=files),
                 **({"service_of": build_gang_service} if step.gang_size else {}),
+                waits_for_secret=waits_for_secret,
             )
         except OSError as error:
             process = _create_process(command, watcher)
