@@ -148,7 +148,7 @@ def test_jobs_are_listed_newest_first(run: Run, monkeypatch: pytest.MonkeyPatch)
         ["bad", "#1", "two"],
         ["say", "#1", "one"],
     ]
-    assert "step 'bad' f" in shown.text
+    assert "exit code 65" in shown.text
     monkeypatch.setenv("COLUMNS", "68")
     narrow = [line.split()[:6] for line in run("job", "list").out.splitlines()[2:]]
     assert [line[:4] for line in narrow] == [
