@@ -8,9 +8,10 @@ ranges end: where they end decides on the time only.
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
@@ -35,21 +36,37 @@ def iterate_pages(lister: ObjectLister, first: Request) -> Iterator[Page]:
     page, following = first.send(lister, MAX_THREADS - 1)
     pages, waiting = [page], [*following]
     pending: set[Future[tuple[Page, Sequence[Request]]]] = set()
-    pool = ThreadPoolExecutor(MAX_THREADS)
-    try:
-        while True:
-            while waiting and len(pending) < MAX_THREADS:
-                idle = MAX_THREADS - len(pending) - len(waiting)
-                pending.add(pool.submit(waiting.pop().send, lister, idle))
-            yield from pages  # while the next ones are requested
-            if not pending:
-                return
-            done, pending = wait(pending, return_when=FIRST_COMPLETED)
-            results = [each.result() for each in done]
-            pages = [page for page, _ in results]
-            waiting += [request for _, following in results for request in following]
-    finally:  # Ctrl-C does not wait for the running requests
-        pool.shutdown(wait=False, cancel_futures=True)
+    while True:
+        while waiting and len(pending) < MAX_THREADS:
+            idle = MAX_THREADS - len(pending) - len(waiting)
+            pending.add(_send_in_thread(waiting.pop(), lister, idle))
+        yield from pages  # while the next ones are requested
+        if not pending:
+            return
+        done, pending = wait(pending, return_when=FIRST_COMPLETED)
+        results = [each.result() for each in done]
+        pages = [page for page, _ in results]
+        waiting += [request for _, following in results for request in following]
+
+
+def _send_in_thread(
+    request: Request, lister: ObjectLister, idle: int
+) -> Future[tuple[Page, Sequence[Request]]]:
+    """Send a request in a thread that the end of the program does not wait for.
+
+    It waits for the threads of a ThreadPoolExecutor: after Ctrl-C for minutes, if a server does not
+    respond.
+    """
+    result: Future[tuple[Page, Sequence[Request]]] = Future()
+
+    def send() -> None:
+        try:
+            result.set_result(request.send(lister, idle))
+        except BaseException as error:  # noqa: BLE001 - raised where the result is read
+            result.set_exception(error)
+
+    threading.Thread(target=send, name="hyperplane-listing", daemon=True).start()
+    return result
 
 
 @dataclass(frozen=True)

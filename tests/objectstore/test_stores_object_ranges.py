@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import threading
 import zlib
 
@@ -179,3 +181,27 @@ def test_an_error_is_a_fault_of_the_url():
         list(scan.iterate_sizes())
     lister.fails_first = True
     assert list(scan.iterate_sizes()) == []
+
+
+@pytest.mark.process
+def test_ctrl_c_does_not_wait_for_a_server_that_does_not_respond():
+    program = """if True:
+        import threading
+        from hyperplane.objectstore.object_pages import Page
+        from hyperplane.objectstore.object_ranges import RangeRequest, iterate_pages
+
+        class StalledLister:
+            is_ordered = False
+
+            def list_page(self, prefix, *, delimiter="", start="", token=""):
+                if token:
+                    threading.Event().wait()
+                return Page(["a"], [1], token="a")
+
+        for page in iterate_pages(StalledLister(), RangeRequest("", lambda page: page)):
+            raise KeyboardInterrupt
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program], stderr=subprocess.PIPE, timeout=120, check=False
+    )
+    assert done.stderr.endswith(b"KeyboardInterrupt\n")
