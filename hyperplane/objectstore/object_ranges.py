@@ -18,7 +18,7 @@ from typing import Protocol
 
 from hyperplane.objectstore.key_numbers import guess_bounds
 from hyperplane.objectstore.listing import MAX_THREADS
-from hyperplane.objectstore.object_pages import ObjectLister, Page
+from hyperplane.objectstore.object_pages import ObjectLister, Page, list_page
 
 #: Pages that a range has, as far as is known, if it is divided.
 _MIN_PAGES = 4
@@ -91,7 +91,7 @@ class RangeRequest:
     def send(self, lister: ObjectLister, idle: int) -> tuple[Page, Sequence[RangeRequest]]:
         """Return a page, and the requests of the rest of the range."""
         start = "" if self.token else self.start
-        page = lister.list_page(self.prefix, start=start, token=self.token)
+        page = list_page(lister, self.prefix, self.token, start=start)
         keys, token = page.keys, page.token
         last = keys[-1] if keys else self.last
         is_sorted = all(key < next_key for key, next_key in pairwise([self.last, *keys]))
@@ -142,7 +142,9 @@ class RangeRequest:
         for folder in self._shared_folders():
             prefix = max(folder, self.prefix, key=len)
             level = lister.list_page(prefix, delimiter="/", start=self.last).prefixes
-            found = [key for key in level if self.last < key and (key < self.end or not self.end)]
+            found = [
+                key for key in sorted(level) if self.last < key and (key < self.end or not self.end)
+            ]
             inside = [key[len(folder) :] for key in listed if key.startswith(folder)]
             pages = len(found) / max(1, len({key.partition("/")[0] for key in inside}))
             if pages >= _MIN_PAGES:

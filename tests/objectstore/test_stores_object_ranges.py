@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import zlib
+from itertools import islice
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from hyperplane.errors import RequestError
 from hyperplane.objectstore.listing import resolve_location
 from hyperplane.objectstore.object_pages import Page
 from hyperplane.objectstore.object_ranges import RangeRequest, iterate_pages
-from hyperplane.objectstore.object_scan import ObjectScan
+from hyperplane.objectstore.object_scan import ObjectScan, _request_glob
 
 
 class MemoryLister:
@@ -154,6 +155,37 @@ def test_an_order_that_ends_within_a_divided_listing_is_an_error():
     lister = MemoryLister([*keys[:100], *reversed(keys[100:])])
     with pytest.raises(OSError, match="in no order"):
         listed(lister)
+
+
+class UnsortedFolders(MemoryLister):
+    """Lists folders in no order, and keys in order."""
+
+    def list_page(self, prefix, *, delimiter="", start="", token=""):
+        page = super().list_page(prefix, delimiter=delimiter, start=start, token=token)
+        random.Random(0).shuffle(page.prefixes)
+        return page
+
+
+def test_folders_that_a_store_lists_in_no_order_divide_a_listing():
+    keys = [f"day-{day:03d}/part-{part}" for day in range(60) for part in range(6)]
+    lister = UnsortedFolders(keys)
+    assert sorted(listed(lister)) == keys
+    assert any(start for _, delimiter, start, _ in lister.requests if not delimiter)
+
+
+class RepeatingLister(MemoryLister):
+    """Ignores the token, as if each page were the first one."""
+
+    def list_page(self, prefix, *, delimiter="", start="", token=""):
+        page = super().list_page(prefix, start=start)
+        return Page(page.keys, page.sizes, token="next")
+
+
+@pytest.mark.parametrize("pattern", ["day/*", "day/**"])
+def test_a_store_that_repeats_a_page_is_an_error(pattern):
+    lister = RepeatingLister([f"day/part-{part}" for part in range(6)])
+    with pytest.raises(OSError, match="has sent a page of its objects with 'day/' twice"):
+        list(islice(iterate_pages(lister, _request_glob("bucket", pattern)), 100))
 
 
 class FailingLister(MemoryLister):
