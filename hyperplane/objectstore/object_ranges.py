@@ -141,7 +141,10 @@ class RangeRequest:
         """
         for folder in self._shared_folders():
             prefix = max(folder, self.prefix, key=len)
-            level = lister.list_page(prefix, delimiter="/", start=self.last).prefixes
+            try:
+                level = lister.list_page(prefix, delimiter="/", start=self.last).prefixes
+            except Exception:  # noqa: BLE001 - such as of permissions for some prefixes only
+                return []
             found = [
                 key for key in sorted(level) if self.last < key and (key < self.end or not self.end)
             ]

@@ -173,6 +173,21 @@ def test_folders_that_a_store_lists_in_no_order_divide_a_listing():
     assert any(start for _, delimiter, start, _ in lister.requests if not delimiter)
 
 
+class LimitedLister(MemoryLister):
+    """Allows only requests of one prefix, as the conditions of a policy may do."""
+
+    def list_page(self, prefix, *, delimiter="", start="", token=""):
+        if prefix != "a/":
+            raise PermissionError(f"no permission for {prefix}")
+        return super().list_page(prefix, delimiter=delimiter, start=start, token=token)
+
+
+def test_a_listing_needs_permission_for_its_prefix_only():
+    keys = [f"a/b/day-{day:03d}/part-{part}" for day in range(60) for part in range(6)]
+    lister = LimitedLister(keys)
+    assert sorted(listed(lister, "a/")) == keys
+
+
 class RepeatingLister(MemoryLister):
     """Ignores the token, as if each page were the first one."""
 
