@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -89,6 +90,8 @@ def _run_call() -> None:
     result = function(*arguments, **named)
     try:
         data = cloudpickle.dumps(result)
+    except MemoryError:  # an attempt with more memory may pickle it
+        raise
     except Exception as error:  # noqa: BLE001 - __reduce__ of any class may run
         # Here, so that the log has no frame below this function.
         raise TypeError(_describe_result(result, error)) from None
@@ -97,7 +100,10 @@ def _run_call() -> None:
 
 def _describe_result(result: Any, error: Exception) -> str:
     """Return why a result cannot be pickled, and what to do."""
-    reason = " ".join(str(error).split()) or type(error).__name__
+    text = ""
+    with suppress(Exception):  # __str__ of any class may run
+        text = str(error)
+    reason = " ".join(text.split()) or type(error).__name__
     return (
         f"the function has ended, but its result of type {type(result).__name__} cannot be "
         f"pickled: {reason}; return plain values or data, or save them within the function, "

@@ -50,6 +50,22 @@ class ObjectLister(Protocol):
         """Return a page of the objects with a prefix, from the key ``start`` or the one after."""
 
 
+def list_page(
+    lister: ObjectLister, prefix: str, token: str, *, delimiter: str = "", start: str = ""
+) -> Page:
+    """Return the page of a token, or the first one.
+
+    Raises
+    ------
+    OSError
+        If the next page would be the same one: the listing would not end.
+    """
+    page = lister.list_page(prefix, delimiter=delimiter, start=start, token=token)
+    if token and page.token == token:
+        raise OSError(f"the store has sent a page of its objects with {prefix!r} twice")
+    return page
+
+
 def find_lister(store: Store, bucket: str) -> ObjectLister | None:
     """Return the lister of a bucket; None for other stores, and where objects have versions."""
     system = store.system

@@ -8,16 +8,17 @@ ranges end: where they end decides on the time only.
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
 from hyperplane.objectstore.key_numbers import guess_bounds
 from hyperplane.objectstore.listing import MAX_THREADS
-from hyperplane.objectstore.object_pages import ObjectLister, Page
+from hyperplane.objectstore.object_pages import ObjectLister, Page, list_page
 
 #: Pages that a range has, as far as is known, if it is divided.
 _MIN_PAGES = 4
@@ -35,21 +36,37 @@ def iterate_pages(lister: ObjectLister, first: Request) -> Iterator[Page]:
     page, following = first.send(lister, MAX_THREADS - 1)
     pages, waiting = [page], [*following]
     pending: set[Future[tuple[Page, Sequence[Request]]]] = set()
-    pool = ThreadPoolExecutor(MAX_THREADS)
-    try:
-        while True:
-            while waiting and len(pending) < MAX_THREADS:
-                idle = MAX_THREADS - len(pending) - len(waiting)
-                pending.add(pool.submit(waiting.pop().send, lister, idle))
-            yield from pages  # while the next ones are requested
-            if not pending:
-                return
-            done, pending = wait(pending, return_when=FIRST_COMPLETED)
-            results = [each.result() for each in done]
-            pages = [page for page, _ in results]
-            waiting += [request for _, following in results for request in following]
-    finally:  # Ctrl-C does not wait for the running requests
-        pool.shutdown(wait=False, cancel_futures=True)
+    while True:
+        while waiting and len(pending) < MAX_THREADS:
+            idle = MAX_THREADS - len(pending) - len(waiting)
+            pending.add(_send_in_thread(waiting.pop(), lister, idle))
+        yield from pages  # while the next ones are requested
+        if not pending:
+            return
+        done, pending = wait(pending, return_when=FIRST_COMPLETED)
+        results = [each.result() for each in done]
+        pages = [page for page, _ in results]
+        waiting += [request for _, following in results for request in following]
+
+
+def _send_in_thread(
+    request: Request, lister: ObjectLister, idle: int
+) -> Future[tuple[Page, Sequence[Request]]]:
+    """Send a request in a thread that the end of the program does not wait for.
+
+    It waits for the threads of a ThreadPoolExecutor: after Ctrl-C for minutes, if a server does not
+    respond.
+    """
+    result: Future[tuple[Page, Sequence[Request]]] = Future()
+
+    def send() -> None:
+        try:
+            result.set_result(request.send(lister, idle))
+        except BaseException as error:  # noqa: BLE001 - raised where the result is read
+            result.set_exception(error)
+
+    threading.Thread(target=send, name="hyperplane-listing", daemon=True).start()
+    return result
 
 
 @dataclass(frozen=True)
@@ -74,7 +91,7 @@ class RangeRequest:
     def send(self, lister: ObjectLister, idle: int) -> tuple[Page, Sequence[RangeRequest]]:
         """Return a page, and the requests of the rest of the range."""
         start = "" if self.token else self.start
-        page = lister.list_page(self.prefix, start=start, token=self.token)
+        page = list_page(lister, self.prefix, self.token, start=start)
         keys, token = page.keys, page.token
         last = keys[-1] if keys else self.last
         is_sorted = all(key < next_key for key, next_key in pairwise([self.last, *keys]))
@@ -124,8 +141,13 @@ class RangeRequest:
         """
         for folder in self._shared_folders():
             prefix = max(folder, self.prefix, key=len)
-            level = lister.list_page(prefix, delimiter="/", start=self.last).prefixes
-            found = [key for key in level if self.last < key and (key < self.end or not self.end)]
+            try:
+                level = lister.list_page(prefix, delimiter="/", start=self.last).prefixes
+            except Exception:  # noqa: BLE001 - such as of permissions for some prefixes only
+                return []
+            found = [
+                key for key in sorted(level) if self.last < key and (key < self.end or not self.end)
+            ]
             inside = [key[len(folder) :] for key in listed if key.startswith(folder)]
             pages = len(found) / max(1, len({key.partition("/")[0] for key in inside}))
             if pages >= _MIN_PAGES:

@@ -18,7 +18,7 @@ from fsspec.utils import glob_translate
 from hyperplane.core.errors import check
 from hyperplane.objectstore import listing
 from hyperplane.objectstore.locations import Location
-from hyperplane.objectstore.object_pages import ObjectLister, Page, find_lister
+from hyperplane.objectstore.object_pages import ObjectLister, Page, find_lister, list_page
 from hyperplane.objectstore.object_ranges import RangeRequest, Request, iterate_pages
 from hyperplane.objectstore.reachability import monitor_request
 
@@ -169,7 +169,7 @@ class _LevelRequest:
     def send(self, lister: ObjectLister, idle: int) -> tuple[Page, Sequence[Request]]:
         """Return the matched objects of the last level, and the requests of matched folders."""
         del idle
-        page = lister.list_page(self.prefix, delimiter="/", token=self.token)
+        page = list_page(lister, self.prefix, self.token, delimiter="/")
         glob, *deeper = self.globs
         folders = [folder for folder in page.prefixes if glob.matches(folder[:-1])]
         following: list[Request] = [replace(self, token=page.token)] if page.token else []

@@ -155,3 +155,35 @@ def test_a_result_that_cannot_be_pickled_is_the_reason_and_is_not_computed_again
     assert "hyperplane.save" in str(caught.value)
     assert len(job.attempts) == 1
     assert "File " not in job.logs()
+
+
+def test_a_lack_of_memory_for_a_result_is_no_fault_of_the_result():
+    class Large:
+        def __reduce__(self):
+            raise MemoryError("too large")
+
+    @hyperplane.job(max_retries=0)
+    def large():
+        return Large()
+
+    job = large.submit()
+    with pytest.raises(JobFailed, match="MemoryError: too large"):
+        job.result(LIMIT)
+    assert [each.fault for each in job.attempts] == ["memory"]
+
+
+def test_an_error_without_text_is_named_as_the_reason_of_a_result_that_cannot_be_pickled():
+    class ErrorWithoutText(Exception):
+        def __str__(self):
+            raise ValueError("no text")
+
+    class Odd:
+        def __reduce__(self):
+            raise ErrorWithoutText
+
+    @hyperplane.job
+    def odd():
+        return Odd()
+
+    with pytest.raises(JobFailed, match="cannot be pickled: ErrorWithoutText; return"):
+        odd.submit().result(LIMIT)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import threading
 import zlib
+from itertools import islice
 
 import pytest
 from hypothesis import given
@@ -15,7 +18,7 @@ from hyperplane.errors import RequestError
 from hyperplane.objectstore.listing import resolve_location
 from hyperplane.objectstore.object_pages import Page
 from hyperplane.objectstore.object_ranges import RangeRequest, iterate_pages
-from hyperplane.objectstore.object_scan import ObjectScan
+from hyperplane.objectstore.object_scan import ObjectScan, _request_glob
 
 
 class MemoryLister:
@@ -154,6 +157,52 @@ def test_an_order_that_ends_within_a_divided_listing_is_an_error():
         listed(lister)
 
 
+class UnsortedFolders(MemoryLister):
+    """Lists folders in no order, and keys in order."""
+
+    def list_page(self, prefix, *, delimiter="", start="", token=""):
+        page = super().list_page(prefix, delimiter=delimiter, start=start, token=token)
+        random.Random(0).shuffle(page.prefixes)
+        return page
+
+
+def test_folders_that_a_store_lists_in_no_order_divide_a_listing():
+    keys = [f"day-{day:03d}/part-{part}" for day in range(60) for part in range(6)]
+    lister = UnsortedFolders(keys)
+    assert sorted(listed(lister)) == keys
+    assert any(start for _, delimiter, start, _ in lister.requests if not delimiter)
+
+
+class LimitedLister(MemoryLister):
+    """Allows only requests of one prefix, as the conditions of a policy may do."""
+
+    def list_page(self, prefix, *, delimiter="", start="", token=""):
+        if prefix != "a/":
+            raise PermissionError(f"no permission for {prefix}")
+        return super().list_page(prefix, delimiter=delimiter, start=start, token=token)
+
+
+def test_a_listing_needs_permission_for_its_prefix_only():
+    keys = [f"a/b/day-{day:03d}/part-{part}" for day in range(60) for part in range(6)]
+    lister = LimitedLister(keys)
+    assert sorted(listed(lister, "a/")) == keys
+
+
+class RepeatingLister(MemoryLister):
+    """Ignores the token, as if each page were the first one."""
+
+    def list_page(self, prefix, *, delimiter="", start="", token=""):
+        page = super().list_page(prefix, start=start)
+        return Page(page.keys, page.sizes, token="next")
+
+
+@pytest.mark.parametrize("pattern", ["day/*", "day/**"])
+def test_a_store_that_repeats_a_page_is_an_error(pattern):
+    lister = RepeatingLister([f"day/part-{part}" for part in range(6)])
+    with pytest.raises(OSError, match="has sent a page of its objects with 'day/' twice"):
+        list(islice(iterate_pages(lister, _request_glob("bucket", pattern)), 100))
+
+
 class FailingLister(MemoryLister):
     """Raises an error for each divided range, or for all requests."""
 
@@ -179,3 +228,27 @@ def test_an_error_is_a_fault_of_the_url():
         list(scan.iterate_sizes())
     lister.fails_first = True
     assert list(scan.iterate_sizes()) == []
+
+
+@pytest.mark.process
+def test_ctrl_c_does_not_wait_for_a_server_that_does_not_respond():
+    program = """if True:
+        import threading
+        from hyperplane.objectstore.object_pages import Page
+        from hyperplane.objectstore.object_ranges import RangeRequest, iterate_pages
+
+        class StalledLister:
+            is_ordered = False
+
+            def list_page(self, prefix, *, delimiter="", start="", token=""):
+                if token:
+                    threading.Event().wait()
+                return Page(["a"], [1], token="a")
+
+        for page in iterate_pages(StalledLister(), RangeRequest("", lambda page: page)):
+            raise KeyboardInterrupt
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program], stderr=subprocess.PIPE, timeout=120, check=False
+    )
+    assert done.stderr.endswith(b"KeyboardInterrupt\n")

@@ -12,7 +12,7 @@ INPUT, MEMORY, TRANSIENT = "input", "memory", "passing"
 #: executable.
 _INPUT_CODES = {2, 64, 65, 66, 67, 68, 72, 76, 77, 78, 126, 127}
 _MEMORY = re.compile(
-    r"\b(MemoryError|OutOfMemory\w*|WorkerOutOfMemory|KilledWorker|ArrowMemoryError)\b|"
+    r"\b(\w*MemoryError|OutOfMemory\w*|WorkerOutOfMemory|KilledWorker)\b|"  # _Array… of NumPy
     r"std::bad_alloc|Cannot allocate memory|heap out of memory"
 )
 #: The explanation of a worker out of memory, several lines to the end of the log.
@@ -34,6 +34,8 @@ _INPUT_ERRORS = {
     "MissingPackage", "UnsupportedModule", "OutputExists", "DataError", "BadLines", "WrongType",
     "PapermillMissingParameterException",
 }  # fmt: skip
+#: Lines around the errors of an ExceptionGroup, and what is before their lines.
+_GROUP_FRAME = re.compile(r"\+[-+]+(?: \d+ -+|-)|\|\s*")
 #: The last line of a traceback: the exception's name, possibly qualified.
 _ERROR = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*)(?::|$)", re.MULTILINE)
 
@@ -99,6 +101,8 @@ def _describe(exit_code: int | None, log: str) -> str:
     if explanation := _EXPLANATION.match(log):
         return f"exit code {exit_code}: {' '.join(explanation[1].split())[:1000]}"
     lines = [line.strip() for line in log.splitlines() if line.strip()]
+    if lines and re.fullmatch(r"\+-{20,}", lines[-1]):
+        lines = [each for line in lines if (each := _GROUP_FRAME.sub("", line, count=1))]
     last = f": {lines[-1][:300]}" if lines else ""
     return f"exit code {exit_code}{last}"
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
+
+import numpy as np
+import pytest
+
 from hyperplane import errors
 from hyperplane.errors import WorkerOutOfMemory
 from hyperplane.guard.memory_advice import MemoryFailure, WorkerLayout, explain
@@ -44,6 +49,20 @@ def test_the_reason_is_the_whole_explanation_in_one_line() -> None:
 
 def test_the_reason_of_other_errors_is_the_last_line() -> None:
     assert describe_failure(1, "Traceback\nValueError: x\n") == "exit code 1: ValueError: x"
+
+
+def test_an_array_that_is_too_large_counts_as_out_of_memory() -> None:
+    with pytest.raises(MemoryError) as caught:
+        np.ones((10**9, 10**9))
+    assert classify_failure(1, "".join(traceback.format_exception(caught.value))) == MEMORY
+
+
+def test_the_reason_of_a_group_of_errors_is_the_last_one_of_them() -> None:
+    inner = ExceptionGroup("inner", [OSError("first"), KeyError("second")])
+    group = ExceptionGroup("many", [ValueError("x"), inner])
+    log = "".join(traceback.format_exception(group))
+    assert describe_failure(1, log) == "exit code 1: KeyError: 'second'"
+    assert describe_failure(1, "a | b\n+----\n") == "exit code 1: +----"
 
 
 def test_errors_of_hyperplane_that_an_input_causes_are_not_retried() -> None:

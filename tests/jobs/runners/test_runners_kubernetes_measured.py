@@ -225,6 +225,40 @@ def test_a_program_has_the_variables_and_arguments_of_the_container(words, comma
     assert split_usage(measured.encode())[0].decode() == plain
 
 
+SHELL_VARIABLES = [
+    {"p": "of the step", "REPLY": "of the step"},
+    {"SHELLOPTS": "errexit:nounset:pipefail"},
+    {"BASHOPTS": "extglob:nullglob", "SHELLOPTS": "nounset"},
+]
+
+
+@pytest.mark.parametrize("shell", ["bash", "sh", "dash"])
+@pytest.mark.parametrize("more", SHELL_VARIABLES)
+@pytest.mark.parametrize("python", [PATH, ""])
+def test_variables_and_options_of_a_shell_are_those_of_the_container(
+    words, tmp_path, shell, more, python
+):
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
+    path = python or image(tmp_path / "bin", shell, "env", "sort")
+    text = 'echo "$-" "$SHELLOPTS" "$BASHOPTS"; env | sort; false; echo continued'
+    command = (shell, "-c", text, "a  b", "c\nd", "")
+    plain, measured = (
+        subprocess.run(
+            each,
+            env={"PATH": path, SEND_VARIABLE: "1", **more},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for each in (command, words(*command))
+    )
+    assert (USAGE_MARKER in measured.stdout) == bool(python)
+    output = split_usage(measured.stdout.encode())[0].decode()
+    assert (output, measured.stderr) == (plain.stdout, plain.stderr)
+    assert measured.returncode == plain.returncode
+
+
 @pytest.mark.parametrize("module", ["os", "signal", "enum", "resource", "process_meter"])
 @pytest.mark.parametrize("folder", ["{}", "{}/./", "."])
 def test_modules_of_the_step_are_not_those_of_the_program(words, tmp_path, module, folder):

@@ -27,12 +27,26 @@ _PROGRAM = f"{_FOLDER}/{_FILES[0].name}"
 #: PYTHONHOME of an image, too.
 _OPTIONS = "-SB"
 _PYTHON = re.compile(r"python[\d.]*")
-#: Shells -> options with which they read no file at their start and import no functions.
-_SHELLS = {"sh": (), "bash": ("-p",), "dash": (), "ash": ()}
-#: Text of the shell: the Python of an image may be a stub that fails.
-_FIND_PYTHON = (
-    f'for p in python3 python; do "$p" {_OPTIONS} -c "" 2>/dev/null && '
-    f'exec "$p" {_OPTIONS} {_PROGRAM} "$@"; done; exec "$@"'
+#: Shells that are used as they are; bash needs an option so that it reads no file at its start and
+#: imports no functions.
+_SHELLS = ("sh", "dash", "ash")
+#: Text of the shell: the Python of an image may be a stub that fails. It sets no variable, which
+#: may be one of the step.
+_FIND_PYTHON = "; ".join(
+    [
+        *(
+            f'{name} {_OPTIONS} -c "" 2>/dev/null && exec {name} {_OPTIONS} {_PROGRAM} "$@"'
+            for name in ("python3", "python")
+        ),
+        'exec "$@"',
+    ]
+)
+#: With -p, bash replaces these variables, such as an errexit for all scripts. So the program is
+#: started by env with those of the container, which a subshell reads.
+_KEEP_OPTIONS = (
+    'set -- "$(while IFS= read -rd ""; do case $REPLY in SHELLOPTS=*|BASHOPTS=*) echo "$REPLY";; '
+    'esac; done 2>/dev/null </proc/self/environ)" "$@"; '
+    'case $1 in "") shift;; *) set -- env $1 "${@:2}";; esac; '
 )
 
 
@@ -50,8 +64,10 @@ def measuring_words(words: Sequence[str]) -> list[str]:
     name = PurePosixPath(first).name
     if _PYTHON.fullmatch(name):
         return [first, _OPTIONS, _PROGRAM]
+    if name == "bash":
+        return [first, "-p", "-c", _KEEP_OPTIONS + _FIND_PYTHON, first]
     if name in _SHELLS:
-        return [first, *_SHELLS[name], "-c", _FIND_PYTHON, first]
+        return [first, "-c", _FIND_PYTHON, first]
     return []
 
 
