@@ -28,6 +28,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from hyperplane.clusters.dask.worker_memory import ARROW_POOL, apply_arrow_pool
+from hyperplane.forecasts.held_memory import measure_held
 from hyperplane.forecasts.key_columns import GROUPING
 from hyperplane.forecasts.memory_meter import (
     PeakMeter,
@@ -137,7 +138,10 @@ class SampleRunner:
             after=meter.after,
             live=self._measure_live(),
             inputs=size,
-            outputs=tuple(self._sizeof(values[key]) for key in task.outputs),
+            outputs=tuple(
+                self._sizeof(values[key]) + measure_held(values[key], inputs.values())
+                for key in task.outputs
+            ),
             added=added,
             taken=taken,
             first=first,
