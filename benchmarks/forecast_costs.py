@@ -26,7 +26,7 @@ from benchmarks.forecast import FOLDER
 
 LAYOUT = (2, 1)
 #: Names of each file.
-COPIES = 40
+COPIES = 80
 
 
 def link_data() -> None:
@@ -52,21 +52,21 @@ def _read(copies: int) -> Any:
 
 def group_texts() -> Any:
     """Mean length of texts by their last characters."""
-    events = _read(10)
+    events = _read(80)
     changed = events.assign(last=events.item.str.slice(-2), length=events.item.str.len())
     return changed.groupby("last").length.mean()
 
 
 def group_times() -> Any:
     """Group by the day of a time and a column of three values."""
-    events = _read(16)
+    events = _read(50)
     changed = events.assign(day=events.time.dt.dayofyear, amount=events.value * events.quantity)
     return changed.groupby(["day", "flag"]).agg({"amount": ["sum", "std"], "user": "max"})
 
 
 def distinct_users() -> Any:
     """Distinct rows of two columns."""
-    return _read(30)[["user", "flag"]].drop_duplicates()
+    return _read(65)[["user", "flag"]].drop_duplicates()
 
 
 def _smooth(part: Any) -> Any:
@@ -76,12 +76,12 @@ def _smooth(part: Any) -> Any:
 
 def rolling_medians() -> Any:
     """Apply a function of pandas to each partition."""
-    return _read(12)[["value"]].map_partitions(_smooth, meta={"largest": float}).max()
+    return _read(30)[["value"]].map_partitions(_smooth, meta={"largest": float}).max()
 
 
 def write_days() -> Any:
     """Write a table with computed columns."""
-    events = _read(5)
+    events = _read(18)
     changed = events.assign(day=events.time.dt.dayofyear, code=events["item"].str.upper())
     return changed.to_parquet(FOLDER / "written", compute=False)
 
@@ -93,12 +93,12 @@ def helper_group() -> Any:
     return hyperplane.dataframe.group_agg(events, "user", {"value": ["sum", "std"], "item": "max"})
 
 
-def array_standard() -> Any:
-    """Standardize an array by its columns, and find the largest value."""
+def array_waves() -> Any:
+    """Mean of a function of an array, by columns."""
     import dask.array as da
 
-    numbers = da.random.default_rng(3).random((90_000, 20_000), chunks=(2500, 5000))
-    return abs((numbers - numbers.mean(axis=0)) / numbers.std(axis=0)).max()
+    numbers = da.random.default_rng(3).random((400_000, 10_000), chunks=(5000, 2500))
+    return (da.sin(numbers) * numbers).mean(axis=0)
 
 
 def _load(seed: int) -> Any:
@@ -113,7 +113,7 @@ def delayed_svd() -> Any:
     """Decompose blocks and add the results, as delayed functions."""
     import dask
 
-    parts = [dask.delayed(_decompose)(dask.delayed(_load)(seed)) for seed in range(60)]
+    parts = [dask.delayed(_decompose)(dask.delayed(_load)(seed)) for seed in range(120)]
     return dask.delayed(sum)(parts)
 
 
@@ -121,7 +121,8 @@ def bag_words() -> Any:
     """Count the words of texts."""
     import dask.bag as db
 
-    texts = db.read_text(str(FOLDER / "text-linked" / "*.txt"))
+    files = sorted((FOLDER / "text-linked").glob("*.txt"))[: 40 * forecast.FILES]
+    texts = db.read_text([str(file) for file in files])
     return texts.str.upper().str.split().flatten().frequencies()
 
 
@@ -129,7 +130,7 @@ JOBS: dict[str, Callable[[], Any]] = {
     each.__name__: each
     for each in (
         group_texts, group_times, distinct_users, rolling_medians, write_days, helper_group,
-        array_standard, delayed_svd, bag_words,
+        array_waves, delayed_svd, bag_words,
     )
 }  # fmt: skip
 
