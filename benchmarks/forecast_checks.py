@@ -14,15 +14,14 @@ import argparse
 import json
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-import hyperplane
-from benchmarks.forecast import make_plan, run
+from benchmarks import forecast
 
 #: Processes and threads.
 LAYOUTS = ((1, 2), (2, 1))
@@ -213,49 +212,42 @@ WORKLOADS: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
-def compare(name: str, layout: tuple[int, int]) -> dict[str, Any]:
-    """Forecast a job, run it, and return both."""
-    plan = make_plan(*layout)
-    job = WORKLOADS[name]()
-    found = hyperplane.forecast(job, plan, history=False)
-    measured = run(lambda: job, plan)
-    return {
-        "name": name, "layout": "x".join(map(str, layout)), "peak": found.peak, "low": found.low,
-        "high": found.high, "measured": measured["peak"], "empty": measured["empty"],
-        "cpu": found.cpu_s, "measured_cpu": measured["cpu"], "cost": found.cost,
-        "mostly": found.largest_term, "reasons": found.reasons, "refused": found.refused,
-        "terms": found.terms,
-    }  # fmt: skip
-
-
 def _line(row: dict[str, Any]) -> str:
+    measured = f"{row['measured'] / 1e6:.0f}"
+    if not row["peak"]:
+        return f"| `{row['name']}` | {row['layout']} | refused | | {measured} | | |"
     outside = "" if row["low"] <= row["measured"] <= row["high"] else " (outside)"
-    low, high, peak, measured = (
-        f"{row[key] / 1e6:.0f}" for key in ("low", "high", "peak", "measured")
-    )
+    low, high, peak = (f"{row[key] / 1e6:.0f}" for key in ("low", "high", "peak"))
     return (
         f"| `{row['name']}` | {row['layout']} | {peak} | {low} to {high}{outside} | {measured} "
         f"| {row['peak'] / row['measured'] - 1:+.0%} | {'refused' if row['refused'] else ''} |"
     )
 
 
-def main() -> None:
-    """Print a table of all jobs."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("workloads", nargs="*", choices=[*WORKLOADS, []], metavar="WORKLOAD")
+def main(
+    workloads: dict[str, Callable[[], Any]],
+    description: str,
+    layouts: Sequence[tuple[int, int]],
+    make_data: Callable[[], None],
+) -> None:
+    """Print a table of all jobs and a summary."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("workloads", nargs="*", choices=[*workloads, []], metavar="WORKLOAD")
     parser.add_argument("--json", type=Path, help="file to which figures are added")
     arguments = parser.parse_args()
     make_data()
     print("| job | layout | forecast | interval | measured | error | |")
     print("|---|---|---|---|---|---|---|")
-    for name in arguments.workloads or WORKLOADS:
-        for layout in LAYOUTS:
-            row = compare(name, layout)
-            print(_line(row), flush=True)
+    rows = []
+    for name in arguments.workloads or workloads:
+        for layout in layouts:
+            rows.append(forecast.compare(name, layout, workloads[name]))
+            print(_line(rows[-1]), flush=True)
             if arguments.json:
                 with arguments.json.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+                    file.write(json.dumps(rows[-1]) + "\n")
+    forecast.summarize(rows)
 
 
 if __name__ == "__main__":
-    main()
+    main(WORKLOADS, str(__doc__), LAYOUTS, make_data)

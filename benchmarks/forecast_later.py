@@ -135,4 +135,6 @@ WORKLOADS: dict[str, Callable[[], Any]] = {
 
 
 if __name__ == "__main__":
-    forecast_operations.main(WORKLOADS, str(__doc__))
+    forecast_checks.main(
+        WORKLOADS, str(__doc__), forecast_operations.LAYOUTS, forecast_operations.make_data
+    )

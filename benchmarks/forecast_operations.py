@@ -8,17 +8,13 @@ others: what users of Dask, xarray and this package do besides joins and sums.
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 import hyperplane
 from benchmarks import forecast, forecast_checks
-from benchmarks.forecast import make_plan, run
 
 #: Processes and threads.
 LAYOUTS = ((1, 2), (2, 1), (3, 1))
@@ -162,52 +158,5 @@ WORKLOADS: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
-def compare(name: str, layout: tuple[int, int], make: Callable[[], Any]) -> dict[str, Any]:
-    """Forecast a job, run it, and return both."""
-    plan = make_plan(*layout)
-    job = make()
-    found = hyperplane.forecast(job, plan, history=False)
-    measured = run(lambda: job, plan)
-    return {
-        "name": name, "layout": "x".join(map(str, layout)), "peak": found.peak, "low": found.low,
-        "high": found.high, "measured": measured["peak"], "empty": measured["empty"],
-        "cpu": found.cpu_s, "measured_cpu": measured["cpu"], "cost": found.cost,
-        "mostly": found.largest_term, "reasons": found.reasons, "refused": found.refused,
-        "terms": found.terms,
-    }  # fmt: skip
-
-
-def _line(row: dict[str, Any]) -> str:
-    measured = f"{row['measured'] / 1e6:.0f}"
-    if not row["peak"]:
-        return f"| `{row['name']}` | {row['layout']} | refused | | {measured} | | |"
-    outside = "" if row["low"] <= row["measured"] <= row["high"] else " (outside)"
-    low, high, peak = (f"{row[key] / 1e6:.0f}" for key in ("low", "high", "peak"))
-    return (
-        f"| `{row['name']}` | {row['layout']} | {peak} | {low} to {high}{outside} | {measured} "
-        f"| {row['peak'] / row['measured'] - 1:+.0%} | {'refused' if row['refused'] else ''} |"
-    )
-
-
-def main(workloads: dict[str, Callable[[], Any]], description: str) -> None:
-    """Print a table of all jobs and a summary."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("workloads", nargs="*", choices=[*workloads, []], metavar="WORKLOAD")
-    parser.add_argument("--json", type=Path, help="file to which figures are added")
-    arguments = parser.parse_args()
-    make_data()
-    print("| job | layout | forecast | interval | measured | error | |")
-    print("|---|---|---|---|---|---|---|")
-    rows = []
-    for name in arguments.workloads or workloads:
-        for layout in LAYOUTS:
-            rows.append(compare(name, layout, workloads[name]))
-            print(_line(rows[-1]), flush=True)
-            if arguments.json:
-                with arguments.json.open("a") as file:
-                    file.write(json.dumps(rows[-1]) + "\n")
-    forecast.summarize(rows)
-
-
 if __name__ == "__main__":
-    main(WORKLOADS, str(__doc__))
+    forecast_checks.main(WORKLOADS, str(__doc__), LAYOUTS, make_data)
