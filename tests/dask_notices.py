@@ -1,4 +1,7 @@
-"""Remove messages that Dask may log when a cluster closes and that mean nothing."""
+"""Remove messages that depend on the speed of the machine.
+
+Dask may log some when a cluster closes, and a wait of ten seconds or more has lines of progress.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ _RECORD = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - distributed\.[\w.]+ - [A-Z]+ - "
     rf"(?:{'|'.join(map(re.escape, _NOTICES))}).*\n?"
 )
+#: Line about a wait, such as ``20:48:22 [######------] start (local): 1 of 2 workers, 15 s``.
+_PROGRESS = re.compile(r"^\d\d:\d\d:\d\d \[#*-*\] .*\n?", re.MULTILINE)
 #: Indented frames, and the line that names the exception.
 _TRACEBACK = re.compile(
     r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+[A-Za-z_][\w.]*(?::.*)?\n?"
@@ -28,6 +33,7 @@ _CHAINED = re.compile(
 def without_notices(written: str) -> str:
     """Return the text of standard error without these messages and their tracebacks."""
     pieces, position = [], 0
+    written = _PROGRESS.sub("", written)
     for record in re.finditer(f"^(?:{_RECORD.pattern})", written, re.MULTILINE):
         pieces.append(written[position : record.start()])
         position = record.end()

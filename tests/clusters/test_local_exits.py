@@ -26,8 +26,8 @@ import signal, threading
 held = client.submit(sum, client.scatter([1, 2]))
 held.result()
 second = hyperplane.initialize_cluster(num_workers=1, nprocs=1, ram_gb_per_proc=0.5, name="other")
-threading.Timer(1, signal.raise_signal, [signal.SIGINT]).start()
 try:
+    threading.Timer(1, signal.raise_signal, [signal.SIGINT]).start()
     client.gather(client.map(time.sleep, [60] * 3))
 except KeyboardInterrupt:
     pass""",

@@ -1,4 +1,4 @@
-"""Only known notices of Dask are removed from the output of a program."""
+"""Only known notices of Dask, and progress, are removed from the output of a program."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ HEAD = "2026-01-02 03:04:05,678 - distributed.worker - ERROR - "
 HEARTBEAT = f"{HEAD}Failed to communicate with scheduler during heartbeat.\n"
 CANCELLED = f"{HEAD}Async instruction for <Task cancelled name='x'> ended with CancelledError\n"
 ALIVE = f"{HEAD}Worker process still alive after 4.0 seconds, killing\n"
+PROGRESS = "20:48:22 [######------] start (local): 1 of 2 workers, 15 s\n"
 
 
 def record_with_traceback() -> str:
@@ -29,7 +30,7 @@ def record_with_traceback() -> str:
     return form.format(record) + "\n"
 
 
-@pytest.mark.parametrize("notice", [HEARTBEAT, CANCELLED, ALIVE, record_with_traceback()])
+@pytest.mark.parametrize("notice", [HEARTBEAT, CANCELLED, ALIVE, record_with_traceback(), PROGRESS])
 def test_other_text_beside_a_notice_is_kept(notice: str) -> None:
     for before, after in [
         ("", ""),
