@@ -27,5 +27,5 @@ def ended_well(held: Foreground, place: Path) -> None:
     answer = held.end()
     assert without_notices(answer.err) == ""
     assert answer.code == 0
-    wait_until(lambda: not held.family(), 30)  # a busy machine ends them one after the other
+    wait_until(lambda: not held.family(), 120)  # a busy machine ends them one after the other
     assert list(place.rglob("*")) == []

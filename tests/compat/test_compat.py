@@ -41,7 +41,7 @@ def test_that_fails():
 
 @pytest.mark.cluster
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 @pytest.mark.skipif(not FULL, reason="starts a cluster for each suite: at full scale")
 def test_tests_of_dask_pass_as_on_a_plain_cluster() -> None:
     done = subprocess.run(
@@ -59,7 +59,7 @@ def test_tests_of_dask_pass_as_on_a_plain_cluster() -> None:
 
 @pytest.mark.cluster
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 @pytest.mark.skipif(not FULL, reason="starts four clusters: at full scale")
 def test_a_test_that_ends_its_process_does_not_take_the_others_with_it(tmp_path: Path) -> None:
     (tmp_path / "test_other.py").write_text(TESTS, encoding="utf-8")

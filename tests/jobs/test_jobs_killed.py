@@ -116,7 +116,7 @@ def test_a_step_killed_with_its_supervisor_is_started_again(tmp_path):
 
 @pytest.mark.skipif(not FULL, reason="each other test kills at one moment: at full scale")
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 def test_at_any_moment_a_kill_loses_nothing_and_repeats_nothing(tmp_path):
     def steps(folder, before_chunk_1="true"):
         def write(name):

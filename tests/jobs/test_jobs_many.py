@@ -17,7 +17,7 @@ JOBS, AT_MOST = scaled(40, 1_000), scaled(10, 100)
 
 @pytest.mark.skipif(not FULL, reason="all jobs of tests have one supervisor: at full scale")
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 def test_many_jobs_with_some_in_flight(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     at_once = tmp_path / "several at once"

@@ -48,7 +48,7 @@ class EndedProcess:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 def test_only_lost_tasks_of_a_plan_are_submitted_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sizes = random.Random(0)
@@ -71,22 +71,24 @@ def test_only_lost_tasks_of_a_plan_are_submitted_again(tmp_path, monkeypatch):
     job = new_job(Pipeline.from_steps("convert", [step]), max_retries=0)
     store, submission = open_store(), capture_environment()
 
-    def run():
-        supervisor = Supervisor(store, submission, only=job.id, claim=claim_job(job.folder_path))
+    def run(claim):
+        supervisor = Supervisor(store, submission, only=job.id, claim=claim)
         supervisor.receive({job.id: submission})
         asyncio.run(supervisor.run())
         return store.get(job.id).status
 
-    claim_job(job.folder_path).close()
+    # Claimed before it is pending: the supervisor of other tests would run it.
+    claim = claim_job(job.folder_path)
     save_snapshot(job, submission.environment, {}, [])
     store.add(job)
-    assert run() == FAILED
+    assert run(claim) == FAILED
     first = submitted.copy()
     assert first == Counter(range(TASKS))
     expected = sorted(lost)
     lost.clear()
+    claim = claim_job(job.folder_path)
     store.update(job.id, status=PENDING, submitted=time.time(), ended=0.0, tries=0)
-    assert run() == DONE
+    assert run(claim) == DONE
     assert sorted((submitted - first).elements()) == expected
     assert len(processed) == FILES
     assert set(processed.values()) == {1}
