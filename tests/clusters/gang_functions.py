@@ -64,12 +64,15 @@ def count_up(checkpoints_end: int, pids: str) -> tuple[int, int, str]:
         str(os.getpid())
     )
     file = pathlib.Path(os.environ["HYPERPLANE_CHECKPOINTS"], rank)
-    began = int(file.read_text()) if file.exists() else 0
-    for number in range(began, checkpoints_end):
+    began = number = int(file.read_text()) if file.exists() else 0
+    while number < checkpoints_end:
         part = file.with_suffix(".part")
         part.write_text(str(number + 1))
         part.replace(file)
         time.sleep(0.1)
+        number += 1
+        if os.environ["HYPERPLANE_RESTART_COUNT"] == "0":  # not at its end before it is killed
+            number = min(number, checkpoints_end - 10)
     return began, checkpoints_end, os.environ["TORCHELASTIC_RESTART_COUNT"]
 
 
@@ -83,7 +86,7 @@ def count_together(end: int) -> dict[str, Any]:
     rank, folder = int(os.environ["RANK"]), pathlib.Path(os.environ["HYPERPLANE_CHECKPOINTS"])
     restarts = os.environ["HYPERPLANE_RESTART_COUNT"]
     file = folder / "state"
-    began = int(file.read_text()) if file.exists() else 0
+    began = number = int(file.read_text()) if file.exists() else 0
     (folder / f"pid-{rank}-{restarts}.new").write_text(str(os.getpid()))
     (folder / f"pid-{rank}-{restarts}.new").rename(folder / f"pid-{rank}-{restarts}")
     address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
@@ -99,7 +102,7 @@ def count_together(end: int) -> dict[str, Any]:
                 time.sleep(0.05)
         connection.settimeout(None)
     own = connection.getsockname()[0]
-    for number in range(began, end):
+    while number < end:
         connection.sendall(b"x")
         if not connection.recv(1):
             raise RuntimeError("the other rank has closed the connection")
@@ -108,4 +111,7 @@ def count_together(end: int) -> dict[str, Any]:
             file.with_suffix(".new").rename(file)
         print(f"number {number} on {own}", flush=True)  # noqa: T201
         time.sleep(0.1)
+        number += 1
+        if restarts == "0":  # not at its end before a process is killed
+            number = min(number, end - 10)
     return {"began": began, "restarts": restarts, "host": own}

@@ -21,7 +21,7 @@ from hyperplane.errors import GangFailed
 from hyperplane.ml import gang
 
 pytestmark = pytest.mark.cluster
-SECONDS = 60.0
+SECONDS = 120.0
 
 
 def read_pid(file: Path) -> int:
