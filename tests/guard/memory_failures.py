@@ -11,11 +11,10 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import dask
-import psutil
 from distributed import Client, as_completed, wait
 
 import hyperplane
@@ -61,7 +60,11 @@ def compute(client: Client, way: str, kind: str) -> None:
     if way == "one large task":
 
         def allocate_large(kind: str) -> int:
-            return len(build(kind, 600))
+            import time
+
+            built = build(kind, 600)
+            time.sleep(4)  # a peak shorter than the interval of the nanny's checks ends no process
+            return len(built)
 
         client.submit(allocate_large, kind, pure=False).result(timeout=500)
     elif way == "several together":
@@ -85,7 +88,7 @@ def compute(client: Client, way: str, kind: str) -> None:
             import time
 
             built = build(kind, 150)
-            time.sleep(4)  # a peak shorter than the interval of the nanny's checks ends no process
+            time.sleep(4)  # as above
             return len(built) + len(parts)
 
         client.submit(combine, kind, held, pure=False).result(timeout=500)
@@ -118,15 +121,16 @@ def kill_large_workers(client: Client) -> Iterator[None]:
     ended = threading.Event()
 
     def kill() -> None:
-        while not ended.wait(0.3):
-            for pid in worker_processes(client).values():
-                try:
-                    memory = psutil.Process(pid).memory_info().rss
-                except psutil.Error:
-                    continue
-                if memory > 0.87 * LIMIT_GB * 1e9 and limit_of(client) < 6e8:
-                    ended.wait(0.5)  # the nanny samples the memory
-                    os.kill(pid, signal.SIGKILL)
+        while not ended.wait(0.1):
+            for nanny in list(client.cluster.workers.values()):  # type: ignore[union-attr]
+                # As its nanny knows it, however late that samples it: otherwise the memory would
+                # be no reason for the end.
+                reporter = nanny.plugins["hyperplane-memory-reporter"]
+                is_large = reporter._samples.find_peak(0) > 0.87 * LIMIT_GB * 1e9
+                pid = nanny.pid
+                if is_large and pid == reporter._pid and limit_of(client) < 6e8:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -135,12 +139,6 @@ def kill_large_workers(client: Client) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-
-
-def worker_processes(client: Client) -> dict[Any, int]:
-    """Return the process IDs of a local cluster's workers by name."""
-    nannies = client.cluster.workers  # type: ignore[union-attr]
-    return {name: nanny.pid for name, nanny in nannies.items() if nanny.pid}
 
 
 def limit_of(client: Client) -> float:

@@ -193,20 +193,24 @@ def kill_the_worker(client: Client, cluster: Any) -> None:
 def test_memory_returns_if_the_task_does_not_end(interrupt: Any, tmp_path: Path) -> None:
     started_file = tmp_path / "started"
 
-    def fill(path: str) -> None:
+    def fill(limit: int, path: str) -> None:
         import pathlib
         import time
 
         import psutil
+        from distributed import get_worker
 
         kept = bytearray(int(750e6) - psutil.Process().memory_info().rss)
         kept[::4096] = b"1" * len(kept[::4096])
+        # A late check of the nanny would end it after the file exists, or not at all.
+        while get_worker().memory_manager.memory_limit == limit:
+            time.sleep(0.05)  # until it is ended
         if not pathlib.Path(path).exists():
             pathlib.Path(path).touch()
             time.sleep(15)
 
     with started() as (client, cluster):
-        future = client.submit(fill, str(started_file), pure=False)
+        future = client.submit(fill, LIMIT, str(started_file), pure=False)
         wait_until(started_file.exists, SOON)
         interrupt(client, cluster)
         workers = cluster.scheduler.workers
@@ -220,16 +224,24 @@ def test_memory_returns_if_the_task_does_not_end(interrupt: Any, tmp_path: Path)
 
 @pytest.mark.parametrize("oom", ["retry", "raise"])
 def test_a_task_that_does_not_fit_on_the_node_fails_early(oom: str) -> None:
+    # Both wait to be ended: a check of the nanny may be late.
     def fill_node() -> None:
+        import time
+
         import numpy
 
-        numpy.ones(3_000_000_000 // 8)
+        kept = numpy.ones(3_000_000_000 // 8)
+        time.sleep(600)
+        del kept
 
     def fill_two_workers() -> None:
+        import time
+
         import psutil
 
         kept = bytearray(int(750e6) - psutil.Process().memory_info().rss)
         kept[::4096] = b"1" * len(kept[::4096])
+        time.sleep(600)
 
     with started(oom=oom) as (client, cluster):
         began = time.monotonic()
