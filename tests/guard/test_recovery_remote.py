@@ -20,7 +20,7 @@ from hyperplane.guard.memory_advice import WorkerLayout
 
 pytestmark = pytest.mark.cluster
 
-SOON = 120.0
+SOON = 240.0
 PROGRAM = """
 import asyncio, sys
 sys.modules["hyperplane"] = None  # cannot be imported
@@ -92,14 +92,20 @@ def test_a_stalled_cluster_ends_the_tasks(client: Client) -> None:
 
 @pytest.mark.skipif(not FULL, reason="needs a quiet machine: at full scale")
 def test_a_task_gets_the_memory_of_its_node(client: Client) -> None:
-    def fill(size: float) -> int:
+    def fill(size: float, limit: int) -> int:
+        import time
+
         import psutil
+        from distributed import get_worker
 
         kept = bytearray(int(size) - psutil.Process().memory_info().rss)
         kept[::4096] = b"1" * len(kept[::4096])
+        while get_worker().memory_manager.memory_limit == limit:
+            time.sleep(0.05)  # until it is ended: a check of the nanny may be late
         return len(kept)
 
     register(client, RecoverySettings(stall_timeout=20, oom="retry", lends=True))
-    assert client.submit(fill, 750e6, pure=False).result(SOON) > 0
+    limit = 500_000_000
+    assert client.submit(fill, 750e6, limit, pure=False).result(SOON) > 0
     with pytest.raises(WorkerOutOfMemory):
-        client.submit(fill, 3e9, pure=False).result(SOON)
+        client.submit(fill, 3e9, limit, pure=False).result(SOON)

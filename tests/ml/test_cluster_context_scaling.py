@@ -46,7 +46,7 @@ def _meet(array, folder, processes, end):
 )
 def test_workers_that_join_during_a_call_take_part(start, tmp_path, method, size):
     client, cluster = start(1)
-    end = time.time() + 60
+    end = time.time() + 240
     with parallel(client):
         # Three calls at first: a fourth worker has no work unless more are dispatched.
         calls = joblib.Parallel(batch_size=1, pre_dispatch="1.5*n_jobs", return_as="generator")(
@@ -67,7 +67,7 @@ def test_a_number_of_calls_is_not_exceeded_when_the_cluster_grows(start, tmp_pat
     def numbers():
         for number in range(8):
             submitted.append(number)
-            yield joblib.delayed(_meet)(number, tmp_path / "calls", 3, time.time() + 60)
+            yield joblib.delayed(_meet)(number, tmp_path / "calls", 3, time.time() + 240)
 
     (tmp_path / "calls").mkdir()
     with parallel(client):
