@@ -498,8 +498,8 @@ def test_two_shuffles_at_once_with_an_actor_and_scattered_data() -> None:
             frame_of_one_key(400).groupby("k").apply(lambda part: part.x.max(), meta=("n", int))
         )
         rows = 400 // 20 * 625_000
-        assert list(first.result(SOON)) == [rows]
-        assert list(second.result(SOON)) == [rows - 1]
+        assert list(first.result(4 * SOON)) == [rows]
+        assert list(second.result(4 * SOON)) == [rows - 1]
         del first, second
         counter = client.submit(make_counter(), actor=True).result(SOON)
         assert counter.add(1).result() == 1
