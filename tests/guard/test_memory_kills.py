@@ -13,11 +13,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 #: Cases of the small scale: each cause once, and each kind.
 SMALL = (("one large task", "numpy"),)
 OPERATIONS = {
-    "one large task": "allocate_large",
-    "several together": "allocate_part",
-    "results held": "combine",
-    "killed from outside": "fill_memory",
-    "spill disk full": "build",
+    "one large task": {"allocate_large"},
+    "several together": {"allocate_part"},
+    "results held": {"combine"},
+    "killed from outside": {"fill_memory"},
+    # Both wait for the paused worker, and either may end first if it was restarted before.
+    "spill disk full": {"build", "len"},
 }
 
 
@@ -41,7 +42,7 @@ def test_a_worker_out_of_memory_explains_itself_and_its_fix_helps(way: str, kind
         compute(client, way, kind)
     error = caught.value
     assert error.cause == CAUSES[way]
-    assert error.operation == OPERATIONS[way]
+    assert error.operation in OPERATIONS[way]
     assert error.limit == LIMIT_GB * 1e9
     assert 0.5 * error.limit < error.peak < 1.7 * error.limit  # growth between two samples
     assert error.attempts <= 4
