@@ -19,6 +19,7 @@ from hyperplane.core.units import is_iterable
 from hyperplane.objectstore.links import BROKEN, ResolvedLinks, listing_thread
 from hyperplane.objectstore.locations import File, Folder, Location, Store
 from hyperplane.objectstore.missing_packages import advise_installation
+from hyperplane.objectstore.page_checks import check_pages
 from hyperplane.objectstore.reachability import StoreUnreachable, monitor_open, monitor_request
 from hyperplane.objectstore.redaction import describe_error, describe_url
 
@@ -160,7 +161,7 @@ def _find_all(urls: Any, options: Any, find: _Finder) -> list[Any]:
         if isinstance(location, Fault):
             return [location]
         try:
-            with monitor_request(location.store, os.fspath(url)):
+            with monitor_request(location.store, os.fspath(url)), check_pages(location.store):
                 return find(url, location)
         except Exception as error:  # noqa: BLE001 - each file system raises its own
             return [unreadable_fault(url, error, options)]

@@ -35,6 +35,11 @@ class Page:
     prefixes: list[str] = field(default_factory=list)
     token: str = ""
 
+    @property
+    def last(self) -> str:
+        """The last entry: that of the keys, or of the prefixes if there are no keys."""
+        return (self.keys or self.prefixes or [""])[-1]
+
 
 class ObjectLister(Protocol):
     """Requests of listings of one bucket.
@@ -51,19 +56,30 @@ class ObjectLister(Protocol):
 
 
 def list_page(
-    lister: ObjectLister, prefix: str, token: str, *, delimiter: str = "", start: str = ""
+    lister: ObjectLister,
+    prefix: str,
+    token: str,
+    *,
+    delimiter: str = "",
+    start: str = "",
+    last: str = "",
 ) -> Page:
-    """Return the page of a token, or the first one.
+    """Return the page of a token, or the first one; ``last`` is the last entry before the page.
 
     Raises
     ------
     OSError
-        If the next page would be the same one: the listing would not end.
+        If the page, or the next one, is the one before: the listing would not end.
     """
     page = lister.list_page(prefix, delimiter=delimiter, start=start, token=token)
-    if token and page.token == token:
-        raise OSError(f"the store has sent a page of its objects with {prefix!r} twice")
+    if token and page.token and (page.token == token or (last and page.last == last)):
+        raise repeated_page_error(prefix)
     return page
+
+
+def repeated_page_error(prefix: str) -> OSError:
+    """Return the error of a store that repeats a page of a listing."""
+    return OSError(f"the store has sent a page of its objects with {prefix!r} twice")
 
 
 def find_lister(store: Store, bucket: str) -> ObjectLister | None:

@@ -91,7 +91,7 @@ class RangeRequest:
     def send(self, lister: ObjectLister, idle: int) -> tuple[Page, Sequence[RangeRequest]]:
         """Return a page, and the requests of the rest of the range."""
         start = "" if self.token else self.start
-        page = list_page(lister, self.prefix, self.token, start=start)
+        page = list_page(lister, self.prefix, self.token, start=start, last=self.last)
         keys, token = page.keys, page.token
         last = keys[-1] if keys else self.last
         is_sorted = all(key < next_key for key, next_key in pairwise([self.last, *keys]))

@@ -165,14 +165,16 @@ class _LevelRequest:
     prefix: str
     globs: Sequence[_Glob]
     token: str = ""
+    last: str = ""
 
     def send(self, lister: ObjectLister, idle: int) -> tuple[Page, Sequence[Request]]:
         """Return the matched objects of the last level, and the requests of matched folders."""
         del idle
-        page = list_page(lister, self.prefix, self.token, delimiter="/")
+        page = list_page(lister, self.prefix, self.token, delimiter="/", last=self.last)
         glob, *deeper = self.globs
         folders = [folder for folder in page.prefixes if glob.matches(folder[:-1])]
-        following: list[Request] = [replace(self, token=page.token)] if page.token else []
+        rest = replace(self, token=page.token, last=page.last)
+        following: list[Request] = [rest] if page.token else []
         if deeper:
             return Page(), [*following, *(_LevelRequest(folder, deeper) for folder in folders)]
         return _filter(page, glob.matches), [*following, *map(_request_folder, folders)]

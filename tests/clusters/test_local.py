@@ -19,11 +19,13 @@ import dask.config
 import psutil
 import pytest
 from contract import OneClusterContract, OwnedClusterContract, children, one_cluster
+from distributed import system
 from services import is_empty, temporary_directory
 from subprograms import SAY_WORKERS
 
 import hyperplane
 from hyperplane.clusters import records
+from hyperplane.clusters.dask.local_process import reserve_local_record
 from hyperplane.platforms.local import machine
 
 SMALL: dict[str, Any] = {
@@ -91,6 +93,25 @@ class TestLocalEngine(OneClusterContract, OwnedClusterContract):
         assert len(created) == 2
         assert set(children()) <= before
         assert is_empty(here)
+
+
+@pytest.mark.parametrize("nodes", [{"num_workers": 2}, {"num_workers": (1, 2)}])
+def test_the_record_has_the_memory_that_dask_allows(nodes: dict[str, Any]) -> None:
+    total = psutil.virtual_memory().total / 10**9
+    plan = hyperplane.plan_cluster(
+        engine="local", nprocs=3, nthreads=1, ram_gb_per_proc=4 * total, local_fit="exact", **nodes
+    )
+    record = reserve_local_record(plan)
+    try:
+        assert record.ram_gb == pytest.approx(6 * system.MEMORY_LIMIT / 10**9)
+    finally:
+        records.remove(plan.name, record.scratch)
+    smaller = hyperplane.plan_cluster(
+        engine="local", nprocs=1, nthreads=1, ram_gb_per_proc=0.5, local_fit="exact", **nodes
+    )
+    record = reserve_local_record(smaller)
+    records.remove(smaller.name, record.scratch)
+    assert record.ram_gb == 1.0
 
 
 def wait_until(condition: Callable[[], object], seconds: float) -> None:

@@ -17,6 +17,7 @@ import pandas as pd
 import psutil
 import pytest
 from cycles import CYCLES_TIMEOUT, check_cycles, find_descendants
+from process_states import has_ended
 from scale import FULL
 from services import is_empty, temporary_directory, until
 
@@ -213,4 +214,4 @@ def test_nothing_is_left_of_a_session_whose_cluster_was_killed(
     began = time.monotonic()
     stop_ray_cluster(cluster)
     assert time.monotonic() - began < 60  # RayDP itself would wait for its processes for minutes
-    assert not any(each.is_running() and each.status() != "zombie" for each in every)
+    assert all(map(has_ended, every))

@@ -191,14 +191,19 @@ def test_a_listing_needs_permission_for_its_prefix_only():
 class RepeatingLister(MemoryLister):
     """Ignores the token, as if each page were the first one."""
 
+    has_other_tokens = False
+
     def list_page(self, prefix, *, delimiter="", start="", token=""):
         page = super().list_page(prefix, start=start)
-        return Page(page.keys, page.sizes, token="next")
+        following = f"{token}+" if self.has_other_tokens else "next"
+        return Page(page.keys, page.sizes, token=following)
 
 
+@pytest.mark.parametrize("has_other_tokens", [False, True])
 @pytest.mark.parametrize("pattern", ["day/*", "day/**"])
-def test_a_store_that_repeats_a_page_is_an_error(pattern):
+def test_a_store_that_repeats_a_page_is_an_error(pattern, has_other_tokens):
     lister = RepeatingLister([f"day/part-{part}" for part in range(6)])
+    lister.has_other_tokens = has_other_tokens
     with pytest.raises(OSError, match="has sent a page of its objects with 'day/' twice"):
         list(islice(iterate_pages(lister, _request_glob("bucket", pattern)), 100))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from process_states import has_ended
 
 from hyperplane.platforms.local.process_identity import is_id_reused, running_system, start_time
 from hyperplane.platforms.local.processes import (
@@ -83,7 +84,7 @@ def test_the_whole_group_is_ended_and_killed_after_the_grace_period(
     process = started if is_child else DetachedProcess(tmp_path / "process-1")
     code = asyncio.run(process.end(0.3))
     assert code == (-signal.SIGTERM if is_child else None)
-    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    assert has_ended(child)
     if not is_child:
         asyncio.run(started.wait())
 

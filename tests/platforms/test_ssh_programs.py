@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from process_states import has_ended
 from scale import FULL
 
 from hyperplane.platforms.ssh.host_program import END_LINE
@@ -82,7 +83,7 @@ def test_all_its_processes_end_with_its_input(text: str, code: int) -> None:
         close(process)
         assert process.wait(60) == code
     deadline = time.monotonic() + 30
-    while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
+    while not has_ended(child):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -103,7 +104,7 @@ def test_what_a_program_leaves_running_ends_with_it() -> None:
         assert process.stdout is not None
         child = psutil.Process(int(process.stdout.readline()))
         assert process.wait(60) == 0
-    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    assert has_ended(child)
 
 
 @pytest.mark.process
@@ -146,7 +147,7 @@ def test_a_lost_connection_ends_all_processes_soon_and_an_announced_end_waits() 
         close(lost)
         assert lost.wait(60) == 1
         deadline = time.monotonic() + 30
-        while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
+        while not has_ended(child):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert announced.poll() is None

@@ -13,7 +13,7 @@ import pytest
 from hyperplane.jobs import Pipeline, Step
 from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.store.job_records import Job
-from hyperplane.ui.graphql_api import job_filters, submission
+from hyperplane.ui.graphql_api import context, submission
 from hyperplane.ui.graphql_api.context import RequestContext
 from hyperplane.ui.graphql_api.schema import create_schema
 
@@ -32,7 +32,7 @@ def cancelled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def find(statuses: list[str] | None = None) -> list[Job]:
         return [each for each in jobs if statuses is None or each.status in statuses]
 
-    monkeypatch.setattr(job_filters, "open_store", lambda: SimpleNamespace(find=find))
+    monkeypatch.setattr(context, "open_store", lambda: SimpleNamespace(find=find))
     monkeypatch.setattr(submission.job_control, "cancel", lambda name, **_: ids.append(name))
     return ids
 
@@ -189,7 +189,7 @@ def test_the_time_of_a_response_finds_its_job(monkeypatch: pytest.MonkeyPatch, f
     made = new_job(Pipeline.from_steps("p", [Step(name="a", kind="command", argv=("true",))]))
     jobs = [replace(made, id=str(number), submitted=at, ended=at)
             for number, at in enumerate((1764400000.25049, 1764400000.2519996, 0.0))]  # fmt: skip
-    monkeypatch.setattr(job_filters, "open_store", lambda: SimpleNamespace(find=lambda **_: jobs))
+    monkeypatch.setattr(context, "open_store", lambda: SimpleNamespace(find=lambda **_: jobs))
 
     def find(**condition: str) -> list[str]:
         query = f"query ($w: PipelineJobWhereInput) {{ pipelineJobs(where: $w) {{ id {field} }} }}"

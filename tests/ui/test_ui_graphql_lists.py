@@ -13,7 +13,7 @@ import pytest
 from hyperplane.jobs import Pipeline, Step
 from hyperplane.jobs.job_control import new_job
 from hyperplane.jobs.store.job_records import Job
-from hyperplane.ui.graphql_api import job_filters
+from hyperplane.ui.graphql_api import context
 from hyperplane.ui.graphql_api.context import RequestContext
 from hyperplane.ui.graphql_api.schema import create_schema
 
@@ -31,7 +31,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         found.append(statuses)
         return jobs[:3] if statuses else list(jobs)
 
-    monkeypatch.setattr(job_filters, "open_store", lambda: SimpleNamespace(find=find))
+    monkeypatch.setattr(context, "open_store", lambda: SimpleNamespace(find=find))
     return found
 
 
@@ -54,7 +54,22 @@ def test_lists_of_a_query_have_a_limit_together() -> None:
 def test_no_jobs_are_read_beyond_the_limit(reads: list[Any]) -> None:
     aliases = " ".join(f"a{number}: {LIST}" for number in range(200))
     assert asyncio.run(execute(f"{{ {aliases} }}")).data is None
-    assert len(reads) == 3
+    assert reads == [None]
+
+
+def test_the_store_is_read_once_for_the_lists_and_counts_of_a_query(reads: list[Any]) -> None:
+    counts = " ".join(f"a{number}: countJobs" for number in range(100))
+    wheres = [f'whereOveride: {{id: {{equals: "{number}"}}}}' for number in range(50)]
+    filtered = " ".join(f"b{number}: countJobs({where})" for number, where in enumerate(wheres))
+    lists = " ".join(f"c{number}: pipelineJobs(take: 1) {{ id }}" for number in range(50))
+    result = asyncio.run(execute(f"{{ {counts} {filtered} {lists} }}"))
+    assert result.errors is None
+    assert {result.data[f"a{number}"] for number in range(100)} == {1000}
+    assert {result.data[f"b{number}"] for number in range(50)} == {1}
+    assert {jobs[0]["id"] for name, jobs in result.data.items() if name[0] == "c"} == {"0"}
+    assert reads == [None]
+    asyncio.run(execute("{ countJobs }"))  # a later query has later jobs
+    assert reads == [None, None]
 
 
 def test_many_short_lists_are_answered() -> None:

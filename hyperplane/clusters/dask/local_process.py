@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import dask.config
-from distributed import Client
+from distributed import Client, system
 from distributed.security import Security
 
 from hyperplane.clusters.dask import failed_start
@@ -24,6 +24,7 @@ from hyperplane.clusters.dask.settings import apply_client_settings, user_settin
 from hyperplane.clusters.dask.start_errors import StepTimeout, remaining, step_timeout
 from hyperplane.clusters.engine import StartedCluster
 from hyperplane.clusters.records import ClusterRecord
+from hyperplane.core.units import bytes_to_gb
 from hyperplane.guard.same_user import same_user_security
 from hyperplane.spec.dask_options import DaskOptions
 from hyperplane.spec.plan import ClusterPlan
@@ -87,6 +88,10 @@ def reserve_local_record(
     scratch folder is created in ``parent``, by default in Dask's ``temporary-directory``.
     """
     direct = DaskOptions.of(plan.options).tuning.direct_to_workers
+    nodes = plan.nodes if plan.max_nodes is None else plan.max_nodes
+    # Dask limits each process to the memory of the machine.
+    limit = min(plan.worker.ram_per_proc, system.MEMORY_LIMIT)
+    others = {"ram_gb": bytes_to_gb(nodes * plan.worker.nprocs * limit), **others}
     with user_settings():
         spill_to = parent or dask.config.get("temporary-directory", default=None)
     return reserve_record(plan, spill_to, direct_to_workers=direct, **others)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
+from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.optional import need
 from hyperplane.ml.prediction.model_formats import FRAMEWORKS
 from hyperplane.ml.prediction.network_predictors import decode_keras, decode_torch
@@ -84,10 +86,10 @@ def decode_model(data: bytes, suffix: str, *, trusted: bool) -> Predictor:
     Raises
     ------
     RequestError
-        If it is a model of skops or Keras that can run code and ``trusted`` is false, or a model of
-        Keras with custom classes.
+        If it is a model of skops or Keras that can run code and ``trusted`` is false, a model of
+        Keras with custom classes, or an estimator that is not fitted.
     ValueError
-        If the content is not a fitted model.
+        If the content is not a model.
     """
     if FRAMEWORKS[suffix] == "xgboost":
         booster = need("xgboost", "boosting").Booster()
@@ -103,7 +105,31 @@ def decode_model(data: bytes, suffix: str, *, trusted: bool) -> Predictor:
     model = decode_object(data, "model", format_name, trusted=trusted)
     if not callable(getattr(model, "predict", None)):
         raise ValueError(f"an object of type {type(model).__name__} has no method predict")
+    if _is_unfitted(model):
+        given = f"a {type(model).__name__} that is not fitted"
+        raise RequestError([Fault("model", given, "a fitted model", "call fit, and save it again")])
     return SklearnPredictor(model)
+
+
+def _is_unfitted(model: Any) -> bool:
+    """Return whether a model is an estimator of scikit-learn that predicts only after a fit."""
+    base = sys.modules.get("sklearn.base")  # an estimator has imported it
+    if base is None or not isinstance(model, base.BaseEstimator):
+        return False
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    try:
+        check_is_fitted(model)
+    except (NotFittedError, TypeError):
+        # Wrappers of fitted estimators, and those with other attributes for their state, predict.
+        try:
+            model.predict(np.empty((0, 1)))
+        except NotFittedError:
+            return True
+        except Exception:  # noqa: BLE001 - no rows are an error of most estimators
+            return False
+    return False
 
 
 def encode_predictions(predictions: np.ndarray) -> list[Any]:

@@ -13,7 +13,7 @@ from strawberry import UNSET
 
 from hyperplane.core.errors import Fault, check
 from hyperplane.jobs.store.job_records import Job
-from hyperplane.jobs.store.jobs_home import open_store
+from hyperplane.ui.graphql_api.context import StoreSnapshot
 from hyperplane.ui.graphql_api.filter_checks import filter_faults, given_fields
 from hyperplane.ui.graphql_api.job_types import IMMEDIATE, to_time
 
@@ -193,7 +193,11 @@ class PipelineJobOrderByWithRelationInput:
 
 
 def find_jobs(
-    where: PipelineJobWhereInput | None, argument: str = "where", *, strict: bool = False
+    snapshot: StoreSnapshot,
+    where: PipelineJobWhereInput | None,
+    argument: str = "where",
+    *,
+    strict: bool = False,
 ) -> list[Job]:
     """Return the jobs that meet the conditions, most recently submitted or resumed first.
 
@@ -203,7 +207,7 @@ def find_jobs(
         If a condition is null, or, if the check is strict, empty.
     """
     if where is None:
-        return open_store().find()
+        return [*snapshot.read()]
     count = sum(1 for _ in where.nested)
     if count > _MOST_CONDITIONS:
         check([Fault(argument, f"{count} conditions", f"at most {_MOST_CONDITIONS}")])
@@ -211,11 +215,12 @@ def find_jobs(
     # Most jobs of a store have ended: those of a status are selected by the database.
     status = where.status
     exact = status and status.equals and status.mode is UNSET
-    statuses = [status.equals] if exact and status and status.equals else None
-    return [job for job in open_store().find(statuses=statuses) if where.matches(job)]
+    jobs = snapshot.read(status.equals if exact and status and status.equals else None)
+    return [job for job in jobs if where.matches(job)]
 
 
 def list_jobs(
+    snapshot: StoreSnapshot,
     where: PipelineJobWhereInput | None,
     order_by: list[PipelineJobOrderByWithRelationInput] | None,
     take: int | None,
@@ -228,7 +233,7 @@ def list_jobs(
     if skip is not None and skip < 0:
         faults.append(Fault("skip", str(skip), "a number that is not negative"))
     check(faults)
-    jobs = find_jobs(where)
+    jobs = find_jobs(snapshot, where)
     for order in reversed(order_by or ()):
         order.sort(jobs)
     first = skip or 0

@@ -94,7 +94,7 @@ async def _list_jobs(
 def _read_list(context: RequestContext, *arguments: Any) -> list[Job]:
     """Return a list of jobs; none is read if the lists of the query have too many already."""
     context.count_jobs(0)
-    jobs = job_filters.list_jobs(*arguments)
+    jobs = job_filters.list_jobs(context.jobs, *arguments)
     context.count_jobs(len(jobs))
     return jobs
 
@@ -109,8 +109,12 @@ async def _iterate(jobs: Sequence[Job]) -> AsyncIterator[PipelineJob]:
 # The documented spelling of the argument.
 async def _count_jobs(info: RequestInfo, where_overide: PipelineJobWhereInput | None = None) -> int:
     await run_in_thread(_check_variables, info, "whereOveride")
-    async with info.context.reading:
-        return len(await run_in_thread(job_filters.find_jobs, where_overide, "whereOveride"))
+    context = info.context
+    async with context.reading:
+        jobs = await run_in_thread(
+            job_filters.find_jobs, context.jobs, where_overide, "whereOveride"
+        )
+    return len(jobs)
 
 
 async def _count_by_status(

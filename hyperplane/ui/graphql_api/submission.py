@@ -23,6 +23,7 @@ from hyperplane.jobs.submission.option_checks import label_faults, option_faults
 from hyperplane.jobs.submission.parameters import parameter_faults
 from hyperplane.jobs.submission.submission_snapshot import LONGEST_MESSAGE, NoticeRequest
 from hyperplane.spec.settings.jobs import check_target
+from hyperplane.ui.graphql_api.context import StoreSnapshot
 from hyperplane.ui.graphql_api.filter_checks import text_faults
 from hyperplane.ui.graphql_api.job_filters import PipelineJobWhereInput, find_jobs
 from hyperplane.ui.graphql_api.job_inputs import (
@@ -132,7 +133,7 @@ def cancel_many(where: PipelineJobWhereInput, change: PipelineJobUpdateInput) ->
         cancelled, or for another change.
     """
     _check_change(change)
-    jobs = [each for each in find_jobs(where, strict=True)
+    jobs = [each for each in find_jobs(StoreSnapshot(), where, strict=True)
             if each.status in OPEN and each.machine == this_machine()]  # fmt: skip
     for job in jobs:
         job_control.cancel(job.id, by=_ORIGIN)

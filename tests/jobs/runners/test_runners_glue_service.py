@@ -91,6 +91,15 @@ class TestGlueJobs(ServiceJobContract):
         monkeypatch.setattr(type(self), "options", staticmethod(options))
         super().test_an_executed_notebook_comes_back(service, tmp_path)
 
+    @pytest.mark.slow
+    @pytest.mark.parametrize("fault", ["", "lose"])
+    def test_nothing_is_left_of_a_job_that_is_cancelled_while_it_waits(
+        self, service: Any, tmp_path: Path, fault: str
+    ) -> None:
+        super().test_nothing_is_left_of_a_job_that_is_cancelled_while_it_waits(
+            service, tmp_path, fault
+        )
+
     def test_a_creation_whose_id_was_not_stored_is_found_and_ended(
         self, service: Any, tmp_path: Path
     ) -> None:

@@ -271,6 +271,21 @@ def test_what_the_pods_have_saved_is_taken_from_their_lines(tmp_path):
     assert [each["url"] for each in found] == ["s3://bucket/a.txt", "s3://bucket/b.txt"]
 
 
+@pytest.mark.timeout(60)  # joining the line for each part would take minutes
+def test_a_log_without_line_ends_takes_linear_time(tmp_path):
+    started = AttemptCommand((), {}, "", tmp_path / "attempt-1")
+    started.file(".gang").write_text(GangPlan(2).to_json())
+    files = GangFiles(started, None)
+    for _ in range(60_000):
+        files._append(0, b"x" * 1_000)
+    assert not started.file(".log").exists()
+    files._append(0, b"end\nnext")
+    files._append(0, b"\n")
+    line, after = started.file(".log").read_bytes().splitlines()
+    assert line.endswith(b" | " + b"x" * 60_000_000 + b"end")
+    assert after.endswith(b" | next")
+
+
 def test_a_kubernetes_without_indexed_jobs_is_refused(tmp_path, monkeypatch):
     class OlderServer(kubernetes_server.ApiServer):
         def _create(self, kind, content):

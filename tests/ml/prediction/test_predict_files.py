@@ -9,12 +9,15 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
 import servers
+from dask_ml.wrappers import ParallelPostFit
 from prediction_cases import Flights, check_outputs, read_output
 from scale import FULL
+from sklearn.base import BaseEstimator
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -25,7 +28,7 @@ from xgboost import XGBClassifier, XGBRegressor
 import hyperplane
 from hyperplane.errors import ReadError, RequestError
 from hyperplane.ml import ModelRegistry, predict_files
-from hyperplane.ml.prediction import instances, model_files, predictors
+from hyperplane.ml.prediction import batch, instances, model_files, predictors
 from hyperplane.ml.prediction.model_files import find_model, load_model
 from hyperplane.ml.prediction.predictors import encode_predictions
 
@@ -203,6 +206,30 @@ def test_a_missing_column_is_an_error_that_names_file_and_column(flights: Flight
     flights.frames[2].to_parquet(flights.folder / "part-2.parquet")
     with pytest.raises(RequestError, match="has changed"):
         predict_files(flights.url, files, out)
+
+
+class StatelessModel(BaseEstimator):
+    """An estimator that needs no fit, and has no attribute of one."""
+
+    def predict(self, rows):
+        return np.zeros(len(rows))
+
+
+def test_a_model_that_is_not_fitted_is_refused_before_the_prediction(
+    flights: Flights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "_predict_shards", lambda *_: pytest.fail("it has begun"))
+    files, out = flights.write("parquet"), flights.folder / "out"
+    for model in (LinearRegression(), make_pipeline(LinearRegression()), XGBClassifier()):
+        joblib.dump(model, flights.folder / "new.joblib")
+        problem = f"a {type(model).__name__} that is not fitted: expected a fitted model; call fit"
+        with pytest.raises(RequestError, match=problem):
+            predict_files(flights.folder / "new.joblib", files, out, trusted=True)
+    assert not out.exists()
+    for usable in (StatelessModel(), ParallelPostFit(LinearRegression().fit([[0]], [0]))):
+        joblib.dump(usable, flights.folder / "usable.joblib")
+        predictor, _ = load_model(find_model(flights.folder / "usable.joblib", trusted=True))
+        assert list(predictor.predict(np.zeros((2, 1)))) == [0.0, 0.0]
 
 
 def test_a_damaged_file_is_an_error(flights: Flights) -> None:

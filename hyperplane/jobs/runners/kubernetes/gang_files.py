@@ -31,7 +31,7 @@ class GangFiles(AttemptFiles):
         super().__init__(command, watcher)
         self.plan = GangPlan.from_json(command.file(PLAN_SUFFIX).read_text())
         self._copied: dict[int, int] = {}
-        self._rests: dict[int, bytes] = {}
+        self._rests: dict[int, list[bytes]] = {}
         self._tails: dict[int, deque[bytes]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._reports: list[bytes] = []
@@ -54,13 +54,17 @@ class GangFiles(AttemptFiles):
     def _append(self, number: int, part: bytes) -> None:
         """Append the whole lines of a part to the log, with the name of the process before each."""
         self._copied[number] = self._copied.get(number, 0) + len(part)
-        whole, end, rest = (self._rests.get(number, b"") + part).rpartition(b"\n")
+        rests = self._rests.setdefault(number, [])
+        rests.append(part)
+        if b"\n" not in part:  # joined at the line's end only: a line may have thousands of parts
+            return
+        whole, end, rest = b"".join(rests).rpartition(b"\n")
         text, figures = split_usage(whole + end)
         *lines, _ = text.split(b"\n")
         if lines and not lines[-1]:  # perhaps the one before a report or the figures
             lines.pop()
             rest = b"\n" + rest
-        self._rests[number] = rest
+        self._rests[number] = [rest]
         lines, reports = split_reports(lines)
         self._reports += reports
         self._figures += figures
@@ -81,7 +85,7 @@ class GangFiles(AttemptFiles):
             text = await self._read_log(pod)
             if text is not None:
                 self._append(number, text[self._copied.get(number, 0) :])
-            if self._rests.get(number):  # a last line without its end
+            if any(self._rests.get(number, ())):  # a last line without its end
                 self._append(number, b"\n")
         self._extract()
 
