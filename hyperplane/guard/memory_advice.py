@@ -70,6 +70,8 @@ _CAUSES: dict[Cause, str] = {
     "allocation": "refused an allocation of memory",
     "inputs": "not given it, because its inputs are larger than the limit",
 }
+#: With Dask's settings ``target`` and ``spill`` switched off.
+_PAUSED_BY_RESULTS = "paused at {share:.0%} of its limit by results that are not written to disk"
 
 
 @dataclass(frozen=True)
@@ -284,7 +286,10 @@ def _smaller_partitions(failure: MemoryFailure) -> str | None:
 def describe_end(failure: MemoryFailure) -> str:
     """Return what happened to the process, its peak and its limit."""
     report = failure.report
-    happened = _CAUSES[failure.cause].format(share=report.peak / max(1, report.limit))
+    results = sum(report.held.values()) - report.spilled
+    by_results = failure.cause == "paused" and results > (report.peak - report.empty) / 2
+    happened = _PAUSED_BY_RESULTS if by_results else _CAUSES[failure.cause]
+    happened = happened.format(share=report.peak / max(1, report.limit))
     peak = f"Peak {_size(report.peak)} of {_size(report.limit)}"
     return f"worker {report.worker} was {happened}.\n{peak}"
 

@@ -327,3 +327,15 @@ def test_a_report_without_figures_has_a_fix() -> None:
     assert "Fix: initialize_cluster(" in explain(
         MemoryFailure("sum-1", "sum", "kernel", (empty,)), layout
     )
+
+
+@pytest.mark.parametrize(
+    ("held", "reason"),
+    [
+        (270, "by results that are not written to disk"),
+        (40, "by memory that is not that of results"),
+    ],
+)
+def test_a_pause_names_what_fills_the_memory(held: int, reason: str) -> None:
+    failure = make_failure(make_task(), cause="paused", held={"build": held * MB}, peak=440)
+    assert f"was paused at 88% of its limit {reason}." in explain(failure, PLAN)
