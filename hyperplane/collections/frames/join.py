@@ -9,7 +9,7 @@ import dask.dataframe as dd
 import pandas as pd
 import pyarrow as pa
 
-from hyperplane.collections.frames import filter_pushdown
+from hyperplane.collections.frames import filter_pushdown, small_side
 from hyperplane.collections.frames.arguments import collect_faults, list_names
 from hyperplane.collections.frames.dask_parquet import replace_parquet_reads
 from hyperplane.collections.frames.heavy_keys import PARTITION
@@ -25,7 +25,6 @@ from hyperplane.collections.frames.join_types import can_join_tables
 from hyperplane.collections.frames.joined_partition import JoinedPartition
 from hyperplane.collections.frames.shuffle_join import make_nullable, shuffle_join
 from hyperplane.collections.frames.source_collection import Frame
-from hyperplane.collections.frames.table_join import get_max_small_side
 from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault, RequestError, check
 from hyperplane.core.public_calls import check_call, warn_caller
@@ -33,8 +32,6 @@ from hyperplane.formats.pandas_frames.column_names import escape
 from hyperplane.formats.partition_sizes import estimate_columns, merge_neighbors
 from hyperplane.formats.reader import make_collection
 
-#: Maximum bytes of a right side that every worker process reads.
-MAX_SMALL_SIDE = 250 * 10**6
 #: Files of Dask that are read together take at most a third of the maximum of the right side: each
 #: of their rows may have several matches.
 _PARTS_OF_SMALL_SIDE = 3
@@ -52,10 +49,11 @@ def join(
     """Join two tables, like ``left.merge(right, on=on, how=how)``.
 
     A right side of up to 250 MB (250·10^6 bytes) in memory is read once by each worker process if
-    both sides come from :func:`read`, and no rows are shuffled. If the result is filtered and
-    passed to other helpers of this module, they read only the needed columns of both sides. Local
-    files of ``dd.read_parquet`` are read in the same way, if a right side of these takes no more
-    than a tenth of a thread's memory.
+    both sides come from :func:`read`, and no rows are shuffled; one of up to 1 GB, if it takes at
+    most a tenth of a thread's memory and all processes together read at most twice the bytes of
+    both sides. If the result is filtered and passed to other helpers of this module, they read only
+    the needed columns of both sides. Local files of ``dd.read_parquet`` are read in the same way,
+    if a right side of these takes no more than a tenth of a thread's memory.
 
     Of other collections, a side that is known to be small is sent once to each worker process and
     joined there to the partitions of the other side: the right side, of an inner join also the
@@ -135,10 +133,10 @@ def join(
     if how in SELECTING:
         key_columns: dd.DataFrame = right[keys]
         right = key_columns
-    limit = MAX_SMALL_SIDE
+    limit = small_side.MAX_SMALL_SIDE
     is_read_by_dask = filter_pushdown.extract_filters(left.expr) is None
     if is_read_by_dask or filter_pushdown.extract_filters(right.expr) is None:
-        limit = min(limit, get_max_small_side())
+        limit = min(limit, small_side.get_max_small_side())
         left, right = replace_parquet_reads(left), replace_parquet_reads(right)
     sides = filter_pushdown.extract_filters(left.expr), filter_pushdown.extract_filters(right.expr)
     # The shuffle join is done by pandas, which does not interpret names such as "*" as patterns.
@@ -149,9 +147,11 @@ def join(
     ):
         return _join_by_shuffle(left, right, keys, how, suffixes)
     (root, left_where), (right_root, right_where) = sides  # type: ignore[misc]
-    right_partitions = tuple(right_root.iterables[0])
+    left_partitions, right_partitions = (tuple(each.iterables[0]) for each in (root, right_root))
     size = _estimate_right_size(right_partitions, keys, how)
-    if size is None or size > limit:
+    if size is None or not (
+        size <= limit or small_side.fits_in_few_processes(size, _add_sizes(left_partitions))
+    ):
         return _join_by_shuffle(left, right, keys, how, suffixes)
     if how in SELECTING:
         like = left._meta.iloc[:0].reset_index(drop=True)
@@ -166,7 +166,6 @@ def join(
         like = like.astype(
             {new: make_nullable(like[new].dtype) for old, new in names[1] if old not in keys}
         )
-    left_partitions = tuple(root.iterables[0])
     if is_read_by_dask:  # small files of Dask are read together, as those of URLs
         filtered = [] if left_where is None else left_where.meta.root_names()
         needed = {*left.columns, *filtered}
@@ -184,8 +183,13 @@ def _estimate_right_size(partitions: Sequence[Any], keys: Sequence[str], how: Ho
         sizes = estimate_columns(partitions, keys)
         if sizes is not None:
             return sum(sizes)
-    whole = [part.nbytes for part in partitions]
-    return None if None in whole else sum(whole)
+    return _add_sizes(partitions)
+
+
+def _add_sizes(partitions: Sequence[Any]) -> int | None:
+    """Return the bytes of all columns of partitions; None if unknown."""
+    sizes = [part.nbytes for part in partitions]
+    return None if None in sizes else sum(sizes)
 
 
 def _join_by_shuffle(

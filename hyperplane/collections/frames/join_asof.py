@@ -12,7 +12,7 @@ import polars as pl
 from dask.delayed import Delayed
 from dask.tokenize import tokenize
 
-from hyperplane.collections.frames import exchange_memory, task_graph
+from hyperplane.collections.frames import exchange_memory, small_side, task_graph
 from hyperplane.collections.frames.arguments import collect_faults, list_names
 from hyperplane.collections.frames.asof_arguments import (
     DIRECTIONS,
@@ -42,8 +42,6 @@ from hyperplane.core.units import round_bytes
 from hyperplane.formats.pandas_frames.column_names import escape_all
 from hyperplane.formats.pandas_frames.typed_table import TypedTable
 
-#: Maximum bytes of a right side that all worker processes hold.
-MAX_SMALL_SIDE = 250 * 10**6
 _LARGE_ADVICE = (
     "pass by=..., so that both sides are exchanged by these keys, or select fewer rows and columns "
     "of right"
@@ -176,13 +174,13 @@ def _make_meta(left: SideColumns, right: SideColumns, keys: Sequence[str]) -> pd
 
 def _is_broadcast(right: JoinSide, keys: Sequence[str]) -> bool:
     """Return whether all processes get the right side; a RequestError if it is too large."""
-    if right.size is not None and right.size > MAX_SMALL_SIDE and not keys:
+    if right.size is not None and right.size > small_side.MAX_SMALL_SIDE and not keys:
         given = f"{round_bytes(right.size)} in memory"
-        allowed = f"at most {round_bytes(MAX_SMALL_SIDE)} without by"
+        allowed = f"at most {round_bytes(small_side.MAX_SMALL_SIDE)} without by"
         check([Fault("right", given, allowed, _LARGE_ADVICE)])
     if right.size is None:
         return not keys or len(right.partitions) == 1
-    return right.size <= MAX_SMALL_SIDE
+    return right.size <= small_side.MAX_SMALL_SIDE
 
 
 def _broadcast(sides: tuple[JoinSide, JoinSide], match: AsofMatch, token: str) -> list[list[Any]]:
@@ -190,7 +188,7 @@ def _broadcast(sides: tuple[JoinSide, JoinSide], match: AsofMatch, token: str) -
     left, right = sides
     tables = _open_partitions(right, match, f"{token}-right")
     tables = task_graph.reduce_tree("join-asof-merge", token, concat_tables, tables)
-    limit = MAX_SMALL_SIDE if right.size is None and len(right.partitions) > 1 else None
+    limit = small_side.MAX_SMALL_SIDE if right.size is None and len(right.partitions) > 1 else None
     sort = partial(_sort_right_side, match=match, limit=limit)
     (prepared,) = task_graph.make_tasks("join-asof-right", token, sort, [[tables]])
     return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -35,10 +36,18 @@ class _Entry:
     readers: int = 0
     last_use: float = 0.0
 
+    def is_in_use(self) -> bool:
+        """Return whether a task has the table; if not, it is freed."""
+        reference = None if self.table is None else weakref.ref(self.table)
+        self.table = None
+        self.table = None if reference is None else reference()
+        return self.table is not None
+
 
 class SharedTables:
     """Tables by key, each read by the first task that needs it and dropped when it is idle.
 
+    A table is idle if no task has it: one task may use it for longer than it is kept for the next.
     Dask counts their bytes as memory of the process that is not of results of tasks.
     """
 
@@ -91,11 +100,15 @@ class SharedTables:
             self._timer.start()
 
     def _drop_idle(self) -> None:
-        oldest = time.monotonic() - self.idle_seconds
+        now = time.monotonic()
         with self._lock:
             self._timer = None
             for key, entry in list(self._entries.items()):
-                if not entry.readers and entry.last_use <= oldest:
+                if entry.readers or entry.last_use > now - self.idle_seconds:
+                    continue
+                if entry.is_in_use():
+                    entry.last_use = now
+                else:
                     del self._entries[key]
             self._start_timer()
 

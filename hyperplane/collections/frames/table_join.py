@@ -18,16 +18,13 @@ from hyperplane.collections.frames.join_kinds import SELECTING, How
 from hyperplane.collections.frames.join_sides import JoinSide, SideColumns, open_side
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
 from hyperplane.collections.frames.kernels.joins import join_tables
+from hyperplane.collections.frames.small_side import get_max_small_side
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
 from hyperplane.collections.frames.typed_partitions import register_tables
-from hyperplane.core.active_cluster import get_memory_per_thread
 from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns
 from hyperplane.formats.pandas_frames.to_pandas import columns_to_pandas
 from hyperplane.formats.pandas_frames.typed_table import TypedTable
 
-#: Maximum bytes of a side that all worker processes hold, and as a share of a thread's memory.
-MAX_SMALL_SIDE = 250 * 10**6
-_SHARE_OF_SMALL_SIDE = 0.1
 #: How many times the bytes of both sides all tasks together may read of a small side, of which each
 #: task builds a hash table: with three times the bytes, an exchange took as long. Less than the
 #: minimum takes less time than the tasks of an exchange.
@@ -85,14 +82,6 @@ def _choose_small_side(sides: tuple[JoinSide, JoinSide], how: How) -> int | None
     repeated = limit if other.size is None else _MAX_REPEATED * (size + other.size)
     is_repeated = size * len(other.partitions) > max(_MIN_REPEATED_BYTES, repeated)
     return None if size > limit or is_repeated else small
-
-
-def get_max_small_side() -> int:
-    """Return the maximum bytes of a side that all worker processes hold."""
-    share = get_memory_per_thread()
-    if share is None:
-        return MAX_SMALL_SIDE
-    return min(MAX_SMALL_SIDE, int(share * _SHARE_OF_SMALL_SIDE))
 
 
 def _broadcast(

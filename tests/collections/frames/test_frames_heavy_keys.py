@@ -18,7 +18,7 @@ from hyperplane.collections.frames import (
     exchange_memory,
     frequent_keys,
     heavy_keys,
-    table_join,
+    small_side,
 )
 from hyperplane.dataframe import join
 from hyperplane.errors import RequestError
@@ -35,7 +35,7 @@ def way(request, monkeypatch):
 
 
 def choose_way(patch, way):
-    patch.setattr(table_join, "MAX_SMALL_SIDE", -1)
+    patch.setattr(small_side, "MAX_SMALL_SIDE", -1)
     patch.setattr(exchange_memory, "choose_row_partition_count", lambda count, size: count)
     if way == "pandas":
         use_pandas(patch)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pandas_versions import TEXT
 from scale import combinations, scaled
 
+from hyperplane.collections.frames import small_side
 from hyperplane.collections.frames.shuffle_join import make_keys_comparable
 from hyperplane.collections.frames.source_collection import select_source
 from hyperplane.dataframe import drop_duplicates, group_agg, join, window_agg
@@ -188,12 +189,36 @@ def test_other_collections_are_joined_by_a_shuffle(files):
 
 def test_a_large_right_side_is_joined_by_a_shuffle(files, monkeypatch):
     one, two = opened(files)
-    monkeypatch.setattr("hyperplane.collections.frames.join.MAX_SMALL_SIDE", 10)
+    monkeypatch.setattr("hyperplane.collections.frames.small_side.MAX_SMALL_SIDE", 10)
     result = join(one, two, "carrier")
     assert not select_source(result, list(result.columns)).scanned
     assert pandas_results.rows_of(result.compute()) == pandas_results.rows_of(
         flights().merge(carriers(), on="carrier")
     )
+
+
+@pytest.mark.parametrize(
+    ("times", "memory", "processes", "is_broadcast"),
+    [
+        (4, 10**9, 1, True),
+        (4, None, 1, False),  # the memory is unknown
+        (4, 1_000, 1, False),  # more than a tenth of it
+        (5, 10**9, 1, False),
+        (4, 10**9, 1_000, False),  # each process would read the right side
+    ],
+)
+def test_few_processes_hold_a_larger_right_side(
+    files, monkeypatch, times, memory, processes, is_broadcast
+):
+    one, two = opened(files)
+    size = sum(part.nbytes for part in two.expr.iterables[0])
+    monkeypatch.setattr(small_side, "MAX_SMALL_SIDE", -(-size // 4) if times == 4 else size // 5)
+    monkeypatch.setattr(small_side, "get_memory_per_thread", lambda: memory)
+    monkeypatch.setattr(small_side, "count_processes", lambda: processes)
+    result = join(one, two, "carrier")
+    assert select_source(result, list(result.columns)).scanned == is_broadcast
+    want = flights().merge(carriers(), on="carrier")
+    assert pandas_results.rows_of(result.compute()) == pandas_results.rows_of(want)
 
 
 def test_all_faults_are_reported_together(files):

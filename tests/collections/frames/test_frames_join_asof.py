@@ -83,7 +83,7 @@ def merge_with_pandas(left, right, by, **options):
 def check_equal(left, right, by, way, one, two, options):
     with pytest.MonkeyPatch.context() as patch:
         if way != "broadcast":
-            patch.setattr("hyperplane.collections.frames.join_asof.MAX_SMALL_SIDE", -1)
+            patch.setattr("hyperplane.collections.frames.small_side.MAX_SMALL_SIDE", -1)
         if way == "exchanged through files":
             patch.setattr(
                 "hyperplane.collections.frames.exchange_memory._get_memory_of_exchange", lambda: 0
@@ -262,7 +262,7 @@ def test_types_that_cannot_be_compared_are_refused_with_advice():
 
 
 def test_a_large_right_side_without_keys_is_refused_by_name(files, monkeypatch):
-    monkeypatch.setattr("hyperplane.collections.frames.join_asof.MAX_SMALL_SIDE", 1000)
+    monkeypatch.setattr("hyperplane.collections.frames.small_side.MAX_SMALL_SIDE", 1000)
     left, right = cut(trades(), []), files.parquet(quotes(), [], 100)
     fault = faults_of(lambda: join_asof(left, right, "on"))["right"]
     assert "expected at most 1 kB without by" in fault

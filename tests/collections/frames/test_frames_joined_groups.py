@@ -287,6 +287,25 @@ def test_an_idle_table_is_dropped_in_time_after_its_last_use(
     assert waits == [5.0, 1.0, 2.0]  # at 5, 6 and 8 seconds
 
 
+def test_a_table_that_a_long_task_uses_is_kept_for_the_next_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(shared_tables, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(threading, "Timer", lambda *_: SimpleNamespace(start=lambda: None))
+    tables = SharedTables(idle_seconds=5.0)
+    used = tables.get("key", lambda: pl.DataFrame({"a": [1]}))
+    now[0] = 6.0
+    tables._drop_idle()
+    assert tables.get("key", lambda: pl.DataFrame({"a": [2]})) is used
+    now[0] = 12.0
+    tables._drop_idle()
+    del used
+    for now[0], count in ((16.0, 1), (17.0, 0)):
+        tables._drop_idle()
+        assert len(tables) == count
+
+
 def test_threads_wait_for_the_one_that_reads() -> None:
     tables, calls = SharedTables(), []
 

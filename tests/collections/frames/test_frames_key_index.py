@@ -142,3 +142,16 @@ def test_different_texts_with_equal_hashes_are_not_joined(monkeypatch: pytest.Mo
     )
     assert joined is not None
     assert joined.rows() == [("b", 2), (None, 3), ("c", None)]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("frequent", [0, 41, 99])
+def test_rows_of_frequent_places_have_the_order_of_a_stable_sort(
+    share: float, frequent: int
+) -> None:
+    places = DRAW.integers(0, 100, 3_000)
+    places[DRAW.random(len(places)) < share] = frequent
+    assert key_index._find_frequent_place(places) == (frequent if share else None)
+    order = key_index.RowOrder.build(places.copy(), 102)
+    assert order.rows.tolist() == np.argsort(places, kind="stable").tolist()
+    assert order.starts.tolist() == np.searchsorted(np.sort(places), np.arange(103)).tolist()

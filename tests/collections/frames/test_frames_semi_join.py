@@ -76,8 +76,7 @@ def test_rows_equal_isin(files, way, how, data, both):
     places = data.draw(st.lists(st.integers(0, len(left)), max_size=3), "places")
     with pytest.MonkeyPatch.context() as patch:
         if way == "files, shuffled":
-            for module in ("join", "table_join"):
-                patch.setattr(f"hyperplane.collections.frames.{module}.MAX_SMALL_SIDE", -1)
+            patch.setattr("hyperplane.collections.frames.small_side.MAX_SMALL_SIDE", -1)
         one, two = open_sides(files, left, right, way, places)
         joined = join(one, two, on, how)
     assert select_source(joined, list(joined.columns)).scanned == (way == "broadcast")
@@ -146,7 +145,7 @@ def test_only_keys_of_the_right_side_and_row_groups_in_their_range_are_read(file
 def test_the_size_of_the_keys_decides_whether_the_right_side_is_broadcast(files, monkeypatch):
     right = pd.DataFrame({"k": range(500), "text": ["a long text " * 40] * 500})
     left, two = files.parquet(pd.DataFrame({"k": [3, 700]}), [], 5), files.parquet(right, [], 500)
-    monkeypatch.setattr("hyperplane.collections.frames.join.MAX_SMALL_SIDE", 50_000)
+    monkeypatch.setattr("hyperplane.collections.frames.small_side.MAX_SMALL_SIDE", 50_000)
     for how, scanned in (("inner", False), ("semi", True)):
         result = join(left, two, "k", how)
         assert select_source(result, ["k"]).scanned == scanned

@@ -24,6 +24,7 @@ from hyperplane.collections.frames import (
     exchange_memory,
     frequent_keys,
     shuffle_join,
+    small_side,
     table_join,
     task_graph,
 )
@@ -51,7 +52,7 @@ def choose_way(patch, way, into=3):
     """Let joins be planned in one of WAYS."""
     if way == "small side":
         return
-    patch.setattr(table_join, "MAX_SMALL_SIDE", -1)
+    patch.setattr(small_side, "MAX_SMALL_SIDE", -1)
     patch.setattr(exchange_memory, "choose_row_partition_count", lambda count, size: into)
     if "spread" in way:  # the rows of each key
         patch.setattr(frequent_keys, "_MIN_ROWS", 0)
@@ -261,7 +262,7 @@ def test_columns_have_any_name(name, way, monkeypatch):
 
 @pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
 def test_files_that_are_read_are_exchanged(files, how, monkeypatch):
-    monkeypatch.setattr("hyperplane.collections.frames.join.MAX_SMALL_SIDE", -1)
+    monkeypatch.setattr("hyperplane.collections.frames.small_side.MAX_SMALL_SIDE", -1)
     choose_way(monkeypatch, "exchange")
     left = pd.DataFrame({"k": ["a", "b", None, "c"] * 5, "v": np.arange(20), "w": 1.5})
     right = pd.DataFrame({"k": ["b", None, "d"], "v": [1, 2, 3]})
@@ -304,7 +305,7 @@ def test_sizes_decide_which_side_all_tasks_get(left, right, inner, other):
 def test_a_small_side_fits_into_the_memory_of_each_thread(monkeypatch):
     both = sized(8, 10**9), sized(2, 10**7)
     for memory, small in ((None, 1), (10**9, 1), (10**7, None)):
-        monkeypatch.setattr(table_join, "get_memory_per_thread", lambda m=memory: m)
+        monkeypatch.setattr(small_side, "get_memory_per_thread", lambda m=memory: m)
         assert table_join._choose_small_side(both, "left") == small
 
 

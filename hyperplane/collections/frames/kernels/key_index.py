@@ -23,6 +23,8 @@ _PLACES_PER_ROW, _MIN_PLACES = 16, 1_000
 _MIN_TEXTS = 100_000
 #: Maximum rows in a place of text: each of them is compared with each row of the left side there.
 _MAX_TEXTS_IN_PLACE = 16
+#: Rows from which a frequent place is found, and its minimum share of them.
+_SAMPLE_ROWS, _MIN_SHARE = 1_000, 0.3
 #: Maximum rows: the place and the number of a row fit into 63 bits.
 _MAX_ROWS = 2**28
 
@@ -50,18 +52,35 @@ class RowOrder:
         """Return the order of rows with these places, of which there are ``count``.
 
         One sort of places and row numbers in the same integers took a third of the CPU time of a
-        stable sort of the places.
+        stable sort of the places. The rows of a frequent place, which have an order already, are
+        not sorted: of 2 million rows, 60 % of which had one place, that took 0.06 in place of 0.16.
         """
         bits = len(places).bit_length()
-        order = places << bits
-        order |= np.arange(len(places), dtype=np.int64)
+        frequent = _find_frequent_place(places)
+        if frequent is None:
+            added = np.empty(0, np.int32)
+            order = places << bits
+            order |= np.arange(len(places), dtype=np.int64)
+        else:
+            is_frequent = places == frequent
+            added = np.flatnonzero(is_frequent).astype(np.int32)
+            others = np.flatnonzero(~is_frequent)
+            order = places[others]
+            order <<= bits
+            order |= others
+            del is_frequent, others  # before the sort, to save memory
         order.sort()
         rows = (order & ((1 << bits) - 1)).astype(np.int32)
         order >>= bits
-        ends = np.append(np.flatnonzero(order[1:] != order[:-1]) + 1, len(order))
         starts = np.zeros(count + 1, np.int32)
-        starts[order[ends - 1] + 1] = ends
-        np.maximum.accumulate(starts, out=starts)  # places without rows
+        if len(order):
+            ends = np.append(np.flatnonzero(order[1:] != order[:-1]) + 1, len(order))
+            starts[order[ends - 1] + 1] = ends
+            np.maximum.accumulate(starts, out=starts)  # places without rows
+        if frequent is not None:
+            first = starts[frequent]
+            rows = np.concatenate([rows[:first], added, rows[first:]])
+            starts[frequent + 1 :] += len(added)
         return cls(rows, starts)
 
     def count(self, places: Array) -> tuple[Array, Array]:
@@ -209,6 +228,14 @@ def build_index(keys: pl.Series) -> NumberIndex | TextIndex | None:
     if not 0 < len(keys) <= _MAX_ROWS:
         return None
     return TextIndex.build(keys) if keys.dtype == pl.String else NumberIndex.build(keys)
+
+
+def _find_frequent_place(places: Array) -> int | None:
+    """Return the most frequent place of a sample, if many rows have it; else None."""
+    sample = places[:: max(1, len(places) // _SAMPLE_ROWS)]
+    values, counts = np.unique(sample, return_counts=True)
+    most = counts.argmax()
+    return int(values[most]) if counts[most] >= _MIN_SHARE * len(sample) else None
 
 
 def _hash(keys: pl.Series) -> Array:
