@@ -100,6 +100,24 @@ def maps_a_large_block() -> bool:
     return bool(size & 2)
 
 
+def count_heaps() -> int:
+    """Return the number of heaps (arenas) of malloc in this process."""
+    import ctypes
+    import os
+    import tempfile
+
+    libc = ctypes.CDLL(None)
+    libc.fdopen.restype = ctypes.c_void_p
+    libc.malloc_info.argtypes = [ctypes.c_int, ctypes.c_void_p]
+    libc.fclose.argtypes = [ctypes.c_void_p]
+    with tempfile.TemporaryFile() as file:
+        stream = libc.fdopen(os.dup(file.fileno()), b"w")
+        libc.malloc_info(0, stream)
+        libc.fclose(stream)
+        file.seek(0)
+        return file.read().count(b"<heap nr=")
+
+
 def some(found: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
     return {key: found[key] for key in like}
 
@@ -125,6 +143,17 @@ def test_in_force_after_start_scale_and_restart(start_method: str) -> None:
         scheduler = cluster.scheduler.periodic_callbacks
         assert scheduler["tick"].callback_time == 200
     assert json.dumps(dask.config.config, default=str) == before
+
+
+@pytest.mark.skipif(not LINUX, reason="malloc is not that of glibc")
+def test_threads_of_a_forked_worker_share_as_many_heaps_as_it_has_task_threads() -> None:
+    """Also those that Dask starts before it has the variables of a worker."""
+    client, cluster = hyperplane.start(hyperplane.plan_cluster(**{**ONE, "nthreads": 1}))
+    with cluster, client:
+        assert client.submit(sum, [1, 2]).result() == 3
+        assert list(client.run(count_heaps).values()) == [1]
+        restart(client)
+        assert list(client.run(count_heaps).values()) == [1]
 
 
 def test_the_profile_dask_changes_nothing() -> None:

@@ -1,7 +1,8 @@
-"""Workers return freed memory to the system before it counts as used."""
+"""Workers return freed memory to the system before it counts as used, or as their heap grows."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -20,8 +21,9 @@ from hyperplane.guard.memory_recorder import MemoryRecorder
 SOON = 120
 #: Seconds for which a measured memory is used again.
 FRESH = 0.005
-#: Limit of the memory of a process.
-LIMIT = 1000
+#: Limit of the memory of a process, and one of which none of these processes uses half.
+LIMIT, LARGE = 1000, 10**12
+MB = 10**6
 
 
 class Memory:
@@ -30,6 +32,7 @@ class Memory:
     def __init__(self) -> None:
         self.used, self.kept, self.trims = 0, 0, 0
         self.now, self.took = 100.0, 0.001
+        self.cpu = 0.0
         self._last = 0, 0
 
     def read(self, fresh: bool = False) -> tuple[int, int]:
@@ -41,6 +44,7 @@ class Memory:
         self.kept = 0
         self.trims += 1
         self.now += self.took
+        self.cpu += self.took
 
 
 @pytest.fixture
@@ -48,6 +52,8 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
     memory = Memory()
     monkeypatch.setattr(freed_memory, "return_freed_memory", memory.trim)
     monkeypatch.setattr(freed_memory.time, "monotonic", lambda: memory.now)
+    monkeypatch.setattr(freed_memory.time, "process_time", lambda: memory.cpu)
+    monkeypatch.setattr(freed_memory.time, "thread_time", lambda: memory.cpu)
     return memory
 
 
@@ -120,6 +126,102 @@ def test_near_the_limit_it_does_not_wait_for_long(memory: Memory) -> None:
 def test_without_a_limit_nothing_is_returned(memory: Memory) -> None:
     assert start_sampling(memory, None)(5000, 5000) == 10_000
     assert memory.trims == 0
+
+
+def start_growth(memory: Memory) -> FreedMemory:
+    """Return the times of a process of 200 MB that has run long enough to return memory."""
+    memory.used = 200 * MB
+    memory.read(fresh=True)
+    freed = FreedMemory(cast(Any, memory))
+    memory.cpu += 10
+    return freed
+
+
+@pytest.mark.parametrize(("used", "kept", "trims"), [(200, 60, 0), (200, 70, 1), (270, 0, 1)])
+def test_a_process_far_below_its_limit_returns_freed_memory_after_it_has_grown(
+    memory: Memory, used: int, kept: int, trims: int
+) -> None:
+    freed = start_growth(memory)
+    memory.used, memory.kept = used * MB, kept * MB
+    memory.read(fresh=True)
+    freed.return_if_useful(LARGE)
+    assert memory.trims == trims
+    assert memory.kept == (0 if trims else kept * MB)
+
+
+def test_the_growth_is_that_since_memory_was_last_returned(memory: Memory) -> None:
+    freed = start_growth(memory)
+    for used, kept, trims in [(1000, 0, 1), (1000, 240, 1), (1000, 260, 2), (400, 700, 2)]:
+        memory.used, memory.kept, memory.cpu = used * MB, kept * MB, memory.cpu + 10
+        memory.read(fresh=True)
+        freed.return_if_useful(LARGE)
+        assert memory.trims == trims
+
+
+def test_growth_costs_a_hundredth_of_the_cpu_time_at_most(memory: Memory) -> None:
+    """What is returned and used again costs five times the return itself."""
+    freed, began = start_growth(memory), memory.cpu
+    memory.took = 0.02
+    while memory.cpu < began + 200:
+        memory.kept, memory.cpu = 500 * MB, memory.cpu + 0.25
+        freed.return_if_useful(LARGE)
+    assert 10 <= memory.trims <= 17
+    assert 6 * memory.took * memory.trims < 0.0105 * 200
+
+
+def test_a_process_that_has_run_for_a_short_time_keeps_freed_memory(memory: Memory) -> None:
+    freed = FreedMemory(cast(Any, memory))
+    memory.kept, memory.cpu = 900 * MB, 4.9
+    memory.read(fresh=True)
+    freed.return_if_useful(LARGE)
+    assert memory.trims == 0
+    memory.cpu = 5.1
+    freed.return_if_useful(LARGE)
+    assert memory.trims == 1
+
+
+def test_tasks_do_not_wait_for_what_has_grown(memory: Memory) -> None:
+    freed = start_growth(memory)
+    memory.kept = 900 * MB
+    memory.read(fresh=True)
+    freed.return_if_useful(LARGE, in_loop=True)
+    assert memory.trims == 0
+
+
+GAPS = """
+import ctypes
+from hyperplane.guard import freed_memory
+from hyperplane.guard.memory_record import ProcessMemory
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+libc.mallopt(-3, 32 << 20)  # no block of these is mapped separately
+libc.mallopt(-1, 64 << 20)
+freed_memory._GROWTH_AFTER = 0.0
+memory = ProcessMemory()
+freed = freed_memory.FreedMemory(memory)
+before = memory.read(fresh=True)[0]
+blocks = [libc.malloc(1_000_000) for _ in range(300)]
+for block in blocks:
+    ctypes.memset(block, 1, 1_000_000)
+for block in blocks[::2]:
+    libc.free(block)
+kept = memory.read(fresh=True)[0] - before
+left = freed.return_if_useful(10**12)[0] - before
+print(kept, left)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="malloc is not that of glibc")
+def test_a_process_returns_the_gaps_of_its_heap() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", GAPS], capture_output=True, text=True, check=True, timeout=SOON
+    )
+    kept, left = map(int, done.stdout.split())
+    assert kept > 290 * MB
+    assert 140 * MB < left < 170 * MB
 
 
 def test_freed_memory_is_returned_before_a_task_begins(

@@ -3,7 +3,8 @@
 The C library reads ``MALLOC_TRIM_THRESHOLD_`` and similar variables when a process is started by
 exec, and Arrow reads ``ARROW_DEFAULT_MEMORY_POOL`` when it is loaded. A worker gets its variables
 after both: a forked one with its start message, a spawned one when Dask sets them. This preload
-therefore applies them again, with mallopt(3) and through pyarrow.
+therefore applies them again, with mallopt(3) and through pyarrow. A forked worker applies those of
+malloc also before it has threads, because threads keep the heaps that they have got.
 """
 
 from __future__ import annotations
@@ -51,19 +52,28 @@ def select_variables(
 def dask_setup(worker: object) -> None:
     """Apply the variables of this process; Dask calls this in each new worker process."""
     del worker
-    _apply_malloc_options()
+    for name in apply_malloc_options():
+        value = os.environ[name]
+        logger.warning("%s=%s has no effect: malloc does not accept this value", name, value)
     apply_arrow_pool()
 
 
-def _apply_malloc_options() -> None:
+def apply_malloc_options() -> list[str]:
+    """Apply the variables of malloc; return the names of those whose value it does not accept.
+
+    ``MALLOC_ARENA_MAX`` has no effect on heaps that threads have already: it is read when a second
+    thread allocates.
+    """
     present = [name for name in MALLOC if name in os.environ]
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform != "win32" else None
     if mallopt is None:  # the C library is not glibc
-        return
-    for name in present:
-        value = os.environ[name]
-        if not value.isdecimal() or not mallopt(MALLOC[name], int(value)):
-            logger.warning("%s=%s has no effect: malloc does not accept this value", name, value)
+        return []
+    values = {name: os.environ[name] for name in present}
+    return [
+        name
+        for name, value in values.items()
+        if not value.isdecimal() or not mallopt(MALLOC[name], int(value))
+    ]
 
 
 def apply_arrow_pool() -> None:

@@ -20,6 +20,8 @@ from multiprocessing import context, reduction, spawn
 from pathlib import Path
 from typing import Any
 
+from hyperplane.clusters.dask.worker_memory import apply_malloc_options
+
 if sys.platform != "win32":
     import resource
 
@@ -135,6 +137,8 @@ def _receive(
 ) -> dict[str, str]:
     state.restore()
     os.environ.update(variables)
+    # Before Dask starts threads, of which each would get a heap; the preload logs invalid values.
+    apply_malloc_options()
     if main:
         before = sys.modules["__main__"]
         try:
