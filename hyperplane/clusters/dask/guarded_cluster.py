@@ -38,6 +38,7 @@ from hyperplane.clusters.dask.settings import drop_overridden, in_force
 from hyperplane.clusters.dask.start_errors import StepTimeout
 from hyperplane.clusters.start_progress import report_start
 from hyperplane.core.dask_internals.clients import get_adaptive
+from hyperplane.core.dask_internals.connection_pools import allow_repeated_cancels
 from hyperplane.core.dask_internals.message_batches import install_message_batches
 from hyperplane.guard import memory_plugins
 from hyperplane.guard.busy import BusyWorkerGuard
@@ -55,6 +56,8 @@ TIME_TO_LIVE = "distributed.scheduler.worker-ttl"
 _SUSPENDED_SECONDS = 1.0
 #: Seconds between checks whether the nanny of a lost worker has ended.
 _ENDED_SECONDS = 1.0
+#: Seconds that a closing cluster waits for workers which are starting, before it ends them.
+_STARTING_SECONDS = 5.0
 
 
 def dashboard_routes() -> dict[str, list[str]]:
@@ -93,6 +96,7 @@ class GuardedScheduler(Scheduler):
     def __init__(self, *args: Any, config: Mapping[str, Any], **kwargs: Any) -> None:
         with in_force({**config, **dashboard_routes()}):
             super().__init__(*args, **kwargs)
+        allow_repeated_cancels(self)
         LazyDashboard(self)
 
     def start_http_server(self, *args: Any, **kwargs: Any) -> None:
@@ -312,10 +316,23 @@ class GuardedCluster(ClusterHtml, InterruptibleStart, SpecCluster):
             reason = self.end_reason or "closed"
             await finish_record(recorder, self.scheduler_comm, reason, scheduler, self._copy)
         with log_filters.drop_closing_messages():
+            if not self.starting and self.status in (Status.running, Status.failed):
+                await self._end_starting_workers()
             failed = self.starting  # Dask closes a cluster within its start, whose error is raised
             with suppress(*([TimeoutError] if failed else [])):
                 await asyncio.wait_for(super()._close(), CLOSE_SECONDS if failed else None)
         self._cleanup()
+
+    async def _end_starting_workers(self) -> None:
+        """End new workers whose start hangs: Dask waits for it before it closes any worker."""
+        try:
+            await asyncio.wait_for(self._lock.acquire(), _STARTING_SECONDS)
+        except TimeoutError:
+            ends = (Status.running, Status.closing, Status.closed, Status.failed)
+            starting = [each for each in self._created if each.status not in ends]
+            await asyncio.gather(*(each.close() for each in starting), return_exceptions=True)
+        else:
+            self._lock.release()
 
     def remember_client(self, client: Client) -> None:
         """Remember the client that was returned with this cluster."""

@@ -31,6 +31,7 @@ from hyperplane.clusters.dask.settings import (
     restore_client_settings,
     snapshot,
 )
+from hyperplane.core.dask_internals.connection_pools import allow_repeated_cancels
 from hyperplane.core.dask_internals.start_methods import keep_forkserver_modules
 
 #: Seconds to wait for a process whose start was cancelled: until it exists, and until it has ended.
@@ -93,6 +94,7 @@ class GuardedNanny(Nanny):
             # A copy, because Dask's own snapshot shares nested sections with its configuration.
             self._configuration = kwargs["config"] = snapshot()
             super().__init__(*args, **kwargs)
+        allow_repeated_cancels(self)
         self._forked = forked
         if forked:
             # Dask plugins such as Environ change ``env``, and a restart reads it again.
@@ -122,22 +124,28 @@ class GuardedNanny(Nanny):
                 dask.config.update(self.process.config, changed)
 
     async def kill(self, timeout: float = 5, reason: str = "nanny-kill") -> None:
-        """End the worker process, also one whose start was cancelled by a time-out.
+        """End the worker process, also one whose start was cancelled by a time-out, or hangs.
 
-        Dask's method raises in that case and leaves the process, which a thread may still create.
+        Dask's method raises in the first case and leaves the process, which a thread may still
+        create. In the second case it waits for the start, as long as ``death_timeout``.
         """
         worker = self.process
         if worker is not None and worker.status == Status.starting:
-            # Wait until the start has ended; a cancelled start keeps this status.
-            await worker.running.wait()
+            # Wait until the start has ended; a cancelled start keeps this status. If the nanny
+            # closes, a process that is stopped, or whose scheduler has ended, never starts.
+            with suppress(TimeoutError):
+                is_closing = self.status == Status.closing
+                await asyncio.wait_for(worker.running.wait(), timeout if is_closing else None)
         if worker is None or worker.process is None or worker.status != Status.starting:
             return await super().kill(timeout=timeout, reason=reason)
-        process = worker.process
+        process, hangs = worker.process, not worker.running.is_set()
         with suppress(AttributeError):  # of multiprocessing, if the process was not created
             # The thread that creates the process handles the request after that.
             await asyncio.wait_for(process.kill(), END_SECONDS)
         if process.pid is not None:
             await asyncio.wait_for(worker.stopped.wait(), END_SECONDS)
+            if hangs:  # a start that has not ended is cancelled with a logged error
+                await asyncio.wait_for(worker.running.wait(), END_SECONDS)
 
     def close_gracefully(self, reason: str = "nanny-close-gracefully") -> None:
         """Start no worker process again, unless the nanny is closing already.
