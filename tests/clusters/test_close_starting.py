@@ -6,12 +6,14 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from distributed import Client, WorkerPlugin
+from process_states import has_ended
 from subprograms import SOON, wait_until
 
 import hyperplane
@@ -40,11 +42,12 @@ class StopWhileStarting(WorkerPlugin):
 def stopped_workers(cluster: Any) -> list[int]:
     """Return the worker processes of a cluster that are stopped."""
     started = [getattr(nanny.process, "pid", None) for nanny in list(cluster._created)]
-    return [
-        pid
-        for pid in started
-        if pid and psutil.pid_exists(pid) and psutil.Process(pid).status() == psutil.STATUS_STOPPED
-    ]
+    stopped = []
+    for pid in filter(None, started):
+        with suppress(psutil.NoSuchProcess):
+            if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
+                stopped.append(pid)
+    return stopped
 
 
 @pytest.fixture
@@ -69,14 +72,14 @@ def test_a_cluster_closes_while_a_worker_is_restarting(
     [pid] = client.run(os.getpid).values()
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: stopped_workers(cluster), SOON)
-    [process] = stopped_workers(cluster)
+    [process] = map(psutil.Process, stopped_workers(cluster))
     if scheduler_ends:
         client.close()
         loop = cluster.loop.asyncio_loop
         asyncio.run_coroutine_threadsafe(cluster.scheduler.close(), loop).result(SOON)
     cluster.close(timeout=SOON)
     assert cluster.status.name == "closed"
-    assert not psutil.pid_exists(process) or psutil.Process(process).status() == "zombie"
+    assert has_ended(process)
     assert "CancelledError" not in caplog.text
 
 
@@ -84,7 +87,7 @@ def test_a_cluster_closes_while_a_new_worker_starts(started: tuple[Client, Any])
     _, cluster = started
     cluster.scale(2)
     wait_until(lambda: stopped_workers(cluster), SOON)
-    [process] = stopped_workers(cluster)
+    [process] = map(psutil.Process, stopped_workers(cluster))
     cluster.close(timeout=SOON)
     assert cluster.status.name == "closed"
-    assert not psutil.pid_exists(process) or psutil.Process(process).status() == "zombie"
+    assert has_ended(process)
