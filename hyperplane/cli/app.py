@@ -31,6 +31,22 @@ from hyperplane.cli.ui import ui
 from hyperplane.core.errors import HyperplaneError
 
 
+def _join_lines(text: str) -> str:
+    """Return a help text with each paragraph on one line, which the terminal wraps.
+
+    Typer joins the lines of the first paragraph only, and wraps each line of the others.
+    """
+    return "\n\n".join(" ".join(each.split()) for each in text.split("\n\n"))
+
+
+def _format_help_texts(command: Any) -> None:
+    """Join the lines of the paragraphs in the help of a command, and of those below it."""
+    if command.help:
+        command.help = _join_lines(command.help)
+    for each in getattr(command, "commands", {}).values():
+        _format_help_texts(each)
+
+
 def _hide_types_of_flags(command: Any) -> None:
     """Let the help of a command, and of those below it, have no ``<bool>`` after a flag.
 
@@ -49,6 +65,7 @@ class CommandGroup(TyperGroup):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         _hide_types_of_flags(self)
+        _format_help_texts(self)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help; typer has added options for the completion since."""

@@ -16,11 +16,11 @@ from hyperplane.cli.job_options import INTERRUPTED, IdArgument
 from hyperplane.cli.job_screen import POLL_INTERVAL
 from hyperplane.cli.output import JsonOption, new_table, show, write_json
 from hyperplane.core.errors import Fault, JobError, check
-from hyperplane.core.units import format_duration, format_local_time, plural
+from hyperplane.core.units import format_local_time, plural
 from hyperplane.jobs import job_list
 from hyperplane.jobs.job_control import ensure_supervisor
 from hyperplane.jobs.job_names import find_given_name, find_job
-from hyperplane.jobs.job_progress import to_plain_line
+from hyperplane.jobs.job_progress import describe_duration, to_plain_line
 from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job
 from hyperplane.jobs.store.jobs_home import open_store
 from hyperplane.jobs.submission.masked_parameters import mask_parameters
@@ -100,7 +100,7 @@ def _show(jobs: Sequence[Job]) -> None:
     table.columns[-2].max_width = max(_MIN_WIDTH, remaining)
     now = time.time()
     for job, *named in zip(jobs, *texts.values(), strict=True):
-        took = format_duration((job.ended or now) - job.started) if job.started else ""
+        took = describe_duration(job, now)
         at = format_local_time(job.submitted, "%Y-%m-%d %H:%M")
         reason = job_list.shorten_reason(job)[:200]
         table.add_row(job.id[:8], *named, job.status, at, reason, took)

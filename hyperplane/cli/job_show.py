@@ -16,7 +16,7 @@ from hyperplane.jobs.artifacts import read_artifacts
 from hyperplane.jobs.job_comparison import compare_jobs, compare_steps
 from hyperplane.jobs.job_control import ensure_supervisor
 from hyperplane.jobs.job_names import find_job
-from hyperplane.jobs.job_progress import step_progress, to_plain_line
+from hyperplane.jobs.job_progress import describe_duration, step_progress, to_plain_line
 from hyperplane.jobs.step_records import (
     USAGE_TITLES,
     describe_code,
@@ -71,12 +71,11 @@ def show_job(id_: IdArgument, as_json: JsonOption = False) -> None:
 
 
 def _describe(job: Job, records: Mapping[str, RunRecord]) -> list[tuple[str, str]]:
-    took = format_duration((job.ended or time.time()) - job.started) if job.started else ""
     rows = {
         "run": job.run_name, "id": job.id, "name": job.name, "pipeline": job.pipeline_name,
         "status": job.status, "reason": job.reason, "submitted": _format_time(job.submitted),
         "resumed": _format_time(job.resumed), "started": _format_time(job.started),
-        "ended": _format_time(job.ended), "took": took,
+        "ended": _format_time(job.ended), "took": describe_duration(job, time.time()),
         "machine": job.machine, "runner": job.runner, "schedule": job.schedule,
         "dashboard": job.dashboard, "output": job.output or "", "folder": job.folder,
     }  # fmt: skip

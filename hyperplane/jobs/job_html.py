@@ -25,7 +25,13 @@ from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution.requirements import INSTALL_STEP
 from hyperplane.jobs.execution.step_command import notebook_output_path, working_folder
 from hyperplane.jobs.job_names import find_given_name
-from hyperplane.jobs.job_progress import StepProgress, step_progress, to_plain_line
+from hyperplane.jobs.job_progress import (
+    StepProgress,
+    describe_duration,
+    describe_duration_or_wait,
+    step_progress,
+    to_plain_line,
+)
 from hyperplane.jobs.step_graph import Node, draw_steps, find_state_style
 from hyperplane.jobs.store.artifact_records import Artifact
 from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job, WorkUnit
@@ -116,8 +122,7 @@ def list_nodes(job: Job, states: Sequence[StepProgress]) -> list[Node]:
 
 def _list_facts(job: Job, states: Sequence[StepProgress], now: float) -> Iterator[tuple[str, str]]:
     done = sum(state.status == DONE for state in states)
-    began = job.started or job.requested
-    took = format_duration(max(0.0, (job.ended or now) - began))
+    took = describe_duration_or_wait(job, now)
     style = find_state_style(job.status)
     yield "job", f"{job.run_name} ({job.id})"
     yield "pipeline", job.pipeline_name
@@ -238,7 +243,7 @@ def _list_job_cells(job: Job, now: float, has_names: bool) -> Iterator[str]:
     yield to_plain_line(job.pipeline_name)
     yield make_chip(job.status, find_state_style(job.status))
     yield _format_time(job.submitted)
-    yield format_duration(max(0.0, (job.ended or now) - job.started)) if job.started else ""
+    yield describe_duration(job, now)
     yield to_plain_line(job.reason)[:200]
     links = [make_file_link(job.folder, "folder")]
     if job.dashboard:

@@ -12,12 +12,12 @@ from hyperplane.core.argument_checks import describe_value
 from hyperplane.core.errors import Fault, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.text_tables import format_columns
-from hyperplane.core.units import format_duration, format_local_time
+from hyperplane.core.units import format_local_time
 from hyperplane.history.selection import TIME_FORM, parse_time
 from hyperplane.jobs.definition.message_formatting import suggest_names
 from hyperplane.jobs.job_control import ensure_supervisor
 from hyperplane.jobs.job_html import render_jobs
-from hyperplane.jobs.job_progress import to_plain_line
+from hyperplane.jobs.job_progress import describe_duration, to_plain_line
 from hyperplane.jobs.store.job_records import (
     CANCELLED,
     DONE,
@@ -162,7 +162,7 @@ def list_jobs(
 
 def _list_cells(job: Job) -> tuple[str, ...]:
     """Return the cells of a job in a printed list."""
-    took = format_duration((job.ended or time.time()) - job.started) if job.started else ""
+    took = describe_duration(job, time.time())
     submitted = format_local_time(job.submitted, "%Y-%m-%d %H:%M")
     reason = shorten_reason(job)
     if len(reason) > _REASON_LENGTH:

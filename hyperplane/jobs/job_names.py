@@ -128,6 +128,8 @@ def _suggest(store: JobStore, reference: str) -> str:
     elif store.find(any_name=name, limit=1):
         mine = this_machine()
         return f" of {mine}; give the run number or the id of a job of another user. {advice}"
+    if name == LATEST:
+        return f": {this_machine()} has submitted none. {advice}"
     names = [*store.names(_MAX_NAMES), LATEST]
     suggestion = suggest_names(name, names)
     return f"; {suggestion} {advice}" if suggestion else f". {advice}"

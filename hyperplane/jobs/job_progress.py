@@ -158,7 +158,7 @@ def render_tree(job: Job, states: Sequence[StepProgress], now: float) -> Rendera
         (job.name, "bold"),
         f" ({job.id[:8]})  ",
         _styled(job.status),
-        f"  {_job_duration(job, now)}",
+        f"  {describe_duration_or_wait(job, now)}",
     )
     if job.dashboard:
         head.append(f"\ndashboard {to_plain_line(job.dashboard)}")
@@ -192,9 +192,16 @@ def _attempt_reason(attempt: Attempt) -> str:
     return f"{chunk}{to_plain_line(attempt.reason)}" if attempt.reason else ""
 
 
-def _job_duration(job: Job, now: float) -> str:
-    begun = job.started or job.requested
-    return format_duration(max(0.0, (job.ended or now) - begun))
+def describe_duration(job: Job, now: float) -> str:
+    """Return how long the runs of a job took until now; empty if it has not begun."""
+    seconds = job.total_seconds(now)
+    return "" if seconds is None else format_duration(seconds)
+
+
+def describe_duration_or_wait(job: Job, now: float) -> str:
+    """Return how long the runs of a job took, or how long it waits for its first."""
+    waited = max(0.0, (job.ended or now) - job.requested)
+    return describe_duration(job, now) or format_duration(waited)
 
 
 class ProgressLines:
@@ -230,7 +237,7 @@ class ProgressLines:
         if job.dashboard and self._is_new((job.id, "", -2), (job.dashboard,)):
             yield f"{at} {job_label}dashboard {to_plain_line(job.dashboard)}"
         if self._is_new((job.id, "", -1), (job.status,)):
-            duration_text = f" in {_job_duration(job, now)}" if job.processed else ""
+            duration_text = f" in {describe_duration_or_wait(job, now)}" if job.processed else ""
             why = f": {to_plain_line(job.reason)}" if job.reason else ""
             yield f"{at} job {job.name} ({job.id[:8]}): {job.status}{duration_text}{why}"
 

@@ -76,8 +76,8 @@ class Notification:
             rows["ended"] = _format_time(job.ended or time.time())
             if self.event == "failed":
                 rows["reason"] = job.reason or job.status
-            elif job.started:
-                rows["duration"] = format_duration(job.ended - job.started)
+            elif (seconds := job.total_seconds(time.time())) is not None:
+                rows["duration"] = format_duration(seconds)
         if job.schedule:
             rows["schedule"] = job.schedule
         return {**rows, "log": f"hyperplane job logs {job.id[:8]}"}

@@ -20,7 +20,7 @@ from hyperplane.jobs.attempt_logs import has_failed, read_log_end
 from hyperplane.jobs.job_control import Submitted
 from hyperplane.jobs.job_html import MOST_STEPS, list_nodes
 from hyperplane.jobs.job_names import find_job
-from hyperplane.jobs.job_progress import step_progress
+from hyperplane.jobs.job_progress import describe_duration, step_progress
 from hyperplane.jobs.step_graph import draw_steps
 from hyperplane.jobs.step_records import (
     USAGE_TITLES,
@@ -134,8 +134,9 @@ def _summary(job: Job, records: Mapping[str, RunRecord]) -> Iterator[tuple[str, 
     if job.resumed:
         yield "resumed", format_time(job.resumed)
     if job.started:
-        ended = job.ended or time.time()
-        yield "started", f"{format_time(job.started)}, {format_duration(ended - job.started)}"
+        yield "started", format_time(job.started)
+    if took := describe_duration(job, time.time()):
+        yield "took", took
     yield "runner", f"{job.runner}, submitted by {job.machine}"
     if job.tries:
         yield "tries", f"{job.tries} failed"

@@ -67,12 +67,13 @@ def _count_jobs(client: Any, registry: Any, store: JobStore) -> None:
     )  # fmt: skip
     duration = _make_gauge(
         client, registry, "job_last_duration_seconds",
-        "Seconds from the start to the end of the last job that is done.", "pipeline",
+        "Seconds that the last job that is done ran, also before it was resumed.", "pipeline",
     )  # fmt: skip
     for job in sorted((job for job in jobs if job.ended), key=lambda job: job.ended):
         ended.labels(job.pipeline_name, job.status).set(job.ended)
-        if job.status == DONE and job.started:
-            duration.labels(job.pipeline_name).set(job.ended - job.started)
+        seconds = job.total_seconds(job.ended)
+        if job.status == DONE and seconds is not None:
+            duration.labels(job.pipeline_name).set(seconds)
     waiting = [job.requested for job in all_jobs if job.status in OPEN and not job.started]
     wait = _make_gauge(
         client, registry, "job_longest_wait_seconds",

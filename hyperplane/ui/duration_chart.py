@@ -16,16 +16,17 @@ _HEIGHT, _TOP, _BAR = 110, 18, 14
 
 
 def draw_durations(jobs: Sequence[Job]) -> Markup:
-    """Return a bar for each job, newest first in the sequence; empty without jobs."""
-    if not jobs:
-        return Markup("")
+    """Return a bar for each job that has begun, newest first in the sequence; empty without any."""
     now = time.time()
-    seconds = [max(0.0, (job.ended or now) - job.started) for job in jobs]
+    known = [(job, job.total_seconds(now)) for job in jobs]
+    runs = [(job, seconds) for job, seconds in known if seconds is not None]
+    if not runs:
+        return Markup("")
     # That of a damaged record can be infinite.
-    longest = max(1e-3, *filter(math.isfinite, seconds))
-    width = min(_BAR, WIDTH / len(jobs))
+    longest = max(1e-3, *(seconds for _, seconds in runs if math.isfinite(seconds)))
+    width = min(_BAR, WIDTH / len(runs))
     parts = [draw_text(0, 12, f"up to {format_duration(longest)}")]
-    for number, (job, took) in enumerate(zip(reversed(jobs), reversed(seconds), strict=True)):
+    for number, (job, took) in enumerate(reversed(runs)):
         height = max(1.5, (_HEIGHT - _TOP) * min(1.0, took / longest))
         text = escape(f"{job.run_name}: {job.status}, {format_duration(took)}")
         parts.append(

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 
 from hyperplane.core.errors import RequestError
 from hyperplane.core.html_output import Markup, make_chip
-from hyperplane.core.units import format_duration
 from hyperplane.jobs import job_list
 from hyperplane.jobs.job_list import STATUSES
 from hyperplane.jobs.job_names import find_given_name
+from hyperplane.jobs.job_progress import describe_duration
 from hyperplane.jobs.step_graph import find_state_style
 from hyperplane.jobs.store.job_records import IN_PROGRESS, OPEN, Job
 from hyperplane.ui.duration_chart import draw_durations
@@ -69,7 +69,7 @@ def list_jobs(request: PageRequest) -> View:
     )
     chart = Markup("")
     if filters["pipeline"] or filters["schedule"]:
-        chart = draw_durations([job for job in jobs if job.started])
+        chart = draw_durations(jobs)
     durations = make_section("durations", "Durations", chart) if chart else ""
     table = make_job_table(jobs, paging.describe("jobs", len(jobs)))
     parts = (form, durations, make_section("jobs", "Runs", table, links))
@@ -94,7 +94,7 @@ def _describe(job: Job, now: float) -> Iterator[str]:
     yield make_time(job.submitted)
     yield job.runner
     yield job.reason
-    yield format_duration(max(0.0, (job.ended or now) - job.started)) if job.started else ""
+    yield describe_duration(job, now)
 
 
 def describe_counts(jobs: Sequence[Job]) -> str:

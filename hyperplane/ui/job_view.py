@@ -13,7 +13,7 @@ from hyperplane.jobs.artifacts import read_artifacts
 from hyperplane.jobs.attempt_logs import has_failed, read_log_end
 from hyperplane.jobs.job_html import list_nodes
 from hyperplane.jobs.job_names import find_job
-from hyperplane.jobs.job_progress import StepProgress, step_progress
+from hyperplane.jobs.job_progress import StepProgress, describe_duration, step_progress
 from hyperplane.jobs.step_graph import draw_steps, find_state_style
 from hyperplane.jobs.store.artifact_records import Artifact
 from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job, WorkUnit
@@ -101,8 +101,7 @@ def _list_facts(job: Job, states: Sequence[StepProgress], now: float) -> Iterato
     yield "resumed", make_time(job.resumed) if job.resumed else ""
     yield "started", make_time(job.started)
     yield "ended", make_time(job.ended)
-    took = format_duration(max(0.0, (job.ended or now) - job.started)) if job.started else ""
-    yield "took", took
+    yield "took", describe_duration(job, now)
     yield "runner", f"{job.runner}, submitted by {job.machine}"
     path = make_path("jobs", schedule=job.schedule)
     yield "schedule", make_page_link(path, job.schedule) if job.schedule else ""

@@ -256,3 +256,9 @@ def test_a_fault_of_the_configuration_has_no_error_of_another_library() -> None:
         text = "".join(traceback.format_exception(error))
         assert "ValidationError" not in text
         assert "direct cause" not in text
+
+
+def test_paragraphs_of_help_are_wrapped_at_the_width_of_the_terminal(run: Run) -> None:
+    lines = [line.strip() for line in run("ui", "--help").out.splitlines()]
+    first = next(number for number, line in enumerate(lines) if line.startswith("The page is for"))
+    assert [line for line in lines[first : first + 3] if len(line) < 60] == []

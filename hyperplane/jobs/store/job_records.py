@@ -70,6 +70,8 @@ class Job:
         are not in a store, and for those of versions without run numbers.
     resumed : float
         Time of the last resume; 0 for none.
+    earlier_seconds : float
+        Seconds that its runs before the last resume took.
     """
 
     id: str
@@ -97,6 +99,7 @@ class Job:
     cancelled: bool = False
     number: int | None = field(default=None, compare=False)
     resumed: float = 0.0
+    earlier_seconds: float = 0.0
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -115,6 +118,15 @@ class Job:
     def requested(self) -> float:
         """When it was submitted, or resumed since: the time from which its limits count."""
         return self.resumed or self.submitted
+
+    def total_seconds(self, now: float) -> float | None:
+        """Return how long its runs took until now, without the times between them.
+
+        None if it has not begun.
+        """
+        if not self.started:
+            return self.earlier_seconds or None
+        return self.earlier_seconds + max(0.0, (self.ended or now) - self.started)
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -161,8 +173,9 @@ class Job:
         """Return the public fields for JSON."""
         names = (
             "id", "run_id", "name", "job_type", "status", "reason", "submitted", "resumed",
-            "started", "ended", "timeout", "active_timeout", "max_retries", "tries", "machine",
-            "runner", "folder", "dashboard", "output", "schedule", "number", "run_name",
+            "started", "ended", "earlier_seconds", "timeout", "active_timeout", "max_retries",
+            "tries", "machine", "runner", "folder", "dashboard", "output", "schedule", "number",
+            "run_name",
         )  # fmt: skip
         fields = {name: getattr(self, name) for name in names}
         return {

@@ -33,6 +33,7 @@ from hyperplane.jobs.store.tables import (
     ATTEMPTS,
     CLUSTERS,
     COUNTERS,
+    EARLIER_RUNS,
     JOBS,
     NUMBERS,
     RESUMED,
@@ -78,7 +79,7 @@ class JobStore(ArtifactStore):
     def add(self, job: Job) -> None:
         """Add a new job, with the next run number of its pipeline."""
         values = {**asdict(job), "parameters": json.dumps(dict(job.parameters))}
-        del values["number"], values["resumed"]
+        del values["number"], values["resumed"], values["earlier_seconds"]
         pipeline = job.pipeline_name
         with self._connect(write=True) as connection:
             connection.execute(sql.insert(JOBS).values(values))
@@ -179,11 +180,17 @@ class JobStore(ArtifactStore):
     def reset(self, job: Job, **values: Any) -> bool:
         """Change fields of a job that has ended, to run it again now; return whether it had."""
         same = JOBS.c.id == job.id
-        ended = sql.update(JOBS).where(same, JOBS.c.status.in_(PROCESSED))
+        # This also locks the row, whose times may have changed since the job was read.
+        lock = sql.update(JOBS).where(same, JOBS.c.status.in_(PROCESSED))
+        last_run = sql.select(JOBS.c.started, JOBS.c.ended).where(same)
         known = sql.select(RESUMED.c.job_id).where(RESUMED.c.job_id == job.id)
         with self._connect(write=True) as connection:
-            if not connection.execute(ended.values(submitted=time.time(), **values)).rowcount:
+            if not connection.execute(lock.values(cancelled=JOBS.c.cancelled)).rowcount:
                 return False
+            started, ended = connection.execute(last_run).one()
+            if started and ended > started:
+                _add_earlier_run(connection, job.id, ended - started)
+            connection.execute(sql.update(JOBS).where(same).values(submitted=time.time(), **values))
             if connection.execute(known).first() is None:
                 first = {"job_id": job.id, "first_submitted": job.submitted}
                 connection.execute(sql.insert(RESUMED).values(first))
@@ -202,7 +209,7 @@ class JobStore(ArtifactStore):
                 return False
             for table in (ATTEMPTS, ARTIFACTS):
                 connection.execute(sql.delete(table).where(table.c.job_id == job_id))
-            for table in (NUMBERS, RESUMED):
+            for table in (NUMBERS, RESUMED, EARLIER_RUNS):
                 connection.execute(sql.delete(table).where(table.c.job_id == job_id))
             connection.execute(sql.delete(JOBS).where(same))
             before_commit()
@@ -336,10 +343,13 @@ class JobStore(ArtifactStore):
 
 
 def _select_jobs() -> Any:
-    """Return a query of the columns of jobs, their run numbers and first submissions, if any."""
+    """Return a query of the columns of jobs, and of the tables beside theirs, if any."""
     joined = JOBS.outerjoin(NUMBERS, NUMBERS.c.job_id == JOBS.c.id)
     joined = joined.outerjoin(RESUMED, RESUMED.c.job_id == JOBS.c.id)
-    return sql.select(JOBS, NUMBERS.c.number, RESUMED.c.first_submitted).select_from(joined)
+    joined = joined.outerjoin(EARLIER_RUNS, EARLIER_RUNS.c.job_id == JOBS.c.id)
+    earlier = sql.func.coalesce(EARLIER_RUNS.c.seconds, 0.0).label("earlier_seconds")
+    others = (NUMBERS.c.number, RESUMED.c.first_submitted, earlier)
+    return sql.select(JOBS, *others).select_from(joined)
 
 
 def _read_job(row: Any) -> Job:
@@ -355,6 +365,14 @@ def _has_pipeline(name: str) -> Any:
     # The definition of each version begins with the name. Not LIKE, which ignores case in SQLite.
     beginning = f'{{"name":{json.dumps(name, ensure_ascii=False)},'
     return sql.func.substr(JOBS.c.definition, 1, len(beginning)) == beginning
+
+
+def _add_earlier_run(connection: sql.Connection, job_id: str, seconds: float) -> None:
+    """Add the seconds of a run that has ended to those of a job, whose row is locked."""
+    columns = EARLIER_RUNS.c
+    add = sql.update(EARLIER_RUNS).where(columns.job_id == job_id)
+    if not connection.execute(add.values(seconds=columns.seconds + seconds)).rowcount:
+        connection.execute(sql.insert(EARLIER_RUNS).values(job_id=job_id, seconds=seconds))
 
 
 def _next_number(connection: sql.Connection, pipeline: str) -> int:

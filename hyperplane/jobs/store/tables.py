@@ -79,6 +79,14 @@ RESUMED = sql.Table(
     sql.Column("job_id", sql.String(64), primary_key=True),
     sql.Column("first_submitted", sql.Double, nullable=False),
 )
+#: How long the runs of jobs before their last resume took: ``started`` and ``ended`` are those of
+#: the last run, also for earlier versions.
+EARLIER_RUNS = sql.Table(
+    "hyperplane_earlier_runs",
+    TABLES,
+    sql.Column("job_id", sql.String(64), primary_key=True),
+    sql.Column("seconds", sql.Double, nullable=False),
+)
 #: Last number of each pipeline: numbers of removed jobs are not used again.
 COUNTERS = sql.Table(
     "hyperplane_pipeline_counters",

@@ -111,6 +111,14 @@ def test_a_pipeline_named_latest_is_not_confused_with_the_newest_job(store, add)
     assert find_job(store, "latest#1").id == named
 
 
+def test_the_latest_job_of_an_empty_store_is_not_proposed(tmp_path):
+    store = JobStore(f"sqlite:///{tmp_path / 'jobs.db'}")
+    with pytest.raises(JobError, match="has submitted none") as caught:
+        find_job(store, "latest")
+    assert "did you mean" not in str(caught.value)
+    store.close()
+
+
 def test_ambiguous_prefixes_list_the_candidates(store, add):
     ids = [add("p.ambiguous", at, id=f"e0e0e0-{at}") for at in range(7)]
     with pytest.raises(JobError) as caught:

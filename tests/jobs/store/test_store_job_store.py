@@ -51,6 +51,24 @@ def test_the_first_submission_of_a_resumed_job_is_kept(store, job):
     assert store.get(job.id).resumed == 0
 
 
+def test_the_seconds_of_earlier_runs_of_a_resumed_job_are_kept(store, job):
+    store.add(job)
+    # The third run was cancelled before it had begun.
+    for times in ((100.0, 130.0), (200.0, 205.0), (0.0, 300.0)):
+        read_before = store.get(job.id)
+        store.update(job.id, status=FAILED, started=times[0], ended=times[1])
+        assert store.reset(read_before, status=PENDING, started=0.0, ended=0.0)
+    waiting = store.get(job.id)
+    assert waiting.earlier_seconds == waiting.total_seconds(400.0) == 35
+    store.update(job.id, started=390.0)
+    assert store.get(job.id).total_seconds(400.0) == 45
+    store.update(job.id, status=FAILED, ended=392.0)
+    assert store.find(name="the-job")[0].total_seconds(400.0) == 37
+    assert store.remove_ended(job.id, lambda: None)
+    store.add(job)
+    assert store.get(job.id).total_seconds(400.0) is None
+
+
 def test_only_one_of_concurrent_updates_changes_a_status(store, job):
     store.add(job)
 
