@@ -60,15 +60,19 @@ def count_processes() -> int:
     return len(_get_worker_threads()) or 1
 
 
+def count_most_processes() -> float:
+    """Return the maximum number of worker processes, which is infinite if a cluster adapts so."""
+    client = get_active_client()
+    adaptive = None if client is None else _get_adaptive(client)
+    return count_processes() if adaptive is None else max(count_processes(), adaptive.maximum)
+
+
 def has_one_process() -> bool:
     """Return whether there is a cluster with one worker process that does not adapt."""
     client = get_active_client()
     if client is None or len(_get_worker_threads()) != 1:
         return False
-    # It loads distributed, which a client has loaded already.
-    from hyperplane.core.dask_internals.clients import get_adaptive
-
-    return get_adaptive(client.cluster) is None
+    return _get_adaptive(client) is None
 
 
 def get_memory_per_thread() -> int | None:
@@ -86,6 +90,14 @@ def get_memory_per_thread() -> int | None:
         if worker["memory_limit"]
     ]
     return min(shares, default=None)
+
+
+def _get_adaptive(client: Any) -> Any | None:
+    """Return the Adaptive object of the cluster of a client; None if it does not adapt."""
+    # It loads distributed, which a client has loaded already.
+    from hyperplane.core.dask_internals.clients import get_adaptive
+
+    return get_adaptive(client.cluster)
 
 
 def _get_worker_threads() -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyperplane.core.active_cluster import count_processes, get_memory_per_thread
+from hyperplane.core.active_cluster import count_most_processes, get_memory_per_thread
 
 #: Maximum bytes of a side that any number of worker processes hold, and as a share of a thread's
 #: memory.
@@ -21,14 +21,15 @@ def get_max_small_side() -> int:
 def fits_in_few_processes(size: int, other: int | None) -> bool:
     """Return whether holding a side in each process takes less time than exchanging both sides.
 
-    Each process reads and indexes all of the side, but only its part of the ``other`` one.
+    Each process reads and indexes all of the side, but only its part of the ``other`` one. When the
+    join is computed, a cluster that adapts may have its most processes.
     """
     share = _get_share()
     if share is None or other is None:
         return False
     if size > min(_MORE_OF_FEW_PROCESSES * MAX_SMALL_SIDE, share):
         return False
-    return size * count_processes() <= _MAX_REPEATED * (size + other)
+    return size * count_most_processes() <= _MAX_REPEATED * (size + other)
 
 
 def _get_share() -> int | None:

@@ -121,7 +121,7 @@ def _is_unfitted(model: Any) -> bool:
 
     try:
         check_is_fitted(model)
-    except (NotFittedError, TypeError):
+    except Exception:  # noqa: BLE001 - estimators may have their own method for this check
         # Wrappers of fitted estimators, and those with other attributes for their state, predict.
         try:
             model.predict(np.empty((0, 1)))

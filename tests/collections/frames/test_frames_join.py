@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import math
+from types import SimpleNamespace
 
 import dask.dataframe as dd
 import numpy as np
@@ -19,6 +21,7 @@ from scale import combinations, scaled
 from hyperplane.collections.frames import small_side
 from hyperplane.collections.frames.shuffle_join import make_keys_comparable
 from hyperplane.collections.frames.source_collection import select_source
+from hyperplane.core import active_cluster
 from hyperplane.dataframe import drop_duplicates, group_agg, join, window_agg
 from hyperplane.errors import DataError, RequestError
 
@@ -214,11 +217,21 @@ def test_few_processes_hold_a_larger_right_side(
     size = sum(part.nbytes for part in two.expr.iterables[0])
     monkeypatch.setattr(small_side, "MAX_SMALL_SIDE", -(-size // 4) if times == 4 else size // 5)
     monkeypatch.setattr(small_side, "get_memory_per_thread", lambda: memory)
-    monkeypatch.setattr(small_side, "count_processes", lambda: processes)
+    monkeypatch.setattr(small_side, "count_most_processes", lambda: processes)
     result = join(one, two, "carrier")
     assert select_source(result, list(result.columns)).scanned == is_broadcast
     want = flights().merge(carriers(), on="carrier")
     assert pandas_results.rows_of(result.compute()) == pandas_results.rows_of(want)
+
+
+@pytest.mark.parametrize(("most", "fits"), [(2, True), (1_000, False), (math.inf, False)])
+def test_a_cluster_that_adapts_has_its_most_processes(monkeypatch, most, fits):
+    adaptive = SimpleNamespace(periodic_callback="runs", maximum=most)
+    cluster = SimpleNamespace(_adaptive=adaptive)
+    client = SimpleNamespace(cluster=cluster, nthreads=lambda: {"tcp://worker": 1})
+    monkeypatch.setattr(active_cluster, "get_active_client", lambda: client)
+    monkeypatch.setattr(small_side, "get_memory_per_thread", lambda: 10**10)
+    assert small_side.fits_in_few_processes(5 * 10**8, 10**9) == fits
 
 
 def test_all_faults_are_reported_together(files):

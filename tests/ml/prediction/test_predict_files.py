@@ -215,6 +215,13 @@ class StatelessModel(BaseEstimator):
         return np.zeros(len(rows))
 
 
+class ModelWithBrokenCheck(StatelessModel):
+    """An estimator whose check of its state fails."""
+
+    def __sklearn_is_fitted__(self):
+        return self.missing is not None
+
+
 def test_a_model_that_is_not_fitted_is_refused_before_the_prediction(
     flights: Flights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,7 +233,8 @@ def test_a_model_that_is_not_fitted_is_refused_before_the_prediction(
         with pytest.raises(RequestError, match=problem):
             predict_files(flights.folder / "new.joblib", files, out, trusted=True)
     assert not out.exists()
-    for usable in (StatelessModel(), ParallelPostFit(LinearRegression().fit([[0]], [0]))):
+    wrapper = ParallelPostFit(LinearRegression().fit([[0]], [0]))
+    for usable in (StatelessModel(), ModelWithBrokenCheck(), wrapper):
         joblib.dump(usable, flights.folder / "usable.joblib")
         predictor, _ = load_model(find_model(flights.folder / "usable.joblib", trusted=True))
         assert list(predictor.predict(np.zeros((2, 1)))) == [0.0, 0.0]
