@@ -12,7 +12,14 @@ from hyperplane.core.units import format_duration
 from hyperplane.jobs.definition.step import Step
 from hyperplane.jobs.execution import requirements
 from hyperplane.jobs.execution.step_command import attempt_prefix
-from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, Attempt, Job, WorkUnit
+from hyperplane.jobs.store.job_records import (
+    DONE,
+    IN_PROGRESS,
+    Attempt,
+    Job,
+    WorkUnit,
+    count_seconds,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -194,7 +201,7 @@ def _attempt_reason(attempt: Attempt) -> str:
 
 def describe_duration(job: Job, now: float) -> str:
     """Return how long the runs of a job took until now; empty if it has not begun."""
-    seconds = job.total_seconds(now)
+    seconds = count_seconds(job, now)
     return "" if seconds is None else format_duration(seconds)
 
 

@@ -12,7 +12,7 @@ from hyperplane.core.errors import HyperplaneError, check
 from hyperplane.core.units import format_duration
 from hyperplane.jobs import email_messages, slack
 from hyperplane.jobs.json_posts import PostError, find_url_faults, post
-from hyperplane.jobs.store.job_records import Job
+from hyperplane.jobs.store.job_records import Job, count_seconds
 from hyperplane.spec.settings.jobs import EMAIL_PREFIX, JSON_PREFIX, SLACK_PREFIX, SLACK_WEBHOOK
 
 #: Characters of the end of a log that a message contains.
@@ -76,7 +76,7 @@ class Notification:
             rows["ended"] = _format_time(job.ended or time.time())
             if self.event == "failed":
                 rows["reason"] = job.reason or job.status
-            elif (seconds := job.total_seconds(time.time())) is not None:
+            elif (seconds := count_seconds(job, time.time())) is not None:
                 rows["duration"] = format_duration(seconds)
         if job.schedule:
             rows["schedule"] = job.schedule

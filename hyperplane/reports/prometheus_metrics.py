@@ -12,7 +12,7 @@ from hyperplane.clusters.records import ClusterRecord
 from hyperplane.core.optional import need
 from hyperplane.core.units import gb_to_bytes
 from hyperplane.jobs import supervisor_client
-from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, OPEN, Job
+from hyperplane.jobs.store.job_records import DONE, IN_PROGRESS, OPEN, Job, count_seconds
 from hyperplane.jobs.store.jobs_home import this_machine
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _count_jobs(client: Any, registry: Any, store: JobStore) -> None:
     )  # fmt: skip
     for job in sorted((job for job in jobs if job.ended), key=lambda job: job.ended):
         ended.labels(job.pipeline_name, job.status).set(job.ended)
-        seconds = job.total_seconds(job.ended)
+        seconds = count_seconds(job, job.ended)
         if job.status == DONE and seconds is not None:
             duration.labels(job.pipeline_name).set(seconds)
     waiting = [job.requested for job in all_jobs if job.status in OPEN and not job.started]

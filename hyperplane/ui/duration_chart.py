@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from hyperplane.core.html_output import Markup, escape
 from hyperplane.core.units import format_duration
 from hyperplane.jobs.step_graph import find_state_style
-from hyperplane.jobs.store.job_records import Job
+from hyperplane.jobs.store.job_records import Job, count_seconds
 from hyperplane.reports.time_axis import WIDTH, draw_text, picture
 
 _HEIGHT, _TOP, _BAR = 110, 18, 14
@@ -18,7 +18,7 @@ _HEIGHT, _TOP, _BAR = 110, 18, 14
 def draw_durations(jobs: Sequence[Job]) -> Markup:
     """Return a bar for each job that has begun, newest first in the sequence; empty without any."""
     now = time.time()
-    known = [(job, job.total_seconds(now)) for job in jobs]
+    known = [(job, count_seconds(job, now)) for job in jobs]
     runs = [(job, seconds) for job, seconds in known if seconds is not None]
     if not runs:
         return Markup("")

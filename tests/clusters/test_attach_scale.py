@@ -52,7 +52,7 @@ def test_an_attached_object_scales_and_adapts_the_cluster_of_the_owner() -> None
         assert handle.adapt(minimum=0, maximum=2) == AdaptiveLimits(0, 2)
         owned = get_adaptive(cluster)
         assert (owned.minimum, owned.maximum) == (0, 2)
-        wait_until(lambda: not client.scheduler_info()["workers"], 120)  # there is no work
+        wait_until(lambda: not client.nthreads(), 120)  # there is no work
         assert other.submit(sum, [1, 2]).result(timeout=120) == 3
         assert handle.adapt() == AdaptiveLimits(0, math.inf)
         assert get_adaptive(cluster).maximum == math.inf

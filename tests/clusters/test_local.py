@@ -221,7 +221,7 @@ def test_settings_of_the_user_have_priority_and_a_job_without_workers_is_an_erro
             assert cluster.scheduler.no_workers_timeout == 1
             assert list(client.run(max_spill).values()) == ["1GB"]
             cluster.scale(0)
-            while client.scheduler_info()["workers"]:
+            while client.nthreads():
                 time.sleep(0.05)
             future = client.submit(sum, [1, 2])
             with pytest.raises(NoWorkerError):

@@ -330,7 +330,7 @@ def test_from_the_sample_to_a_cluster_on_which_the_job_does_not_spill(plan):
     found = hyperplane.forecast(job, plan)
     client, cluster = hyperplane.initialize_cluster(found)
     try:
-        workers = client.scheduler_info()["workers"].values()
+        workers = client.sync(client.scheduler.identity, n_workers=-1)["workers"].values()
         advised = found.advise()
         assert len(workers) == advised.worker.nprocs
         assert {each["memory_limit"] for each in workers} == {advised.worker.ram_per_proc}

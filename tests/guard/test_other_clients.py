@@ -116,7 +116,7 @@ def test_all_clients_of_a_stalled_cluster_get_its_error() -> None:
         started(oom="raise", stall_timeout=1) as (client, cluster),
         Client(cluster.scheduler_address, set_as_default=False) as second,
     ):
-        for number, worker in enumerate(client.scheduler_info()["workers"]):
+        for number, worker in enumerate(client.nthreads()):
             second.submit(keep, number, workers=[worker], pure=False).result(SOON)
         wait_until(lambda: not cluster.scheduler.running, SOON)
         threads = [threading.Thread(target=wait, args=(each,)) for each in (client, second)]

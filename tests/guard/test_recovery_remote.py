@@ -83,7 +83,10 @@ def test_a_stalled_cluster_ends_the_tasks(client: Client) -> None:
     client.run(keep)
 
     def statuses() -> set[str]:
-        return {each["status"] for each in client.scheduler_info()["workers"].values()}
+        return {
+            each["status"]
+            for each in client.sync(client.scheduler.identity, n_workers=-1)["workers"].values()
+        }
 
     wait_until(lambda: statuses() == {"paused"}, SOON)
     with pytest.raises(ClusterStalled, match="their memory is full"):

@@ -30,7 +30,7 @@ def end_process(client: Client, worker: str) -> int:
     pid: int = client.run(os.getpid, workers=[worker])[worker]
     os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + SOON
-    while len(running := client.scheduler_info()["workers"]) < 2 or worker in running:
+    while len(running := client.nthreads()) < 2 or worker in running:
         assert time.monotonic() < deadline, "the worker was not restarted"
         time.sleep(0.05)
     return pid
@@ -40,7 +40,7 @@ def end_process(client: Client, worker: str) -> int:
 @pytest.mark.cluster
 def test_tasks_of_a_killed_worker_run_in_its_next_process() -> None:
     with started() as (client, _):
-        chosen, other = client.scheduler_info()["workers"]
+        chosen, other = client.nthreads()
         futures = client.map(read_pid, range(8), workers=[chosen], pure=False)
         futures[0].result(SOON)
         with dask.annotate(workers=[chosen]):
@@ -51,7 +51,7 @@ def test_tasks_of_a_killed_worker_run_in_its_next_process() -> None:
         assert not second & {first, other_pid}
         assert len(second) == 1
         # The address of an earlier process is that of the present one, also after more ends.
-        (now,) = set(client.scheduler_info()["workers"]) - {other}
+        (now,) = set(client.nthreads()) - {other}
         third = end_process(client, now)
         assert {third} == second
         later = client.submit(read_pid, 9, workers=[chosen], pure=False).result(SOON)

@@ -49,7 +49,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunRecord]:
         patch.setenv("XDG_STATE_HOME", str(folder))
         build, total, fill_memory = make_tasks()
         with started(name="spilling") as (client, _):
-            spilling, killed = client.scheduler_info()["workers"]
+            spilling, killed = client.nthreads()
             # More than 70 % of the limit, with the 150 MB of an empty process: results are written
             # to disk. Less than 95 % without that, which comes late on a busy machine: the worker
             # would be killed.
@@ -63,7 +63,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunRecord]:
                 pytest.fail("the task has not ended its worker")
             del held, sums
             deadline = time.monotonic() + SOON
-            while len(running := client.scheduler_info()["workers"]) < 2 or killed in running:
+            while len(running := client.nthreads()) < 2 or killed in running:
                 assert time.monotonic() < deadline, "the worker was not restarted"
                 time.sleep(0.1)
         yield read_run("spilling")

@@ -44,7 +44,7 @@ def fill_workers(client: Client) -> None:
         )
         return number
 
-    for number, worker in enumerate(client.scheduler_info()["workers"]):
+    for number, worker in enumerate(client.nthreads()):
         client.submit(keep, number, workers=[worker], pure=False).result(SOON)
 
 
@@ -322,7 +322,7 @@ def adaptive_after_a_lost_worker(client: Client, cluster: Any) -> Any:
 def a_busy_task_on_a_paused_worker(client: Client, cluster: Any) -> Any:
     fill_workers(client)
     wait_for_status(cluster, Status.paused)
-    for worker in client.scheduler_info()["workers"]:
+    for worker in client.nthreads():
         client.run(_set_pause, 0.99, workers=[worker])
     wait_for_status(cluster, Status.running)
 

@@ -119,15 +119,6 @@ class Job:
         """When it was submitted, or resumed since: the time from which its limits count."""
         return self.resumed or self.submitted
 
-    def total_seconds(self, now: float) -> float | None:
-        """Return how long its runs took until now, without the times between them.
-
-        None if it has not begun.
-        """
-        if not self.started:
-            return self.earlier_seconds or None
-        return self.earlier_seconds + max(0.0, (self.ended or now) - self.started)
-
     @property
     def steps(self) -> tuple[Step, ...]:
         """The steps of the pipeline; none if its definition is damaged."""
@@ -253,3 +244,13 @@ def name_steps(job: Job, attempts: Iterable[Attempt]) -> list[str]:
     if job.readable_pipeline is None:
         return list(dict.fromkeys(attempt.step for attempt in attempts))
     return [step.name for step in job.steps]
+
+
+def count_seconds(job: Job, now: float) -> float | None:
+    """Return how long the runs of a job took until now, without the times between them.
+
+    None if it has not begun.
+    """
+    if not job.started:
+        return job.earlier_seconds or None
+    return job.earlier_seconds + max(0.0, (job.ended or now) - job.started)

@@ -149,7 +149,7 @@ def one_table(number):
 
 
 def test_tables_are_moved_between_processes_and_spilled(client):
-    one, other = sorted(client.scheduler_info()["workers"])
+    one, other = sorted(client.nthreads())
     table = client.submit(one_table, 5, workers=one, pure=False)
     wait(table)
     (key,) = [table.key]
@@ -177,7 +177,7 @@ def test_dask_measures_the_memory_of_tables(client):
         return sizeof(pl.DataFrame({"n": np.zeros(10**6)}))
 
     client.submit(lambda: __import__("hyperplane.dataframe"), pure=False).result()
-    for worker in client.scheduler_info()["workers"]:
+    for worker in client.nthreads():
         assert client.submit(size, workers=worker, pure=False).result() >= 8 * 10**6
 
 

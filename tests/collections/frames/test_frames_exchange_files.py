@@ -264,7 +264,7 @@ def test_a_worker_that_is_closed_leaves_its_files_to_others_of_its_process(tmp_p
         ) as cluster,
         Client(cluster) as client,
     ):
-        first = next(iter(client.scheduler_info()["workers"]))
+        first = next(iter(client.nthreads()))
         piece = client.submit(write, workers=[first], allow_other_workers=True)
         sizes = client.submit(lambda each: each.load().height, piece)
         assert sizes.result() == numbers.size

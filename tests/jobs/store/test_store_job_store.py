@@ -19,7 +19,15 @@ from scale import scaled
 
 from hyperplane.errors import HyperplaneError, JobError, JobStoreError, RequestError
 from hyperplane.jobs import supervisor_client
-from hyperplane.jobs.store.job_records import DONE, FAILED, IN_PROGRESS, OPEN, PENDING, Attempt
+from hyperplane.jobs.store.job_records import (
+    DONE,
+    FAILED,
+    IN_PROGRESS,
+    OPEN,
+    PENDING,
+    Attempt,
+    count_seconds,
+)
 from hyperplane.jobs.store.job_store import JobStore
 from hyperplane.jobs.store.jobs_home import open_store
 
@@ -59,14 +67,14 @@ def test_the_seconds_of_earlier_runs_of_a_resumed_job_are_kept(store, job):
         store.update(job.id, status=FAILED, started=times[0], ended=times[1])
         assert store.reset(read_before, status=PENDING, started=0.0, ended=0.0)
     waiting = store.get(job.id)
-    assert waiting.earlier_seconds == waiting.total_seconds(400.0) == 35
+    assert waiting.earlier_seconds == count_seconds(waiting, 400.0) == 35
     store.update(job.id, started=390.0)
-    assert store.get(job.id).total_seconds(400.0) == 45
+    assert count_seconds(store.get(job.id), 400.0) == 45
     store.update(job.id, status=FAILED, ended=392.0)
-    assert store.find(name="the-job")[0].total_seconds(400.0) == 37
+    assert count_seconds(store.find(name="the-job")[0], 400.0) == 37
     assert store.remove_ended(job.id, lambda: None)
     store.add(job)
-    assert store.get(job.id).total_seconds(400.0) is None
+    assert count_seconds(store.get(job.id), 400.0) is None
 
 
 def test_only_one_of_concurrent_updates_changes_a_status(store, job):
