@@ -124,12 +124,17 @@ class MemoryExplainer(SchedulerPlugin):
         self.scheduler = scheduler
         task_errors.translate_task_errors(scheduler, self.translate)
 
+    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
+        """Remember the name of a worker, by which a report finds its address."""
+        self._exits.add_worker(str(scheduler.workers[worker].name), worker)
+
     def log_event(self, topic: str, msg: Any) -> None:
         """Receive reports, the tasks of removed workers, and the ends of pauses."""
         action = msg.get("action") if isinstance(msg, Mapping) else None
         if topic == TOPIC:
             self.add_report(MemoryReport.from_event(msg))
         elif topic == EXIT_TOPIC:
+            msg = self._exits.complete(msg)
             given = self._spare_others(msg["worker"], set(msg.get("running") or ()))
             self._exits.add(msg, given)
         elif action == "worker-status-change":
@@ -151,14 +156,9 @@ class MemoryExplainer(SchedulerPlugin):
             self._end_stuck_tasks()
         if report.cause not in PROCESS_ENDS:
             return
-        logger.warning(
-            "worker %s: %s at %d of %d bytes, running: %s",
-            report.worker,
-            report.cause,
-            report.peak,
-            report.limit,
-            ", ".join(task.key for task in report.running) or "nothing",
-        )
+        running = ", ".join(task.key for task in report.running) or "nothing"
+        text = f"worker {report.worker}: {report.cause} at {report.peak} of {report.limit} bytes"
+        logger.warning("%s, running: %s", text, running)
         if actors := self._actors.take_lost(report.worker):
             self._explain_lost(actors, report)
         given = self._spare_others(report.worker, {task.key for task in report.running})

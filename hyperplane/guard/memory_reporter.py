@@ -229,6 +229,7 @@ class MemoryReporter(NannyPlugin):
             return
         report = {
             "worker": self._address,
+            "name": str(self._nanny.name),
             "exit_code": exit_code,
             "running": [task.key for task in record.running],
             "peak": self._find_peak(record),

@@ -15,8 +15,8 @@ from hyperplane.guard.memory_advice import describe_operation
 from hyperplane.guard.memory_record import shorten_key
 from hyperplane.guard.usage_texts import describe_memory
 
-#: Number of reports that are kept.
-_KEPT = 200
+#: Number of reports that are kept, and of names of workers.
+_KEPT, _KEPT_NAMES = 200, 10_000
 #: Signals of a process that has made a mistake itself.
 _FAULTS = frozenset({"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGTRAP", "SIGSYS"})
 _FIND_LINE = (
@@ -92,6 +92,23 @@ class WorkerExits:
         self.reports: deque[Mapping[str, Any]] = deque(maxlen=_KEPT)
         #: Keys of the tasks that ran in the process of each report, and have not ended since.
         self._open: deque[set[str]] = deque(maxlen=_KEPT)
+        #: The latest address of workers by name.
+        self._addresses: dict[str, str] = {}
+
+    def add_worker(self, name: str, address: str) -> None:
+        """Remember the address of a worker that was added to the scheduler."""
+        self._addresses.pop(name, None)
+        self._addresses[name] = address
+        while len(self._addresses) > _KEPT_NAMES:
+            del self._addresses[next(iter(self._addresses))]
+
+    def complete(self, report: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a report with the address of its worker.
+
+        A process may end in its first task before its nanny has received its address.
+        """
+        address = report["worker"] or self._addresses.get(report.get("name") or "", "")
+        return {**report, "worker": address}
 
     def add(self, report: Mapping[str, Any], given: Iterable[str]) -> None:
         """Keep a report, and the tasks that ran in the process, or all that its worker was given.

@@ -216,6 +216,24 @@ def test_a_crash_is_explained_and_tasks_that_waited_are_not_blamed() -> None:
     run(test)
 
 
+def test_a_process_that_crashes_before_its_nanny_has_its_address_is_found_by_name() -> None:
+    async def test() -> None:
+        async with open_cluster(5) as (scheduler, client, _):
+            future = client.submit(wait_for_event, "end", key="crash")
+            for _ in range(4):
+                await wait_until(lambda: state_of(scheduler, "crash") == "processing")
+                worker: Any = scheduler.tasks["crash"].processing_on
+                await scheduler.remove_worker(worker.address, stimulus_id="test")
+                report = {"worker": "", "name": str(worker.name), "exit_code": 3, "running": []}
+                scheduler.log_event(EXIT_TOPIC, report)
+            with pytest.raises(KilledWorker) as caught:
+                await future
+            assert type(caught.value) is WorkerCrash
+            assert caught.value.exit_code == 3
+
+    run(test)
+
+
 @pytest.mark.parametrize("running", [["x"], []])
 def test_a_crash_of_an_earlier_run_does_not_explain_a_killed_worker(running: list[str]) -> None:
     exits = WorkerExits()
