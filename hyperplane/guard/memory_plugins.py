@@ -1,4 +1,4 @@
-"""Plugins: explain failures for memory, remove folders, limit what Dask keeps, end calls of actors.
+"""Plugins of schedulers, nannies and workers: explanations of failures, and workarounds for Dask.
 
 They are for any cluster of Dask. They are pickled by value, so that schedulers, nannies and workers
 do not need this package.
@@ -12,8 +12,9 @@ import cloudpickle
 from distributed import Client, Scheduler
 
 from hyperplane.core.by_value import find_own_imports, pickled_by_value
-from hyperplane.core.dask_internals import actor_answers, span_limit
+from hyperplane.core.dask_internals import actor_answers, list_messages, span_limit
 from hyperplane.core.dask_internals.actor_answers import ActorAnswers
+from hyperplane.core.dask_internals.list_messages import ListMessages
 from hyperplane.core.dask_internals.span_limit import SpanCounterLimit, SpanLimit
 from hyperplane.guard import (
     memory_explainer,
@@ -35,6 +36,7 @@ from hyperplane.guard.worker_out_of_memory import pickle_loader
 #: Modules whose classes are pickled by value.
 MODULES = find_own_imports(
     actor_answers,
+    list_messages,
     memory_explainer,
     memory_recorder,
     memory_reporter,
@@ -76,6 +78,7 @@ async def install(scheduler: Scheduler, layout: WorkerLayout, by_value: bool) ->
         (ShuffleFolders(), scheduler.register_worker_plugin),
         (SpanCounterLimit(), scheduler.register_worker_plugin),
         (ActorAnswers(), scheduler.register_worker_plugin),
+        (ListMessages(), scheduler.register_worker_plugin),
     ):
         await register(None, pickle_plugin(plugin, by_value), plugin.name, idempotent=False)
 
@@ -92,6 +95,7 @@ def register(client: Client, layout: WorkerLayout) -> None:
             ShuffleFolders(),
             SpanCounterLimit(),
             ActorAnswers(),
+            ListMessages(),
             SpanLimit(),
             RestartedWorkers(),
         )

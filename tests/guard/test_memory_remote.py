@@ -83,7 +83,14 @@ def test_processes_without_the_package_explain_failures_for_memory(tmp_path: Pat
     client: Any = PicklingClient()
     memory_plugins.register(client, WorkerLayout())
     recovery.register(client, RecoverySettings(stall_timeout=600, oom="raise"))
-    others = {"ActorAnswers", "SpanLimit", "SpanCounterLimit", "ShuffleFolders", "ShuffleSizes"}
+    others = {
+        "ActorAnswers",
+        "ListMessages",
+        "SpanLimit",
+        "SpanCounterLimit",
+        "ShuffleFolders",
+        "ShuffleSizes",
+    }
     assert others <= set(client.names)
     done = subprocess.run(
         [sys.executable, str(program)],

@@ -23,6 +23,7 @@ from hyperplane.clusters.dask.wait_places import (
 from hyperplane.clusters.interrupts import allow_interrupts
 from hyperplane.core.dask_internals.actor_answers import install_actor_answers
 from hyperplane.core.dask_internals.clients import find_default_clients, forget_default_client
+from hyperplane.core.dask_internals.list_messages import install_list_messages
 
 #: Seconds that a client which has not connected may take to close.
 _CLOSE_SECONDS = 10.0
@@ -41,6 +42,7 @@ def open_client(create: Callable[[], Client], cluster: Any, seconds: float) -> C
         If the client has not connected within ``seconds``; it is not Dask's default client then.
     """
     install_actor_answers()
+    install_list_messages()
     opening = _Opening(create)
     thread = threading.Thread(target=opening.run, name="hyperplane-open-client", daemon=True)
     thread.start()

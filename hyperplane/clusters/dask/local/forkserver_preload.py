@@ -35,6 +35,7 @@ _WORKER_MODULES = (
     "hyperplane.clusters.dask.worker_memory",
     "hyperplane.core.dask_internals.actor_answers",
     "hyperplane.core.dask_internals.folders",
+    "hyperplane.core.dask_internals.list_messages",
     "hyperplane.core.dask_internals.message_batches",
     "hyperplane.core.dask_internals.span_limit",
     "hyperplane.guard.memory_recorder",
