@@ -25,7 +25,8 @@ from hyperplane.clusters import registry as engines
 from hyperplane.core.units import format_number
 from hyperplane.forecasts.memory_picture import draw_memory
 from hyperplane.forecasts.memory_series import SeriesRecorder
-from hyperplane.forecasts.simulate import ProcessBaseline, Simulation, UnitCost
+from hyperplane.forecasts.simulate import ProcessBaseline, Simulation
+from hyperplane.forecasts.unit_cost import UnitCost
 from hyperplane.formats import base, registry
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

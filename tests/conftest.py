@@ -20,8 +20,9 @@ _OF_PROCESSES = ("process", "cluster", "service", "slow", "engine")
 _STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
 #: Names of sockets of processes that start others: the supervisor of jobs, and a forkserver.
 _SOCKETS = ("supervisor-", "listener-")
-#: Programs by which ctypes finds libraries and platform the processor, once in a process.
-_LOOKUP_PROGRAMS = ("ldconfig", "gcc", "cc", "ld", "objdump", "uname")
+#: Programs by which ctypes finds libraries and platform the processor, once in a process, and
+#: matplotlib its fonts, once on a machine.
+_LOOKUP_PROGRAMS = ("ldconfig", "gcc", "cc", "ld", "objdump", "uname", "fc-list")
 _started: list[str] = []
 
 

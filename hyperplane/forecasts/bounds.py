@@ -23,8 +23,8 @@ from hyperplane.forecasts.simulate import (
     DISK_BUFFER,
     SHUFFLE_SHARE,
     ProcessBaseline,
-    UnitCost,
 )
+from hyperplane.forecasts.unit_cost import UnitCost
 
 
 class JobBounds:

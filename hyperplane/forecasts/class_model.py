@@ -28,9 +28,9 @@ class ClassModel:
     ----------
     of_pieces : bool
         Whether the figures depend on the number of pieces of data instead of bytes.
-    output, transient, heap, first, seconds, cpu : Growth
-        Bytes of the results, bytes of transient memory, those of it that malloc keeps, bytes of the
-        first result, and times.
+    output, transient, heap, waiting, seconds, cpu : Growth
+        Bytes of the results, bytes of transient memory, those of it that malloc keeps, those that
+        it is larger while another partition waits, and times.
     added : float
         Bytes that a unit adds to shuffles, for each byte of its inputs.
     spread : float
@@ -57,7 +57,7 @@ class ClassModel:
     output: Growth
     transient: Growth
     heap: Growth
-    first: Growth
+    waiting: Growth
     seconds: Growth
     cpu: Growth
     added: Mapping[str, Growth] = field(default_factory=dict)
@@ -121,10 +121,10 @@ def fit_class(
         heap=fit_growth(list(zip(sizes, heaps, strict=True)), largest=True),
         block=fit_growth([(x, each.block) for x, each in zip(sizes, records, strict=True)]),
         # A thread that has read a partition begins to read the next one, until the scheduler has
-        # sent the tasks that follow. Both partitions are then in memory.
-        first=fit_growth(
+        # sent the tasks that follow. Then it runs each next task of both partitions in turn.
+        waiting=fit_growth(
             [
-                (x, 0.0 if step.inputs else each.first)
+                (x, 0.0 if step.inputs else each.waiting)
                 for x, (step, each, _) in zip(sizes, samples, strict=True)
             ]
         ),

@@ -71,8 +71,9 @@ def forecast(
     plan : ClusterPlan, optional
         Where the job is to run; by default on the running cluster.
     budget : float
-        Share of the work that the sample may take, above 0, at most 1. Three fifths of this share
-        of the tasks that read data are run, at least three; the rest is for later tasks.
+        Share of the work that the sample may take, above 0, at most 1. A quarter of this share of
+        the tasks that read data is run, at least three; the rest is for the start of the process of
+        the sample and later tasks.
     confidence : float
         Nominal probability that the peak is in the interval, above 0.5 and at most 0.99.
     history : bool

@@ -99,9 +99,18 @@ class PeakMeter:
             self._thread.start()
         return self
 
+    def split(self) -> int | None:
+        """Return the peak since the start or the last split; None if it is not exact."""
+        if not self.exact:
+            return None
+        peak = _read_status("VmHWM")
+        self.peak = max(self.peak, peak)
+        _reset_peak()
+        return peak
+
     def __exit__(self, *exception: object) -> None:
         if self.exact:
-            self.peak = _read_status("VmHWM")
+            self.split()
         else:
             self._end.set()
             self._thread.join()

@@ -14,8 +14,8 @@ from hyperplane.forecasts.class_model import ClassModel, fit_class
 from hyperplane.forecasts.key_columns import GROUPING
 from hyperplane.forecasts.records import SampleResult, TaskRecord
 from hyperplane.forecasts.sample_plan import SampleStep, find_outputs
-from hyperplane.forecasts.simulate import UnitCost
 from hyperplane.forecasts.task_units import TablePiece, UnitGraph, find_leaves
+from hyperplane.forecasts.unit_cost import UnitCost
 
 #: Share by which the number of distinct keys may be counted too low (HyperLogLog of Polars: up to
 #: 9 % in measured columns).
@@ -207,9 +207,11 @@ class _Predictor:
         for number, unit in enumerate(self.graph.units):
             fitted = self.classes[unit.kind]
             size = self.info.weights.get(number, 0.0) + self._taken(number)
+            needed: dict[int, float] = {}
             for key in unit.inputs:
                 other, share = results[key]
                 size += outputs[other] * share
+                needed[other] = needed.get(other, 0.0) + costs[other].output * share
             if fitted.of_pieces:
                 size = self._limit_pieces(fitted, float(self.leaves[number]))
                 self._note_extrapolation(unit.kind, fitted, size)
@@ -231,8 +233,9 @@ class _Predictor:
                     transient=fitted.transient(size),
                     seconds=fitted.seconds(size),
                     heap=min(fitted.heap(size), fitted.transient(size)),
-                    first=fitted.first(size),
+                    waiting=fitted.waiting(size),
                     block=fitted.block(size),
+                    inputs=tuple(needed.get(other, math.inf) for other in unit.dependencies),
                     is_view=number in self.info.splits,
                     adds=adds,
                     ends=self.info.barriers.get(number, ()),

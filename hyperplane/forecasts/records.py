@@ -163,8 +163,8 @@ class TaskRecord:
         Bytes that it added to shuffles.
     taken : int
         Bytes that it took out of shuffles.
-    first : int
-        Bytes of the result of its first task, if only later tasks of the step need it.
+    waiting : int
+        Bytes by which the peak is larger if another partition waits between two of its tasks.
     groups : int
         Rows of the result, if it has one row for each key of a group-by; otherwise 0.
     written : int
@@ -193,7 +193,7 @@ class TaskRecord:
     outputs: tuple[int, ...]
     added: Mapping[str, int] = field(default_factory=dict)
     taken: int = 0
-    first: int = 0
+    waiting: int = 0
     groups: int = 0
     written: int = 0
     has_tables: bool = False

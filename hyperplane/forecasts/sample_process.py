@@ -18,14 +18,12 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
-
-import numpy as np
 
 from hyperplane.clusters.dask.worker_memory import ARROW_POOL, apply_arrow_pool
 from hyperplane.forecasts.held_memory import measure_held
@@ -46,6 +44,7 @@ from hyperplane.forecasts.records import (
     TaskRecord,
 )
 from hyperplane.forecasts.sampled_pieces import choose_pieces, measure_outputs, rotate_pieces
+from hyperplane.forecasts.sampled_tasks import run_members
 from hyperplane.forecasts.shared_memory import SharedMemoryMeter
 from hyperplane.forecasts.task_units import Key
 
@@ -125,7 +124,7 @@ class SampleRunner:
         library = read_library_memory()
         cpu, began = time.process_time(), time.perf_counter()
         with PeakMeter() as meter, SharedMemoryMeter() as shared:
-            values, first, has_tables, block = run_members(task, inputs, self._sizeof)
+            values, waiting, has_tables, block = run_members(task, inputs, self._sizeof, meter)
         added, taken = {}, 0
         if self.shuffles is not None:
             self.shuffles.receive()
@@ -144,7 +143,7 @@ class SampleRunner:
             ),
             added=added,
             taken=taken,
-            first=first,
+            waiting=waiting,
             groups=self._count_groups(values[key] for key in task.outputs),
             has_tables=has_tables,
             block=block,
@@ -205,50 +204,10 @@ class SampleRunner:
         return measure_keys(self.request.keys, lambda files: each * files)
 
 
-def run_members(
-    task: SampleTask, inputs: Mapping[Key, Any], sizeof: Callable[[Any], int]
-) -> tuple[dict[Key, Any], int, bool, int]:
-    """Run the tasks of a step.
-
-    Return its results, the bytes of the first intermediate one, whether any was a table, and the
-    bytes of the largest column.
-    """
-    values = dict(inputs)
-    first, has_tables, block = 0, False, 0
-    uses = Counter(key for _, node in task.members for key in node.dependencies)
-    for number, (key, node) in enumerate(task.members):
-        values[key] = node({other: values[other] for other in node.dependencies})
-        has_tables = has_tables or _is_table(values[key])
-        block = max(block, find_block(values[key]))
-        if not number and key not in task.outputs:
-            first = sizeof(values[key])
-        for other in node.dependencies:
-            uses[other] -= 1
-            if not uses[other] and other not in task.outputs:
-                del values[other]
-    return {key: values[key] for key in task.outputs}, first, has_tables, block
-
-
 def is_filed(value: Any) -> bool:
     """Return whether a result is a table, or pieces of one, in files of this package."""
     module = sys.modules.get("hyperplane.collections.frames.kernels.table_files")
     return module is not None and bool(module.is_filed(value))
-
-
-def _is_table(value: Any) -> bool:
-    """Whether a value consists of columns, which are blocks of different sizes."""
-    return type(value).__module__.partition(".")[0] in ("pandas", "pyarrow", "polars")
-
-
-def find_block(value: Any) -> int:
-    """Return the bytes of the largest column of a table, which is one block of memory."""
-    if not _is_table(value):
-        return 0
-    usage = getattr(value, "memory_usage", None)  # of dataframes and series of pandas
-    if callable(usage):
-        return int(np.max(usage()))
-    columns = getattr(value, "columns", ())  # of tables of pyarrow
-    return max((int(getattr(column, "nbytes", 0)) for column in columns), default=0)
 
 
 def count_groups(value: Any, keys: Collection[tuple[str, ...]]) -> int:
@@ -277,10 +236,12 @@ def _remove_files(folder: str) -> int:
 
 def import_modules(names: Sequence[str]) -> None:
     """Import what a worker process has imported before its first task."""
+    gc.disable()  # collections during imports free nothing and take a sixth of the time
     for name in names:
         # A worker that cannot import a module reports it when it starts.
         with suppress(ImportError):
             importlib.import_module(name)
+    gc.enable()
 
 
 def main(parent: str, request_path: str, result_path: str) -> None:

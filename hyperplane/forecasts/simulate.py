@@ -20,10 +20,11 @@ import heapq
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hyperplane.forecasts.heap_threads import find_heap_threads
 from hyperplane.forecasts.memory_series import SeriesRecorder
+from hyperplane.forecasts.unit_cost import UnitCost
 
 #: Share of the rows of a shuffle that is in memory until its barrier. Measured: 0.4 to 1.0.
 SHUFFLE_SHARE = 0.85
@@ -38,56 +39,6 @@ LARGER_BLOCK = 1.25
 _LEAST_TERM = 1e-3
 #: Names of the terms of memory that belong to no unit.
 WORKER, ALLOCATOR, SHUFFLE = "an empty worker", "memory kept by allocators", "shuffle buffers"
-
-
-@dataclass(frozen=True)
-class UnitCost:
-    """What a unit takes.
-
-    Parameters
-    ----------
-    kind : int
-        Class of the unit.
-    priority : int
-        Order of its start.
-    dependencies : tuple of int
-        Numbers of the units that must end before.
-    output : float
-        Bytes of its results.
-    transient : float
-        Bytes that its process has in addition while it runs, the results included.
-    seconds : float
-        Duration.
-    adds : mapping of str to float
-        Bytes that it adds to each shuffle.
-    ends : tuple of str
-        Shuffles whose barrier it is.
-    takes : tuple of (str, float)
-        Shuffle and relative position, 0 to 1, of the partition that it takes out of it.
-    heap : float
-        Bytes of the transient memory that malloc does not return to the system afterwards.
-    first : float
-        Bytes of its first result, if it has no inputs and consists of several tasks.
-    block : float
-        Bytes of its largest block of memory, if it handles tables.
-    is_view : bool
-        Whether its result is a part of that of its only dependency, which is not copied: in the
-        process that has both it takes no memory, but keeps all of the other one.
-    """
-
-    kind: int
-    priority: int
-    dependencies: tuple[int, ...]
-    output: float
-    transient: float
-    seconds: float
-    adds: Mapping[str, float] = field(default_factory=dict)
-    ends: tuple[str, ...] = ()
-    takes: tuple[tuple[str, float], ...] = ()
-    heap: float = 0.0
-    first: float = 0.0
-    block: float = 0.0
-    is_view: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,7 +112,8 @@ class Simulation:
         self._running = [0] * processes
         #: Running units and numbers of processes, also outdated ones.
         self._free = [(0, process) for process in range(processes)]
-        self._holders: list[set[int]] = [set() for _ in units]
+        #: Bytes of the results of a unit in each process that has them or a copy.
+        self._holders: list[dict[int, float]] = [{} for _ in units]
         #: Processes in which the result of a unit is a view.
         self._views: list[set[int]] = [set() for _ in units]
         #: Bytes of each process without shuffled rows and running units, and those of its units by
@@ -176,7 +128,7 @@ class Simulation:
         self._blocks = [0.0] * processes
         self._unfit: list[set[int]] = [set() for _ in range(processes)]
         self._apart = [0.0] * processes
-        #: Waiting first results of running units, and how many of them there can be.
+        #: Partitions that wait during running units, and how many of them there can be.
         self._ahead: list[dict[int, float]] = [{} for _ in range(processes)]
         self._most_ahead = math.ceil(SATURATION * threads) - threads
         self._terms_of: list[dict[tuple[str, int | str], float]] = [{} for _ in range(processes)]
@@ -238,15 +190,15 @@ class Simulation:
         self._record(process)
         if not self._started[process]:
             self._add(process, self.memory.retained)
-        for other in unit.dependencies:
-            self._hold(process, other)
+        for other, size in unit.list_inputs():
+            self._hold(process, other, size)
         self._running[process] += 1
         transient = unit.transient
         # No partition waits yet when a thread begins its first one.
         can_wait = self._started[process] >= self.threads
-        if unit.first and can_wait and len(self._ahead[process]) < self._most_ahead:
-            self._ahead[process][number] = unit.first
-            transient += unit.first
+        if unit.waiting and can_wait and len(self._ahead[process]) < self._most_ahead:
+            self._ahead[process][number] = unit.waiting
+            transient += unit.waiting
         if self._heap[process] and unit.block > LARGER_BLOCK * self._blocks[process]:
             self._unfit[process].add(number)
         self._add_transient(process, transient, number)
@@ -295,10 +247,9 @@ class Simulation:
         if unit.takes:
             return min(int(unit.takes[0][1] * self.processes), self.processes - 1)
         local: dict[int, float] = {}
-        for other in unit.dependencies:
-            size = self.units[other].output
-            if size:
-                for process in self._holders[other]:
+        for other, needed in unit.list_inputs():
+            for process, held in self._holders[other].items():
+                if size := min(needed, held):
                     local[process] = local.get(process, 0.0) + size
         if not local:
             return min(range(self.processes), key=self._count_units)
@@ -307,14 +258,19 @@ class Simulation:
     def _count_units(self, process: int) -> int:
         return len(self._ready[process]) + self._running[process]
 
-    def _hold(self, process: int, number: int) -> None:
-        if process not in self._holders[number]:
-            self._holders[number].add(process)
-            unit = self.units[number]
-            if unit.is_view and process in self._holders[unit.dependencies[0]]:
-                self._views[number].add(process)
-            else:
-                self._add(process, unit.output, ("result", unit.kind))
+    def _hold(self, process: int, number: int, size: float = math.inf) -> None:
+        """Have results of a unit in a process: all of it where it ran, and copies of others."""
+        holders, unit = self._holders[number], self.units[number]
+        before = holders.get(process)
+        if before is None and unit.is_view and process in self._holders[unit.dependencies[0]]:
+            self._views[number].add(process)
+        if process in self._views[number]:
+            holders[process] = unit.output
+            return
+        before = before or 0.0
+        # Units that need the same results are not distinguished from those that need others.
+        holders[process] = min(unit.output, before + size)
+        self._add(process, holders[process] - before, ("result", unit.kind))
 
     def _forget_inputs(self, number: int, recorded: int) -> None:
         """Release the inputs of a unit that no other one needs."""
@@ -325,10 +281,11 @@ class Simulation:
 
     def _release(self, number: int, recorded: int) -> None:
         unit = self.units[number]
-        for process in self._holders[number] - self._views[number]:
-            if process != recorded:
-                self._record(process)
-            self._add(process, -unit.output, ("result", unit.kind))
+        for process, size in self._holders[number].items():
+            if process not in self._views[number]:
+                if process != recorded:
+                    self._record(process)
+                self._add(process, -size, ("result", unit.kind))
         self._holders[number].clear()
         if unit.is_view:
             self._forget_inputs(number, recorded)

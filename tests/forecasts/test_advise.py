@@ -26,7 +26,7 @@ from hyperplane.forecasts.layout_simulator import LayoutSimulator
 from hyperplane.forecasts.measured_advice import describe_option
 from hyperplane.forecasts.model import ClassModel, GraphModel
 from hyperplane.forecasts.result import Forecast
-from hyperplane.forecasts.simulate import UnitCost
+from hyperplane.forecasts.unit_cost import UnitCost
 from hyperplane.spec.worker import WorkerSpec
 
 MB, GB = 10**6, 10**9

@@ -21,7 +21,7 @@ from hyperplane.forecasts.model import (
 )
 from hyperplane.forecasts.records import KeyStatistics, SampleResult, TaskRecord
 from hyperplane.forecasts.sample_plan import plan_sample
-from hyperplane.forecasts.sample_process import find_block
+from hyperplane.forecasts.sampled_tasks import find_block
 from hyperplane.forecasts.simulate import ProcessBaseline, Simulation
 from hyperplane.forecasts.task_units import TablePiece, divide_graph
 
@@ -138,12 +138,12 @@ def test_memory_is_proportional_to_the_size_of_the_source():
     assert largest.output > 20_000
 
 
-def test_a_first_result_that_waits_for_its_next_task_is_known():
-    parts = [record(0, need=20 * MB, first=5 * MB) for _ in range(3)]
+def test_a_partition_that_waits_for_its_next_task_is_known():
+    parts = [record(0, need=20 * MB, waiting=5 * MB) for _ in range(3)]
     model = build(30, [*parts, record(1), record(1)])
     assert model.units[0].transient / MB == pytest.approx(20)
-    assert model.units[0].first / MB == pytest.approx(5)
-    assert model.units[-1].first == 0
+    assert model.units[0].waiting / MB == pytest.approx(5)
+    assert model.units[-1].waiting == 0
 
 
 def test_what_malloc_keeps_is_what_remains_after_a_task_besides_its_result():

@@ -13,8 +13,8 @@ from hyperplane.forecasts.simulate import (
     WORKER,
     ProcessBaseline,
     Simulation,
-    UnitCost,
 )
+from hyperplane.forecasts.unit_cost import UnitCost
 
 NOTHING = ProcessBaseline(empty=0.0, retained=0.0, shuffle_buffer=1e12)
 
@@ -140,7 +140,7 @@ def test_larger_blocks_do_not_fit_into_what_malloc_keeps(block, peak):
 
 @pytest.mark.parametrize(("threads", "ahead"), [(1, 1), (2, 1), (8, 1), (16, 2)])
 def test_one_partition_of_a_process_waits_for_its_next_task(threads, ahead):
-    units = [unit(number, transient=10, first=4) for number in range(40)]
+    units = [unit(number, transient=10, waiting=4) for number in range(40)]
     [peak] = simulate(units, threads=threads).peaks
     assert peak == 10 * threads + 4 * ahead
 
@@ -148,7 +148,7 @@ def test_one_partition_of_a_process_waits_for_its_next_task(threads, ahead):
 @pytest.mark.parametrize(("units", "waiting"), [(1, 0), (2, 0), (3, 1), (4, 1), (40, 1)])
 def test_no_partition_waits_before_a_thread_begins_its_second_one(units, waiting):
     """A join of two partitions in two threads has none that waits."""
-    first = [unit(number, transient=10, first=4) for number in range(units)]
+    first = [unit(number, transient=10, waiting=4) for number in range(units)]
     [peak] = simulate(first, threads=2).peaks
     assert peak == 10 * min(units, 2) + 4 * waiting
     peaks = simulate(first, processes=2, threads=1).peaks
