@@ -152,15 +152,17 @@ class Simulation:
                 self._waiting += 1
         events: list[tuple[float, int, int]] = []
         while True:
-            while self._waiting and (process := self._find_free()) is not None:
-                while self._waiting and self._running[process] < self.threads:
-                    chosen = self._choose(process)
+            while self._waiting and (free := self._find_free()) is not None:
+                while self._waiting and self._running[free] < self.threads:
+                    process, chosen = self._choose(free)
                     self._waiting -= 1
                     self._start(process, chosen)
+                    if process != free:
+                        heapq.heappush(self._free, (self._running[process], process))
                     factor = 1 + self._random.uniform(-self._jitter, self._jitter)
                     end = self._now + self.units[chosen].seconds * factor
                     heapq.heappush(events, (end, chosen, process))
-                heapq.heappush(self._free, (self._running[process], process))
+                heapq.heappush(self._free, (self._running[free], free))
             if not events:
                 break
             self._now, number, process = heapq.heappop(events)
@@ -177,13 +179,16 @@ class Simulation:
             heapq.heappop(self._free)
         return None
 
-    def _choose(self, process: int) -> int:
-        """Return the next unit of a process: its own, one of the queue, or one of another."""
+    def _choose(self, process: int) -> tuple[int, int]:
+        """Return the next unit, and its process: one that is free, or the one where its data is."""
         if self._ready[process]:
-            return heapq.heappop(self._ready[process])[1]
+            return process, heapq.heappop(self._ready[process])[1]
         if self._roots:
-            return heapq.heappop(self._roots)[1]
-        return heapq.heappop(max(self._ready, key=len))[1]
+            return process, heapq.heappop(self._roots)[1]
+        busiest = max(range(self.processes), key=lambda each: len(self._ready[each]))
+        if self._running[busiest] < self.threads:
+            process = busiest
+        return process, heapq.heappop(self._ready[busiest])[1]
 
     def _start(self, process: int, number: int) -> None:
         unit = self.units[number]

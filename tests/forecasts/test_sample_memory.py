@@ -56,6 +56,33 @@ def test_the_results_of_the_repeated_first_step_are_released(tmp_path):
     assert 1000 <= records[1].outputs[0] < 2000
 
 
+def read_part() -> np.ndarray:
+    return np.ones(3 * MB)  # 24 MB
+
+
+def repeat(part: np.ndarray) -> np.ndarray:
+    block = np.ones(10 * MB)  # 80 MB
+    return np.repeat(part, 2 + int(block[0]))  # 72 MB
+
+
+def add_up(part: np.ndarray) -> float:
+    return float(part.sum())
+
+
+@pytest.mark.skipif(not has_exact_peaks(), reason="the kernel does not record peaks")
+def test_the_partition_that_waits_may_have_the_result_of_any_task(tmp_path):
+    members = (
+        ("read", Task("read", read_part)),
+        ("repeat", Task("repeat", repeat, TaskRef("read"))),
+        ("sum", Task("sum", add_up, TaskRef("repeat"))),
+    )
+    request = SampleRequest((SampleTask(members, {}, ("sum",)),))
+    (record,), _ = SampleRunner(request, tmp_path).run()
+    # The largest is the second task, 24 + 80 + 72 MB, while another partition has 72 MB.
+    assert record.peak - record.before == pytest.approx(176 * MB, rel=0.1)
+    assert record.waiting == pytest.approx(72 * MB, rel=0.1)
+
+
 PROGRAM = """
 import mmap
 import numpy as np

@@ -155,6 +155,25 @@ def test_no_partition_waits_before_a_thread_begins_its_second_one(units, waiting
     assert max(peaks) == 10 + 4 * waiting
 
 
+@pytest.mark.parametrize(("needed", "peak"), [((), 20 * 10), ((1.0,) * 20, 10 * 10 + 10)])
+def test_a_process_has_copies_only_of_the_results_that_it_needs(needed, peak):
+    """Of units with two results, as the two matrices of a QR decomposition."""
+    parts = [unit(number, output=10) for number in range(20)]
+    together = unit(20, *range(20), inputs=needed)
+    # The caller needs the large results, which remain where they are.
+    targets = [*range(20), 20]
+    timeline = Simulation([*parts, together], targets, NOTHING, 2, 1, jitter=0.0).run()
+    assert max(timeline.peaks) == pytest.approx(peak)
+
+
+def test_units_run_where_the_results_are_that_they_need():
+    large, small = unit(0, output=100, kind=1), unit(1, output=10, kind=2)
+    both = unit(2, 0, 1, transient=50, inputs=(1.0, 10.0), kind=3)
+    timeline = Simulation([large, small, both], [2], NOTHING, 2, 1, jitter=0.0).run()
+    # In the process of the small result, with one byte of the large one.
+    assert sorted(timeline.peaks) == [61, 100]
+
+
 def test_more_threads_and_larger_partitions_never_need_less():
     def peak(size, threads):
         parts = [unit(number, output=size, transient=2 * size) for number in range(20)]
