@@ -58,6 +58,21 @@ def test_the_terminal_is_quiet_until_the_last_cluster_has_closed(dask_logger):
     assert dask_logger.own.getvalue() == "one\ntwo\nthree\nfour\n"
 
 
+def test_shuffles_that_begin_and_end_are_no_warnings_of_a_cluster(dask_logger):
+    logger = logging.getLogger("distributed.shuffle._scheduler_plugin")
+    texts = (
+        "Shuffle a initialized by task 1 executed on b",
+        "Shuffle a deactivated due to stimulus 'c'",
+    )
+    log_filters.raise_log_level()
+    for text in (*texts, "Shuffle a failed during barrier phase"):
+        logger.warning(text)
+    log_filters.restore_log_level()
+    logger.warning(texts[0])  # of a cluster of the program
+    assert shown(dask_logger) == ["Shuffle a failed during barrier phase", texts[0]]
+    assert dask_logger.own.getvalue().count("Shuffle") == 4
+
+
 def test_levels_that_the_program_sets_are_not_changed(dask_logger):
     terminal, own = dask_logger.handlers
     terminal.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""Suppress log messages of Dask that are expected when a cluster closes and after Ctrl-C.
+"""Suppress log messages of Dask that are expected: of shuffles, at the end, and after Ctrl-C.
 
 The error of a task is raised by the call that waits for its result, so the log of a worker has one
 line about it on standard error, and none if that is a notebook. Warnings of a cluster are notes in
@@ -42,6 +42,10 @@ _MAX_ERROR = 300
 _EXPLAINED = ("memory budget. Restarting", "Restarting worker (status=")
 #: Log of a worker about its full memory; PressureWarnings has a note about what lasts.
 _MEMORY_LOG = "distributed.worker.memory"
+#: Logger and texts of the two warnings of a scheduler about each shuffle, which say only that it
+#: begins and ends.
+_SHUFFLES = "distributed.shuffle._scheduler_plugin"
+_ROUTINE = (" initialized by task ", " deactivated due to stimulus ")
 #: Variable of worker processes whose standard error a notebook shows.
 NOTEBOOK_VARIABLE = "HYPERPLANE_NOTEBOOK"
 
@@ -49,10 +53,11 @@ NOTEBOOK_VARIABLE = "HYPERPLANE_NOTEBOOK"
 _lock = threading.RLock()
 _holders = 0
 _levels: list[tuple[logging.Handler, int]] = []
+_filtered: list[logging.Handler] = []
 
 
 def raise_log_level() -> None:
-    """Hide Dask's log records below WARNING until each call has been undone.
+    """Hide Dask's log records below WARNING, and routine ones, until each call has been undone.
 
     :func:`restore_log_level` undoes one call. Dask itself raises the level for each cluster, but
     restores it when the cluster that was opened first closes; the messages of the other clusters
@@ -66,6 +71,8 @@ def raise_log_level() -> None:
             return
         for name in ("distributed", "bokeh"):
             for handler in _dask_handlers(logging.getLogger(name)):
+                handler.filters.insert(0, _is_not_routine)  # before the one that shows notes
+                _filtered.append(handler)
                 if handler.level < logging.WARNING:
                     _levels.append((handler, handler.level))
                     handler.setLevel(logging.WARNING)
@@ -81,7 +88,18 @@ def restore_log_level() -> None:
         for handler, level in _levels:
             if handler.level == logging.WARNING:
                 handler.setLevel(level)
+        for handler in _filtered:
+            handler.removeFilter(_is_not_routine)
         _levels.clear()
+        _filtered.clear()
+
+
+def _is_not_routine(record: logging.LogRecord) -> bool:
+    """Filter of a handler for standard error."""
+    if record.name != _SHUFFLES:
+        return True
+    text = _message(record)
+    return not any(each in text for each in _ROUTINE)
 
 
 def show_as_notes() -> None:
