@@ -24,9 +24,9 @@ from hyperplane.forecasts.task_units import Key, TablePiece, UnitGraph
 
 #: Fewest units of a class that are run, if it has as many.
 FEWEST = 3
-#: Share of the budget by which units are run: of a job of 60 CPU seconds with the default budget of
-#: 5 %, the start of the process of the sample takes about half. Units of later classes, as those of a
-#: reduction, take their share, too.
+#: Share of the budget by which units are run. Of a job of 60 CPU seconds, with a budget of 5 %, the
+#: start of the process of the sample takes about half; later units, as those of a reduction, take
+#: their share, too.
 SHARE = 0.25
 #: Units that take partitions out of a shuffle.
 SHUFFLE_OUTPUTS = 2
