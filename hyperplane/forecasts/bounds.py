@@ -13,7 +13,8 @@ and from the work of all units on all threads, and the longest chain of units.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -49,14 +50,14 @@ class JobBounds:
             others = unit.dependencies
             ends.append(unit.seconds + max((ends[other] for other in others), default=0.0))
             depths.append(1 + max((depths[other] for other in others), default=-1))
-            needs.append(unit.transient + _sum_outputs(units, others))
+            needs.append(unit.transient + _sum_outputs(units, dict(unit.list_inputs())))
             for name, size in unit.adds.items():
                 shuffles[name] = shuffles.get(name, 0.0) + size
         self.longest_chain = max(ends, default=0.0)
         #: Most units of which none needs another, of those with as many units before them.
         self.width = int(max(np.bincount(depths), default=1))
         self._largest_need = max(needs)
-        self._results = _sum_outputs(units, model.targets)
+        self._results = _sum_outputs(units, dict.fromkeys(model.targets, math.inf))
         self._largest_shuffle = max(shuffles.values(), default=0.0)
         self._first: dict[int, np.ndarray] = {}
 
@@ -100,11 +101,13 @@ class JobBounds:
         return float(largest[min(processes, len(largest)) - 1]) if len(largest) else 0.0
 
 
-def _sum_outputs(units: Sequence[UnitCost], numbers: Collection[int]) -> float:
-    """Return the bytes of results that are in memory together; a view of one of them has none."""
-    chosen = set(numbers)
+def _sum_outputs(units: Sequence[UnitCost], chosen: Mapping[int, float]) -> float:
+    """Return the bytes of results that are in memory together; a view of one of them has none.
+
+    Of each chosen unit there are the bytes that are needed, at most all.
+    """
     return sum(
-        units[number].output
-        for number in chosen
+        min(size, units[number].output)
+        for number, size in chosen.items()
         if not (units[number].is_view and units[number].dependencies[0] in chosen)
     )

@@ -71,6 +71,7 @@ def _random_units(chosen, count):
             0, chosen.randrange(1000), tuple(sorted(others)), output,
             output + chosen.random() * 20, chosen.random(),
             adds={"s": 10.0} if number < count // 2 and chosen.random() < 0.2 else {},
+            inputs=tuple(50 * chosen.random() for _ in others) if chosen.random() < 0.3 else (),
         )  # fmt: skip
 
 
