@@ -55,6 +55,15 @@ def test_results_and_shuffled_rows_are_on_all_processes():
     assert shuffle.find_peak(1, 1, MEMORY) == pytest.approx(110 + 0.85 * 400)
 
 
+def test_a_unit_has_only_the_results_that_it_needs_in_its_process():
+    parts = [UnitCost(0, number, (), 10.0, 10.0, 1.0) for number in range(8)]
+    together = UnitCost(0, 8, tuple(range(8)), 0.0, 1.0, 1.0, inputs=(0.5,) * 8)
+    model = make_model([*parts, together], [8])
+    found = Simulation(model.units, model.targets, MEMORY, 4, 1, jitter=0.0).run()
+    # One part, and the next one: no process has all eight.
+    assert JobBounds(model).find_peak(4, 1, MEMORY) <= max(found.peaks) < 110 + 8 * 10
+
+
 def test_the_time_is_that_of_the_work_and_of_the_longest_chain():
     units = [unit(0), unit(1, 0), unit(2, 1), *(unit(number) for number in range(3, 9))]
     bounds = JobBounds(make_model(units))
