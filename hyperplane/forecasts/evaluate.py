@@ -26,9 +26,11 @@ SEEDS = 5
 #: Units times processes from which on a single simulation takes seconds, and is the only one.
 _LARGE = 10**6
 #: Share of what malloc keeps after a task by which the memory of a thread grows each time that the
-#: number of its tasks doubles, from four tasks on and up to sixteen. Tables are blocks of many
-#: sizes: freed memory has gaps into which the next ones do not fit. A short sample shows none.
-_GAPS, _FIRST_TASKS, _LAST_TASKS = 0.6, 4, 16
+#: number of its tasks doubles, from four tasks on and up to 64. Tables are blocks of many sizes:
+#: freed memory has gaps into which the next ones do not fit. A short sample shows none.
+_GAPS, _FIRST_TASKS, _LAST_TASKS = 0.2, 4, 64
+#: The same of tasks that write files, in each thread.
+_GAPS_OF_WRITING, _LAST_TASKS_OF_WRITING = 0.5, 256
 #: Share of what malloc keeps after a task from which on tasks of another class divide it.
 _LIKE = 0.5
 #: What a worker has in addition to the process of the sample, as connections and threads.
@@ -155,9 +157,12 @@ def find_gaps(model: GraphModel, layout: Layout) -> float:
             for other, kept in typical.items()
             if kept >= _LIKE * size and stages[other] == stages[kind]
         )
-        ratio = min(max(tasks / threads / _FIRST_TASKS, 1), _LAST_TASKS / _FIRST_TASKS)
-        grown.append(size * math.log2(ratio))
-    return _GAPS * find_heap_threads(layout.threads) * max(grown, default=0.0)
+        share, last = _GAPS * find_heap_threads(layout.threads), _LAST_TASKS
+        if model.classes[kind].written is not None:
+            share, last = _GAPS_OF_WRITING * layout.threads, _LAST_TASKS_OF_WRITING
+        ratio = min(max(tasks / threads, _FIRST_TASKS), last) / _FIRST_TASKS
+        grown.append(size * share * math.log2(ratio))
+    return max(grown, default=0.0)
 
 
 def _find_stages(model: GraphModel) -> dict[int, int]:

@@ -202,8 +202,9 @@ class Simulation:
         # No partition waits yet when a thread begins its first one.
         can_wait = self._started[process] >= self.threads
         if unit.waiting and can_wait and len(self._ahead[process]) < self._most_ahead:
-            self._ahead[process][number] = unit.waiting
-            transient += unit.waiting
+            # Several threads are rarely at their peaks together while a partition waits.
+            self._ahead[process][number] = unit.waiting / self.threads
+            transient += unit.waiting / self.threads
         if self._heap[process] and unit.block > LARGER_BLOCK * self._blocks[process]:
             self._unfit[process].add(number)
         self._add_transient(process, transient, number)

@@ -138,8 +138,9 @@ def test_larger_blocks_do_not_fit_into_what_malloc_keeps(block, peak):
     assert timeline.terms == {("run", 0): 30, **kept}
 
 
-@pytest.mark.parametrize(("threads", "ahead"), [(1, 1), (2, 1), (8, 1), (16, 2)])
+@pytest.mark.parametrize(("threads", "ahead"), [(1, 1), (2, 1 / 2), (8, 1 / 8), (16, 2 / 16)])
 def test_one_partition_of_a_process_waits_for_its_next_task(threads, ahead):
+    """Of its bytes those count that are in memory while all threads are at their peaks."""
     units = [unit(number, transient=10, waiting=4) for number in range(40)]
     [peak] = simulate(units, threads=threads).peaks
     assert peak == 10 * threads + 4 * ahead
@@ -150,7 +151,7 @@ def test_no_partition_waits_before_a_thread_begins_its_second_one(units, waiting
     """A join of two partitions in two threads has none that waits."""
     first = [unit(number, transient=10, waiting=4) for number in range(units)]
     [peak] = simulate(first, threads=2).peaks
-    assert peak == 10 * min(units, 2) + 4 * waiting
+    assert peak == 10 * min(units, 2) + 4 / 2 * waiting
     peaks = simulate(first, processes=2, threads=1).peaks
     assert max(peaks) == 10 + 4 * waiting
 
