@@ -35,8 +35,13 @@ DISK_BUFFER = 100 * 2**20
 #: Ratio of the largest blocks of two units from which on those of one do not fit into those that
 #: the other one has freed; blocks of equal units differ a little.
 LARGER_BLOCK = 1.25
+#: Seconds until a process knows that the inputs of a task have been computed. The thread that has
+#: computed the last one begins with another task meanwhile, if one is ready.
+DELAY = 0.003
 #: Bytes below which a term of memory is nothing.
 _LEAST_TERM = 1e-3
+#: In place of the process in the event of a unit that is ready.
+_READY = -1
 #: Names of the terms of memory that belong to no unit.
 WORKER, ALLOCATOR, SHUFFLE = "an empty worker", "memory kept by allocators", "shuffle buffers"
 
@@ -143,6 +148,8 @@ class Simulation:
         self._sum = self._total = memory.empty * processes
         self._terms: Mapping[tuple[str, int | str], float] = {}
         self._waiting = 0  # units that could start
+        #: Time, unit and process of units that end; those that are ready have no process yet.
+        self._events: list[tuple[float, int, int]] = []
 
     def run(self) -> Timeline:
         """Simulate all units."""
@@ -150,7 +157,7 @@ class Simulation:
             if not missing:
                 heapq.heappush(self._roots, (self.units[number].priority, number))
                 self._waiting += 1
-        events: list[tuple[float, int, int]] = []
+        events = self._events
         while True:
             while self._waiting and (free := self._find_free()) is not None:
                 while self._waiting and self._running[free] < self.threads:
@@ -166,7 +173,10 @@ class Simulation:
             if not events:
                 break
             self._now, number, process = heapq.heappop(events)
-            self._end(process, number)
+            if process < 0:
+                self._make_ready(number)
+            else:
+                self._end(process, number)
         self._record_all()
         return Timeline(tuple(self._peaks), self._total, self._now, self._terms, self.seed)
 
@@ -229,12 +239,16 @@ class Simulation:
         for other in self._dependents[number]:
             self._missing[other] -= 1
             if not self._missing[other]:
-                where = self._find_process(other)
-                heapq.heappush(self._ready[where], (self.units[other].priority, other))
-                self._waiting += 1
+                heapq.heappush(self._events, (self._now + DELAY, other, _READY))
         if unit.adds or unit.ends:
             self._change_shuffles(unit)
         self._total = max(self._total, self._sum + self.processes * self._shuffle)
+
+    def _make_ready(self, number: int) -> None:
+        """Let a unit start whose inputs have been computed, where it is to run."""
+        process = self._find_process(number)
+        heapq.heappush(self._ready[process], (self.units[number].priority, number))
+        self._waiting += 1
 
     def _change_shuffles(self, unit: UnitCost) -> None:
         for shuffle, size in unit.adds.items():

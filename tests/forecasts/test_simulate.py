@@ -8,6 +8,7 @@ from hyperplane.forecasts.heap_threads import find_heap_threads
 from hyperplane.forecasts.memory_series import MemorySeries, SeriesRecorder
 from hyperplane.forecasts.simulate import (
     ALLOCATOR,
+    DELAY,
     SHUFFLE,
     SHUFFLE_SHARE,
     WORKER,
@@ -32,7 +33,7 @@ def test_the_recorded_memory_is_that_of_the_process_over_the_time():
     units = [unit(0, output=10, transient=15), unit(1, 0, output=1, transient=20)]
     recorder = SeriesRecorder(1, seconds=2.0, parts=4)
     timeline = Simulation(units, [1], NOTHING, 1, 1, jitter=0.0, recorder=recorder).run()
-    assert (timeline.peaks, timeline.seconds) == ((30,), 2)
+    assert (timeline.peaks, timeline.seconds) == ((30,), 2 + DELAY)
     series = recorder.list_series()
     # In the third part the first unit ends, whose memory was the last value before.
     assert series == MemorySeries(2.0, ((15, 15, 30, 30),))
@@ -49,6 +50,15 @@ def test_recorded_peaks_are_those_of_the_simulation(processes):
     again = Simulation(units, [41], memory, processes, 2, expected.seed, recorder=recorder).run()
     assert again == expected
     assert recorder.list_series().peaks == expected.peaks
+
+
+def test_a_thread_begins_with_another_task_before_it_knows_of_the_next_one():
+    first, second = unit(0, output=10, transient=10), unit(1, 0, output=1, transient=1)
+    other = unit(2, output=10, transient=10)
+    together = unit(3, 1, 2)
+    assert simulate([first, second, other, together]).peaks == (10 + 10 + 1,)
+    # Not before what it needs itself.
+    assert simulate([first, second, unit(2, 1, output=10, transient=10)]).peaks == (10 + 1,)
 
 
 def test_a_chain_has_the_memory_of_one_result_and_one_task():
