@@ -27,7 +27,7 @@ from hyperplane.forecasts.memory_series import SeriesRecorder
 from hyperplane.forecasts.unit_cost import UnitCost
 
 #: Share of the rows of a shuffle that is in memory until its barrier. Measured: 0.4 to 1.0.
-SHUFFLE_SHARE = 0.85
+SHUFFLE_SHARE = 0.55
 #: Tasks that a worker has at a time, for each thread (distributed.scheduler.worker-saturation).
 SATURATION = 1.1
 #: Buffer of a worker for rows that it writes to disk (distributed.p2p.storage.buffer).
