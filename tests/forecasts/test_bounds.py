@@ -52,7 +52,7 @@ def test_results_and_shuffled_rows_are_on_all_processes():
     assert [results.find_peak(each, 1, MEMORY) for each in (1, 2, 4)] == [350, 230, 170]
     parts = [unit(number, adds={"s": 100.0}) for number in range(4)]
     shuffle = JobBounds(make_model([*parts, unit(4, 0, 1, 2, 3, ends=("s",))]))
-    assert shuffle.find_peak(1, 1, MEMORY) == pytest.approx(110 + 0.85 * 400)
+    assert shuffle.find_peak(1, 1, MEMORY) == pytest.approx(110 + 0.55 * 400)
 
 
 def test_a_unit_has_only_the_results_that_it_needs_in_its_process():

@@ -424,11 +424,11 @@ def test_tasks_of_other_classes_leave_gaps_in_the_same_freed_memory(later, expec
 @pytest.mark.parametrize(
     ("kind", "below", "above"),
     [
-        ({}, 0.2, 0.4),
-        ({"threads": 4}, 0.25, 0.25),
-        ({"tables": False, "threads": 4}, 0.25, 0.3),
+        ({}, 0.15, 0.2),
+        ({"threads": 4}, 0.28, 0.2),
+        ({"tables": False, "threads": 4}, 0.3, 0.25),
         ({"writes": True, "threads": 4}, 0.15, 0.5),
-        ({"shuffles": True}, 0.3, 0.4),
+        ({"shuffles": True}, 0.3, 0.35),
         ({"shuffles": True, "writes": True}, 0.3, 0.5),  # the wider one on each side
     ],
 )
