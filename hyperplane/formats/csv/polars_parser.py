@@ -28,7 +28,7 @@ _KINDS = (pl.Int64, pl.UInt64, pl.Float64, pl.String, pl.Boolean)
 #: Bytes that NumPy compares at once, which fit into the CPU cache.
 _BLOCK = 1 << 18
 #: Number and bytes of the pieces that are searched for a notation of missing numbers.
-_PIECES, _PIECE = 4, 1 << 14
+_PIECES, _PIECE = 8, 1 << 12
 
 
 def parse_records(

@@ -104,6 +104,8 @@ def _count_regular_quotes(data: bytes, separator: bytes) -> int | None:
 
     Quotes alternately open and close.
     """
+    if b'"' not in data:  # a fifth of the time of counting
+        return 0
     edges = np.zeros(256, bool)
     edges[list(b'"\r\n' + separator)] = True
     values = np.frombuffer(data, np.uint8)
