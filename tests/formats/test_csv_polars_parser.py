@@ -87,9 +87,10 @@ def test_what_polars_parses_is_what_pyarrow_parses(case):
     kinds = {name: getattr(pl, kind)() for name, kind in zip(names, drawn, strict=True)}
     if not data.strip(b"\r\n") or not quotes.is_sound(data, separator.encode()):
         return
-    ours = parse_records(data, separator.encode(), kinds)
-    if ours is None:
+    records = parse_records(data, separator.encode(), kinds)
+    if records is None:
         return
+    ours = records.frame
     dialect = CsvDialect(tuple(kinds), separator, "utf-8", True)
     types = {name: to_arrow_type(kind) for name, kind in kinds.items()}
     try:
@@ -114,9 +115,9 @@ def test_what_polars_parses_is_what_pyarrow_parses(case):
 )
 def test_floats_with_any_digits_are_rounded_as_python_rounds(texts):
     data = "".join(f"{text},x\n" for text in [*texts, "1.5"]).encode()
-    frame = parse_records(data, b",", {"f": pl.Float64(), "s": pl.String()})
-    assert frame is not None
-    for value, text in zip(frame["f"].to_list(), [*texts, "1.5"], strict=True):
+    records = parse_records(data, b",", {"f": pl.Float64(), "s": pl.String()})
+    assert records is not None
+    for value, text in zip(records.frame["f"].to_list(), [*texts, "1.5"], strict=True):
         assert value.hex() == float(text).hex()
 
 

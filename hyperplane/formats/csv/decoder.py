@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+from polars import selectors
 from pyarrow import csv as arrow_csv
 
 from hyperplane.core.errors import ReadError
@@ -18,7 +19,7 @@ from hyperplane.formats import text_errors, time_formats
 from hyperplane.formats.byte_ranges import ByteRange
 from hyperplane.formats.csv import inference, quotes
 from hyperplane.formats.csv.missing_values import PANDAS_MISSING, MissingValues
-from hyperplane.formats.csv.polars_parser import FALSE, TRUE, find_large_floats, parse_records
+from hyperplane.formats.csv.polars_parser import FALSE, TRUE, parse_records
 from hyperplane.formats.polars_frames import columns
 from hyperplane.formats.time_formats import TimeFormat
 from hyperplane.objectstore.locations import File
@@ -96,7 +97,7 @@ class CsvDecoder:
         return b"\n"
 
     def decode(self, byte_range: ByteRange, names: Collection[str]) -> pl.DataFrame:
-        """Decode some columns of a byte range.
+        """Decode some columns of a byte range; missing values are null, never NaN.
 
         Raises
         ------
@@ -127,7 +128,7 @@ class CsvDecoder:
         if 2 * len(names) < len(self.dialect.names) or not is_plain(self.dialect):
             return None
         texts = {*dict(self.times), *set(self.dialect.names).difference(names)}
-        frame = parse_records(
+        records = parse_records(
             data,
             self.dialect.separator_bytes,
             {
@@ -135,13 +136,12 @@ class CsvDecoder:
                 for name, kind in zip(self.dialect.names, self.kinds, strict=True)
             },
         )
-        if frame is None:
+        if records is None:
             return None
-        large = find_large_floats(frame)
+        frame = records.frame
+        large = {name: frame.get_column(name).to_arrow() for name in records.large_floats}
         try:
-            self._check_inexact(
-                data, {name: frame.get_column(name).to_arrow() for name in large}, byte_range
-            )
+            self._check_inexact(data, large, byte_range)
         except pa.ArrowInvalid:
             return None
         return frame.select(columns(names))
@@ -166,7 +166,8 @@ class CsvDecoder:
             raise ReadError(
                 byte_range.file.url, self._describe_error(error, data, byte_range)
             ) from error
-        return pl.DataFrame(pl.from_arrow(table, rechunk=False))
+        frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
+        return frame.with_columns(selectors.float().fill_nan(None))
 
     def _check_quotes(self, data: bytes, byte_range: ByteRange) -> bool:
         """Return whether all quotes are around values; raise for one that is not closed."""

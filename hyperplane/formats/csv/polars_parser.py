@@ -8,11 +8,12 @@ accepts, such as a number that a blank follows.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -31,9 +32,24 @@ _BLOCK = 1 << 18
 _PIECES, _PIECE = 8, 1 << 12
 
 
+class Records(NamedTuple):
+    """Parsed records.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        All columns. Missing values are null, never NaN.
+    large_floats : list of str
+        The columns of floats with values that may be integers that float64 rounds.
+    """
+
+    frame: pl.DataFrame
+    large_floats: list[str]
+
+
 def parse_records(
     data: bytes, separator: bytes, kinds: Mapping[str, pl.DataType]
-) -> pl.DataFrame | None:
+) -> Records | None:
     r"""Return the values of CSV text in UTF-8; None if pyarrow must parse it.
 
     Parameters
@@ -48,7 +64,7 @@ def parse_records(
     Examples
     --------
     >>> kinds = {"n": pl.Int64(), "s": pl.String()}
-    >>> parse_records(b'1,"a,b"\nNA,NA\n', b",", kinds).rows()
+    >>> parse_records(b'1,"a,b"\nNA,NA\n', b",", kinds).frame.rows()
     [(1, 'a,b'), (None, None)]
     >>> parse_records(b"1,a\n2\n", b",", kinds) is None
     True
@@ -89,24 +105,22 @@ def parse_records(
         if converted is None:
             return None
         frame = converted
+    frame, large = _replace_nan(frame)
     frame.columns = list(kinds)
-    return frame
+    return Records(frame, [name for n, name in enumerate(kinds) if f"c{n}" in large])
 
 
-def find_large_floats(frame: pl.DataFrame) -> list[str]:
-    """Return the columns of floats with values that may be integers that float64 rounds.
-
-    Examples
-    --------
-    >>> find_large_floats(pl.DataFrame({"a": [1.5, None], "b": [1.0, -1e16], "s": "x"}))
-    ['b']
-    """
-    floats = [name for name, kind in frame.schema.items() if kind == pl.Float64]
-    if not floats:
-        return []
-    ends = frame.select(selectors.float().abs().max()).row(0)
-    pairs = zip(floats, ends, strict=True)
-    return [name for name, end in pairs if end is not None and not end < MAX_EXACT_FLOAT]
+def _replace_nan(frame: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """Set NaN to null; also return the columns of floats that are large."""
+    floats = selectors.float()
+    # This maximum is NaN if any value is, so that one pass over most columns is enough.
+    ends = frame.select(floats.abs().nan_max()).row(0, named=True)
+    nan = [name for name, end in ends.items() if end is not None and math.isnan(end)]
+    if nan:
+        frame = frame.with_columns(pl.col(nan).fill_nan(None))
+        ends |= frame.select(pl.col(nan).abs().max()).row(0, named=True)
+    large = [name for name, end in ends.items() if end is not None and end >= MAX_EXACT_FLOAT]
+    return frame, large
 
 
 def _get_parsed_type(kind: pl.DataType) -> Any:

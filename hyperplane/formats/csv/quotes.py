@@ -10,7 +10,7 @@ import numpy as np
 
 _QUOTE, _LINE = ord('"'), ord("\n")
 #: Bytes that numpy processes at a time.
-BLOCK = 1 << 20
+BLOCK = 1 << 16
 
 
 def is_sound(data: bytes, separator: bytes) -> bool:

@@ -118,6 +118,7 @@ def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOp
         lambda text_file: decoders[text_file.file],
         request,
         pandas_dtypes,
+        has_nan=False,
     )
 
 

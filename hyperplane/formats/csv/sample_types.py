@@ -11,7 +11,7 @@ import pyarrow as pa
 from hyperplane.core.units import MAX_EXACT_FLOAT
 from hyperplane.formats.csv import inference, quotes
 from hyperplane.formats.csv.decoder import CsvDialect, is_plain, parse_csv
-from hyperplane.formats.csv.polars_parser import find_large_floats, parse_records
+from hyperplane.formats.csv.polars_parser import parse_records
 
 _KINDS = (pl.Int64, pl.Float64, pl.String, pl.Boolean)
 
@@ -95,9 +95,10 @@ def parse_as_known(
     # pyarrow takes an integer with a plus sign for a float.
     if integers and b"+" in data:
         return None
-    frame = parse_records(data, dialect.separator_bytes, kinds)
-    if frame is None or find_large_floats(frame):
+    records = parse_records(data, dialect.separator_bytes, kinds)
+    if records is None or records.large_floats:
         return None
+    frame = records.frame
     # Polars treats names such as ^x$ as patterns.
     frame.columns = [f"c{n}" for n in range(frame.width)]
     nulls = dict(zip(dialect.names, frame.null_count().row(0), strict=True))
