@@ -113,6 +113,8 @@ def parse_records(
 def _replace_nan(frame: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     """Set NaN to null; also return the columns of floats that are large."""
     floats = selectors.float()
+    if pl.Float64 not in frame.dtypes:
+        return frame, []
     # This maximum is NaN if any value is, so that one pass over most columns is enough.
     ends = frame.select(floats.abs().nan_max()).row(0, named=True)
     nan = [name for name, end in ends.items() if end is not None and math.isnan(end)]
