@@ -348,7 +348,7 @@ def test_large_blocks_with_line_ends_in_quotes_equal_pandas(tmp_path):
     frame["t"] = frame["s"].where(frame["n"] % 3 > 0)
     frame.to_csv(tmp_path / "a.csv", index=False)
     result = read(tmp_path / "a.csv", multiline=True).compute()
-    equal(result, pd.read_csv(tmp_path / "a.csv"))
+    equal(result.reset_index(drop=True), pd.read_csv(tmp_path / "a.csv"))
 
 
 def test_pyarrow_decodes_what_the_caller_declares(tmp_path):

@@ -123,8 +123,8 @@ class CsvDecoder:
         self, data: bytes, names: Collection[str], byte_range: ByteRange
     ) -> pl.DataFrame | None:
         """Decode with Polars; None if pyarrow must decode the data, or find what is wrong."""
-        # Polars only checks the number of values in each row if it returns all columns. For few of
-        # them pyarrow, which counts the values of all rows, costs about as much.
+        # Polars checks the number of values of each row only if it returns all columns. For less
+        # than half of them pyarrow, which always checks that, costs less.
         if 2 * len(names) < len(self.dialect.names) or not is_plain(self.dialect):
             return None
         texts = {*dict(self.times), *set(self.dialect.names).difference(names)}

@@ -80,6 +80,8 @@ def parse_as_known(
         or if :func:`infer_types` could have found other categories.
     """
     texts = [text for text, _ in samples if text]
+    if not texts:
+        return ColumnValues()
     if any(replace(other, multiline=dialect.multiline) != dialect for _, other in samples):
         return None
     kinds = {
