@@ -40,6 +40,8 @@ class ColumnMapping:
         Those of ``cast`` that are UUIDs of 16 bytes in the files.
     any_column : str, optional
         A column of the files, which is read to count the rows if no other column is needed.
+    has_nan : bool
+        Whether missing values may be NaN in the files; that is replaced by null.
     """
 
     schema: tuple[tuple[str, pl.DataType], ...]
@@ -50,6 +52,7 @@ class ColumnMapping:
     lossy: frozenset[str] = frozenset()
     uuids: frozenset[str] = frozenset()
     any_column: str | None = None
+    has_nan: bool = True
 
     def apply(
         self,
@@ -105,7 +108,7 @@ class ColumnMapping:
         if categories is not None:
             # A direct cast to a category would turn unknown values into nulls; Enum raises.
             return expr.cast(pl.Enum(categories)).cast(kind)
-        if kind.is_float() and name not in values:
+        if self.has_nan and kind.is_float() and name not in values:
             return expr.fill_nan(None)  # pandas does not distinguish the two; only null remains
         return expr.alias(name) if name in self.cast or name in values else None
 

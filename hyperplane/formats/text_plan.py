@@ -204,8 +204,12 @@ def make_read_plan(
     decoder: Callable[[TextFile], ByteRangeDecoder],
     request: ReadRequest,
     pandas_dtypes: Mapping[str, Any],
+    has_nan: bool = True,
 ) -> ReadPlan:
-    """Divide and join files into partitions."""
+    """Divide and join files into partitions.
+
+    ``has_nan`` is whether the decoder may return NaN for missing values.
+    """
     keys, key_types, partial_keys = hive_partitions.parse_hive_keys(
         [text_file.file.path for text_file in text_files], kinds
     )
@@ -224,6 +228,7 @@ def make_read_plan(
             tuple(filter_schema.items()),
             constants=constants,
             any_column=next(iter(text_file.names), None),
+            has_nan=has_nan,
         )
         byte_ranges += _split_file(text_file, decoder(text_file), mapping, target_size)
     parts = _make_partitions(byte_ranges, filters, request)

@@ -119,6 +119,8 @@ def _read_head(file: File, length: int, find_end: FindEnd) -> tuple[bytes, bool]
 
 def has_multiline_values(text: bytes) -> bool:
     """Whether a quoted value contains line ends."""
+    if b'"' not in text:
+        return False
     odd = False
     for line in text.split(b"\n")[:-1]:
         odd ^= line.count(b'"') % 2 == 1

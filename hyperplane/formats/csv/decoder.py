@@ -1,16 +1,17 @@
-"""Decode CSV with pyarrow, with the types inferred from samples."""
+"""Decode CSV with Polars or pyarrow, with the types inferred from samples."""
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
+from polars import selectors
 from pyarrow import csv as arrow_csv
 
 from hyperplane.core.errors import ReadError
@@ -18,12 +19,13 @@ from hyperplane.formats import text_errors, time_formats
 from hyperplane.formats.byte_ranges import ByteRange
 from hyperplane.formats.csv import inference, quotes
 from hyperplane.formats.csv.missing_values import PANDAS_MISSING, MissingValues
+from hyperplane.formats.csv.polars_parser import FALSE, TRUE, parse_records
+from hyperplane.formats.polars_frames import columns
 from hyperplane.formats.time_formats import TimeFormat
 from hyperplane.objectstore.locations import File
 
 #: UTF-8 byte order mark.
 BOM = b"\xef\xbb\xbf"
-_TRUE, _FALSE = ("True", "TRUE", "true"), ("False", "FALSE", "false")
 #: Block sizes of pyarrow: one that fits into the CPU cache, and one for longer rows.
 BLOCK = 1 << 20
 LARGE_BLOCK = 1 << 27
@@ -95,7 +97,7 @@ class CsvDecoder:
         return b"\n"
 
     def decode(self, byte_range: ByteRange, names: Collection[str]) -> pl.DataFrame:
-        """Decode some columns of a byte range.
+        """Decode some columns of a byte range; missing values are null, never NaN.
 
         Raises
         ------
@@ -103,21 +105,10 @@ class CsvDecoder:
             If a value does not fit its column's type, or a row has the wrong number of values.
         """
         data = byte_range.read_data()
-        self._check_quotes(data, byte_range)
-        types = {
-            name: pa.string() if name in dict(self.times) else to_arrow_type(kind)
-            for name, kind in zip(self.dialect.names, self.kinds, strict=True)
-        }
-        selected = {name: types[name] for name in names}
-        try:
-            table = parse_csv(data, self.dialect, selected)
-            self._check_hexadecimal(data, selected, byte_range)
-            self._check_inexact(data, table, byte_range)
-        except pa.ArrowInvalid as error:
-            raise ReadError(
-                byte_range.file.url, self._describe_error(error, data, byte_range)
-            ) from error
-        frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
+        sound = self._check_quotes(data, byte_range)
+        frame = self._decode_with_polars(data, names, byte_range) if sound else None
+        if frame is None:
+            frame = self._decode_with_pyarrow(data, names, byte_range)
         locate_row = partial(locate_record, self.dialect, data, byte_range.file, byte_range.start)
         text_errors.check_non_nullable(frame, self.non_nullable, byte_range.file.url, locate_row)
         return frame.with_columns(
@@ -125,12 +116,63 @@ class CsvDecoder:
                 frame.get_column(name), time_format, byte_range.file.url, locate_row
             )
             for name, time_format in self.times
-            if name in selected
+            if name in names
         )
 
-    def _check_quotes(self, data: bytes, byte_range: ByteRange) -> None:
+    def _decode_with_polars(
+        self, data: bytes, names: Collection[str], byte_range: ByteRange
+    ) -> pl.DataFrame | None:
+        """Decode with Polars; None if pyarrow must decode the data, or find what is wrong."""
+        # Polars checks the number of values of each row only if it returns all columns. For less
+        # than half of them pyarrow, which always checks that, costs less.
+        if 2 * len(names) < len(self.dialect.names) or not is_plain(self.dialect):
+            return None
+        texts = {*dict(self.times), *set(self.dialect.names).difference(names)}
+        records = parse_records(
+            data,
+            self.dialect.separator_bytes,
+            {
+                name: pl.String() if name in texts else kind
+                for name, kind in zip(self.dialect.names, self.kinds, strict=True)
+            },
+        )
+        if records is None:
+            return None
+        frame = records.frame
+        large = {name: frame.get_column(name).to_arrow() for name in records.large_floats}
+        try:
+            self._check_inexact(data, large, byte_range)
+        except pa.ArrowInvalid:
+            return None
+        return frame.select(columns(names))
+
+    def _decode_with_pyarrow(
+        self, data: bytes, names: Collection[str], byte_range: ByteRange
+    ) -> pl.DataFrame:
+        """Decode with pyarrow, whose errors have the row and the value."""
+        types = {
+            name: pa.string() if name in dict(self.times) else to_arrow_type(kind)
+            for name, kind in zip(self.dialect.names, self.kinds, strict=True)
+            if name in names
+        }
+        selected = {name: types[name] for name in names}
+        try:
+            table = parse_csv(data, self.dialect, selected)
+            self._check_hexadecimal(data, selected, byte_range)
+            self._check_inexact(
+                data, dict(zip(table.column_names, table.columns, strict=True)), byte_range
+            )
+        except pa.ArrowInvalid as error:
+            raise ReadError(
+                byte_range.file.url, self._describe_error(error, data, byte_range)
+            ) from error
+        frame = pl.DataFrame(pl.from_arrow(table, rechunk=False))
+        return frame.with_columns(selectors.float().fill_nan(None))
+
+    def _check_quotes(self, data: bytes, byte_range: ByteRange) -> bool:
+        """Return whether all quotes are around values; raise for one that is not closed."""
         if quotes.is_sound(data, self.dialect.separator_bytes):
-            return
+            return True
         offset = quotes.find_unclosed_quote(data, self.dialect.separator_bytes)
         problem = ""
         if offset is not None:
@@ -152,6 +194,7 @@ class CsvDecoder:
             )
         if problem:
             raise ReadError(byte_range.file.url, problem)
+        return False
 
     def _check_hexadecimal(
         self, data: bytes, types: dict[str, pa.DataType], byte_range: ByteRange
@@ -171,18 +214,20 @@ class CsvDecoder:
                 )
                 raise ReadError(byte_range.file.url, problem)
 
-    def _check_inexact(self, data: bytes, table: pa.Table, byte_range: ByteRange) -> None:
+    def _check_inexact(
+        self, data: bytes, numbers: Mapping[str, Any], byte_range: ByteRange
+    ) -> None:
         """Reject integers that float64 cannot represent, unless the caller set the type."""
         suspect = [
             name
-            for name, column in zip(table.column_names, table.columns, strict=True)
+            for name, column in numbers.items()
             if name not in self.declared and inference.may_be_inexact(column)
         ]
         if not suspect:
             return
         texts = parse_csv(data, self.dialect, dict.fromkeys(suspect, pa.string()))
         for name in suspect:
-            row = inference.find_inexact(table.column(name), texts.column(name))
+            row = inference.find_inexact(numbers[name], texts.column(name))
             if row is not None:
                 text = texts.column(name)[row].as_py()
                 location = locate_record(self.dialect, data, byte_range.file, byte_range.start, row)
@@ -275,6 +320,11 @@ def _parse_group(
     return _read_csv(data, dialect, convert, LARGE_BLOCK)
 
 
+def is_plain(dialect: CsvDialect) -> bool:
+    """Whether the encoding is UTF-8, and missing values are those of pandas."""
+    return dialect.missing == MissingValues() and _is_utf8(dialect.encoding)
+
+
 def _is_utf8(encoding: str) -> bool:
     return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
 
@@ -291,8 +341,8 @@ def _read_csv(data: bytes, dialect: CsvDialect, convert: dict[str, Any], block: 
         # newlines_in_values has no cost for files without quotes.
         parse_options=arrow_csv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True),
         convert_options=arrow_csv.ConvertOptions(
-            true_values=_TRUE,
-            false_values=_FALSE,
+            true_values=TRUE,
+            false_values=FALSE,
             strings_can_be_null=True,
             **convert,
         ),

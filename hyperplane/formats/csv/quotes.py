@@ -10,7 +10,7 @@ import numpy as np
 
 _QUOTE, _LINE = ord('"'), ord("\n")
 #: Bytes that numpy processes at a time.
-BLOCK = 1 << 20
+BLOCK = 1 << 16
 
 
 def is_sound(data: bytes, separator: bytes) -> bool:
@@ -104,6 +104,8 @@ def _count_regular_quotes(data: bytes, separator: bytes) -> int | None:
 
     Quotes alternately open and close.
     """
+    if b'"' not in data:  # a fifth of the time of counting
+        return 0
     edges = np.zeros(256, bool)
     edges[list(b'"\r\n' + separator)] = True
     values = np.frombuffer(data, np.uint8)

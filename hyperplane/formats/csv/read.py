@@ -5,7 +5,8 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ from hyperplane.formats.csv.decoder import (
     to_arrow_type,
 )
 from hyperplane.formats.csv.missing_values import parse_na_values
+from hyperplane.formats.csv.sample_types import ColumnValues, infer_types, parse_as_known
 from hyperplane.formats.file_changes import compute_head_checksum
 from hyperplane.formats.request import ReadPlan, ReadRequest
 from hyperplane.formats.text_plan import Kinds, TextFile, TextOptions
@@ -39,16 +41,21 @@ MIN_OTHER_SEPARATORS = 2
 
 @dataclass(frozen=True)
 class _InspectedFile:
-    """One file: its sample and dialect, the offset of its rows, and the parsed texts of the sample.
-
-    ``text_bytes`` is the length of the parsed texts.
-    """
+    """One file: its sample and dialect, and the offset of its rows."""
 
     sample: TextSample
     dialect: CsvDialect
     start: int
-    tables: tuple[pa.Table, ...]
-    text_bytes: int
+
+    @property
+    def rows(self) -> bytes:
+        """The rows of the head."""
+        return self.sample.head[self.start :]
+
+    @property
+    def excerpts(self) -> list[bytes]:
+        """Rows from the middle and the end, unless values may contain their line ends."""
+        return [] if self.dialect.multiline else [text for _, text in self.sample.excerpts]
 
 
 def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOptions) -> ReadPlan:
@@ -74,18 +81,19 @@ def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOp
             inspected.append(_inspect(sample, options))
         except ReadError as error:
             errors.append(error)
+    found, invalid = _parse_samples(inspected)
+    errors += invalid.values()
+    inspected = [entry for entry in inspected if entry.sample.file not in invalid]
     request.raise_or_warn(errors, len(inspected))
     names = list(dict.fromkeys(name for entry in inspected for name in entry.dialect.names))
     check(parse_na_values(options.na_values, names)[1])
-    kinds, optional = _merge_types(names, inspected)
+    kinds, optional = _merge_types(names, inspected, found)
     declared, set_optional, faults = text_plan.parse_dtypes(options.dtypes, kinds)
     formats, time_faults = _find_time_formats(kinds, inspected, options.parse_dates)
     check([*faults, *time_faults])
     kinds |= declared | {name: time_format.kind for name, time_format in formats.items()}
     optional = (optional - set(declared)) | set_optional
-    text_bytes = sum(entry.text_bytes for entry in inspected)
-    memory = sum(table.nbytes for entry in inspected for table in entry.tables)
-    density = memory / max(1, text_bytes)
+    density = found.nbytes / max(1, found.text_bytes)
     text_files = {id(entry): _make_text_file(entry, density) for entry in inspected}
     text_plan.check_same_columns(list(text_files.values()), kinds, request.schema_mode)
     decoders = {
@@ -110,6 +118,7 @@ def plan_partitions(files: Sequence[File], request: ReadRequest, options: TextOp
         lambda text_file: decoders[text_file.file],
         request,
         pandas_dtypes,
+        has_nan=False,
     )
 
 
@@ -149,29 +158,40 @@ def _inspect(sample: TextSample, options: TextOptions) -> _InspectedFile:
     distinct = inference.deduplicate_names(names)
     missing = parse_na_values(options.na_values, distinct)[0]
     dialect = CsvDialect(distinct, separator, options.encoding, multiline, missing)
-    if not sample.used_for_types:
-        return _InspectedFile(sample, dialect, start, (), 0)
-    try:
-        tables = [_parse_typed(sample.head[start:], dialect)]
-    except pa.ArrowInvalid as error:
-        message = describe_row_error(error, dialect, sample.head[start:], sample.file, start)
-        raise ReadError(sample.file.url, message) from error
-    length = len(sample.head) - start
-    for _, text in () if multiline else sample.excerpts:
-        # A sample that starts inside quotes may not parse; real errors are raised when reading.
+    return _InspectedFile(sample, dialect, start)
+
+
+def _parse_samples(
+    inspected: Sequence[_InspectedFile],
+) -> tuple[ColumnValues, dict[File, ReadError]]:
+    """Return the values of the samples, and the errors of files whose head cannot be parsed."""
+    entries = [entry for entry in inspected if entry.sample.used_for_types]
+    found, errors, tried = ColumnValues(), {}, False
+    for number, entry in enumerate(entries):
+        file, dialect = entry.sample.file, entry.dialect
         try:
-            tables.append(_parse_typed(text, dialect))
-            length += len(text)
-        except pa.ArrowInvalid:
+            found.add(infer_types(entry.rows, dialect))
+        except pa.ArrowInvalid as error:
+            message = describe_row_error(error, dialect, entry.rows, file, entry.start)
+            errors[file] = ReadError(file.url, message)
             continue
-    return _InspectedFile(sample, dialect, start, tuple(tables), length)
+        if not tried:
+            others = parse_as_known(_list_other_texts(entries[number:]), dialect, found)
+            if others is not None:
+                found.add(others)
+                break
+            tried = True
+        for text in entry.excerpts:
+            # A sample that starts inside quotes may not parse; real errors are raised when reading.
+            with suppress(pa.ArrowInvalid):
+                found.add(infer_types(text, dialect))
+    return found, errors
 
 
-def _parse_typed(text: bytes, dialect: CsvDialect) -> pa.Table:
-    def as_text(names: Collection[str]) -> pa.Table:
-        return parse_csv(text, dialect, dict.fromkeys(names, pa.string()))
-
-    return inference.match_pandas_types(parse_csv(text, dialect, None), text, as_text)
+def _list_other_texts(entries: Sequence[_InspectedFile]) -> list[tuple[bytes, CsvDialect]]:
+    """Return the texts of samples, without the head of the first file."""
+    others = [(entry.rows, entry.dialect) for entry in entries[1:]]
+    return others + [(text, entry.dialect) for entry in entries for text in entry.excerpts]
 
 
 def _choose_separator(file: File, options: TextOptions) -> str:
@@ -229,22 +249,14 @@ def _find_record_end(text: bytes, start: int) -> int:
 
 
 def _merge_types(
-    names: Sequence[str], inspected: Sequence[_InspectedFile]
+    names: Sequence[str], inspected: Sequence[_InspectedFile], found: ColumnValues
 ) -> tuple[Kinds, set[str]]:
     """Return types that fit all samples, and the columns that may have missing values."""
     complete = all(file.sample.used_for_types and file.sample.whole for file in inspected)
-    sampled: dict[str, list[pa.ChunkedArray]] = {name: [] for name in names}
-    for file in inspected:
-        for table in file.tables:
-            for name, column in zip(table.column_names, table.columns, strict=True):
-                sampled[name].append(column)
-    kinds: Kinds = {}
-    optional: set[str] = set()
-    for name, columns in sampled.items():
-        categories = set().union(*map(inference.classify_values, columns))
-        kinds[name] = inference.choose_type(categories, complete)
-        if not complete or any(column.null_count for column in columns):
-            optional.add(name)
+    kinds = {
+        name: inference.choose_type(found.categories.get(name, set()), complete) for name in names
+    }
+    optional = {name for name in names if not complete or name in found.missing}
     return kinds, optional
 
 
@@ -257,7 +269,7 @@ def _find_time_formats(
         texts = [
             _read_as_text(file, name)
             for file in inspected
-            if file.tables and name in file.dialect.names
+            if file.sample.used_for_types and name in file.dialect.names
         ]
         result = (
             time_formats.find_format(name, pl.concat(texts), requested_format)

@@ -21,6 +21,13 @@ from hyperplane.formats.pandas_frames.lossless_dtypes import (
 )
 from hyperplane.formats.pandas_frames.time_zones import get_column_zone
 
+#: The types from pandas.Int8Dtype to pandas.UInt64Dtype, whose names are those of Polars.
+_NULLABLE_INTEGERS = tuple(
+    type(pd.api.types.pandas_dtype(f"{sign}Int{bits}"))
+    for sign in ("", "U")
+    for bits in (8, 16, 32, 64)
+)
+
 
 def to_pandas(frame: pl.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
     """Convert a Polars frame to pandas, with the columns and types of an example.
@@ -91,6 +98,8 @@ def column_to_pandas(column: pl.Series, dtype: Any) -> Any:
         return _to_zoned_times(column, dtype)
     if isinstance(dtype, pd.StringDtype) and column.dtype != pl.String:
         column = column.cast(pl.String)
+    if isinstance(dtype, _NULLABLE_INTEGERS) and str(column.dtype) == str(dtype):
+        return _to_nullable_integers(column)
     if hasattr(dtype, "__from_arrow__"):
         arrow = column.to_arrow()
         # pandas stores large_string, so a cast to the short offsets of string would copy twice.
@@ -98,6 +107,15 @@ def column_to_pandas(column: pl.Series, dtype: Any) -> Any:
         wanted = arrow.type if is_text else get_arrow_type(dtype)
         return dtype.__from_arrow__(arrow if wanted is None else _cast(arrow, wanted))
     return _to_objects(column, is_temporal) if dtype.kind == "O" else _to_numpy(column, dtype)
+
+
+def _to_nullable_integers(column: pl.Series) -> Any:
+    """Convert integers, with one copy; Arrow would need two."""
+    missing = np.zeros(len(column), bool)
+    if column.null_count():
+        missing = column.is_null().to_numpy(writable=True)
+        column = column.fill_null(1)  # the value of pandas where an integer is missing
+    return pd.arrays.IntegerArray(column.to_numpy(writable=True), missing)
 
 
 def _cast(arrow: pa.Array, wanted: pa.DataType) -> pa.Array:
