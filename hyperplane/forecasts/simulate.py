@@ -173,10 +173,13 @@ class Simulation:
             if not events:
                 break
             self._now, number, process = heapq.heappop(events)
-            if process < 0:
-                self._make_ready(number)
-            else:
+            if process >= 0:
                 self._end(process, number)
+                continue
+            self._make_ready(number)
+            # All units that are ready at this time can start, in the order of their priority.
+            while events and events[0][0] == self._now and events[0][2] < 0:
+                self._make_ready(heapq.heappop(events)[1])
         self._record_all()
         return Timeline(tuple(self._peaks), self._total, self._now, self._terms, self.seed)
 
@@ -195,7 +198,8 @@ class Simulation:
             return process, heapq.heappop(self._ready[process])[1]
         if self._roots:
             return process, heapq.heappop(self._roots)[1]
-        busiest = max(range(self.processes), key=lambda each: len(self._ready[each]))
+        lengths = list(map(len, self._ready))
+        busiest = lengths.index(max(lengths))
         if self._running[busiest] < self.threads:
             process = busiest
         return process, heapq.heappop(self._ready[busiest])[1]

@@ -61,6 +61,12 @@ def test_a_thread_begins_with_another_task_before_it_knows_of_the_next_one():
     assert simulate([first, second, unit(2, 1, output=10, transient=10)]).peaks == (10 + 1,)
 
 
+def test_units_that_are_ready_at_the_same_time_start_in_the_order_of_their_priority():
+    late = UnitCost(0, 2, (0,), output=100.0, transient=100.0, seconds=1.0)
+    early = UnitCost(0, 1, (0,), output=0.0, transient=150.0, seconds=1.0)
+    assert simulate([unit(0), late, early, unit(3, 1, 2)]).peaks == (150,)
+
+
 def test_a_chain_has_the_memory_of_one_result_and_one_task():
     units = [unit(0, output=10, transient=15), unit(1, 0, output=1, transient=5)]
     assert simulate(units).peaks == (15,)
