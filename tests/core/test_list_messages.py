@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pandas as pd
 import pytest
@@ -77,6 +81,7 @@ def test_arrays_of_a_list_are_not_copied() -> None:
     [
         ["a"] * 20 + [np.zeros(3)],
         [("a", "b")] * 20 + [(np.zeros(3), "b")],
+        [[]] * 20 + [[{"a": [np.zeros(3)]}]],
         dict.fromkeys(range(20), b"bytes"),
         ["a"] * 9,
         [Serialize("a")] * 20,
@@ -84,7 +89,7 @@ def test_arrays_of_a_list_are_not_copied() -> None:
         np.zeros(20),
         pd.Series(["a"] * 20),
     ],
-    ids=["array", "pair", "bytes", "few", "marked", "text", "numbers", "series"],
+    ids=["array", "pair", "nested", "bytes", "few", "marked", "text", "numbers", "series"],
 )
 def test_other_values_are_left_to_dask(value: Any) -> None:
     assert not has_only_pickles(value)
@@ -96,9 +101,41 @@ def test_marked_elements_are_replaced_as_before() -> None:
     assert received == ["text", *map(str, range(20))]
 
 
-def test_an_element_that_cannot_be_pickled_is_an_error_for_the_receiver() -> None:
-    with pytest.raises(TypeError, match="Could not serialize object of type list"):
-        send([threading.Lock()] * 20)
+@pytest.mark.parametrize("on_error", ["message", "raise"])
+def test_the_error_of_an_element_that_cannot_be_pickled_is_that_of_dask(on_error: str) -> None:
+    with pytest.raises(TypeError, match="Could not serialize object of type lock"):
+        core.loads(core.dumps(Serialize([*range(20), threading.Lock()]), on_error=on_error))
+
+
+def test_elements_of_a_module_that_is_pickled_by_value_are_pickled_by_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "only_here.py").write_text("class Point:\n    x = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("only_here")
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        frames = core.dumps(Serialize([module.Point()] * 20))
+        texts = core.dumps(Serialize(["a"] * 20))
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+    monkeypatch.delitem(sys.modules, "only_here")
+    monkeypatch.undo()
+    assert [each.x for each in core.loads(frames)] == [1] * 20
+    assert len(texts) == ONE_PICKLE
+
+
+def test_lists_in_lists_end() -> None:
+    deep: list[Any] = []
+    for _ in range(10_000):
+        deep = [deep]
+    endless: list[Any] = []
+    endless.append(endless)
+    assert not has_only_pickles([deep] * 20)
+    assert not has_only_pickles([endless] * 20)
+    received, frames = send([[[{"a": [number]}]] for number in range(20)])
+    assert received == [[[{"a": [number]}]] for number in range(20)]
+    assert frames == ONE_PICKLE
 
 
 def test_a_process_without_it_reads_the_message(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,10 @@ package.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from typing import Any
 
+import cloudpickle
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.protocol import core
 from distributed.protocol.serialize import (
@@ -22,13 +24,14 @@ from distributed.protocol.serialize import (
     Serialize,
     Serialized,
     ToPickle,
-    check_dask_serializable,
     dask_serialize,
 )
 
 #: Elements from which on a collection is one pickle.
 LEAST_ELEMENTS = 10
 _COLLECTIONS = (list, tuple, set, dict)
+#: Levels of collections in collections that are searched for arrays.
+_LEVELS = 100
 #: Marks of Dask for parts of a message, which its own code replaces.
 _MARKS = (Serialize, Serialized, ToPickle, Pickled)
 _NAME, _MARK = "serialize_and_split", "hyperplane_original"
@@ -55,7 +58,11 @@ def install_list_messages() -> None:
         # Dask pickles a collection in one piece that is not marked, if its first element is no
         # array or the like.
         if type(value) is Serialize and has_only_pickles(value.data):
-            value = value.data
+            with suppress(TypeError):
+                header, frames = serialize(value.data, *args, **options)
+                if header.get("serializer") != "error":
+                    return header, frames
+            # Dask's error of a single element has its type.
         return serialize(value, *args, **options)
 
     vars(serialize_whole)[_MARK] = serialize
@@ -76,11 +83,25 @@ def has_only_pickles(value: object) -> bool:
         return False
     elements: Iterable[Any] = value.values() if isinstance(value, dict) else value
     kinds = set(map(type, elements))
-    if any(issubclass(kind, _MARKS) or _has_serializer(kind) for kind in kinds):
+    if any(issubclass(kind, _MARKS) for kind in kinds):
         return False
-    if kinds.isdisjoint(_COLLECTIONS):
-        return True
-    return not any(check_dask_serializable(each) for each in elements if type(each) in _COLLECTIONS)
+    # Dask pickles elements of such modules by value, but not elements of elements.
+    modules = cloudpickle.list_registry_pickle_by_value()
+    if modules and any(getattr(each, "__module__", None) in modules for each in elements):
+        return False
+    for _ in range(_LEVELS):
+        if any(map(_has_serializer, kinds)):
+            return False
+        if kinds.isdisjoint(_COLLECTIONS):
+            return True
+        # Dask looks at the first element of each collection.
+        elements = [
+            next(iter(each.values() if type(each) is dict else each))
+            for each in elements
+            if type(each) in _COLLECTIONS and each
+        ]
+        kinds = set(map(type, elements))
+    return False
 
 
 def _has_serializer(kind: type) -> bool:
