@@ -248,6 +248,8 @@ def short(monkeypatch):
         ("n,s\n", "1,a\n", "2\n", r"Expected 2 columns, got 1.*"),
         ("n,x\n", "1,2.5\n", "2\n", r"Expected 2 columns, got 1.*"),
         ("n,s\n", "1,a\n", "2,b,c\n", "Expected 2 columns, got 3"),
+        ("n,s\n", "1,a\n", "2,b,", "Expected 2 columns, got 3"),
+        ("n,s\n", "1,a\n", "2,b,\n\n", "Expected 2 columns, got 3"),
         ("n,s,t\n", "1,a,\n", "2,b\n", "Expected 3 columns, got 2"),
         ("n,s,t\n", '1,"a,b",\n', '2,"c,d"\n', "Expected 3 columns, got 2"),
         ("n,s\n", "1,a\n", " ,b\n", "column 'n' holds '"),

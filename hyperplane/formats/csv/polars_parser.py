@@ -77,6 +77,8 @@ def parse_records(
         return None
     if data.endswith((b"\n\n", b"\n\r\n")):
         data = data.rstrip(b"\r\n")
+    if data.endswith(separator):
+        data += b"\n"  # without it, Polars accepts a last row with one more, empty value
     # Polars treats names such as ^x$ as patterns.
     parsed = {f"c{n}": _get_parsed_type(kind) for n, kind in enumerate(kinds.values())}
     numbers = [name for name, kind in parsed.items() if kind != pl.String]
