@@ -2,9 +2,9 @@
 
 Tasks start in the order of ``dask.order``. Those without inputs wait in one queue, as with Dask's
 ``worker-saturation``; others run where most of their inputs are, which are copied if needed. An
-idle process takes a task of the process that has most waiting, if all threads of that one are busy. A
-process knows :data:`DELAY` later that a task can start. A result is released after the last unit
-that needs it. The memory of a process at a time is the sum of
+idle process takes a task of the process that has most waiting, if all threads of that one are
+busy. A process knows :data:`DELAY` later that a task can start. A result is released after the last
+unit that needs it. The memory of a process at a time is the sum of
 
 - an empty worker, and what its allocators keep between tasks,
 - the results that it has, with copies; parts that are views of a result keep all of it,

@@ -159,6 +159,14 @@ def test_types_of_samples_that_polars_parses_are_those_of_pyarrow(case, count):
     assert ours.text_bytes == expected.text_bytes
 
 
+@pytest.mark.parametrize("row", [b"True,false\n", b"1,2.5\n", b"text,1\n", b"True,long text\n"])
+def test_the_bytes_of_samples_are_those_of_arrow(row):
+    dialect, sample = CsvDialect(("a", "b"), ",", "utf-8", True), row * 800
+    expected = infer_types(sample, dialect)
+    ours = parse_as_known([(sample, dialect)], dialect, expected)
+    assert ours.nbytes == pytest.approx(expected.nbytes, rel=0.01)
+
+
 @pytest.fixture(autouse=True)
 def _sync():
     with dask.config.set(scheduler="sync"):

@@ -110,11 +110,12 @@ def parse_as_known(
     categories = {name: set(known.categories[name]) for name in dialect.names}
     for column in frame.select(integers):
         categories[dialect.names[int(column.name[1:])]] |= _classify_integers(column)
-    # As long as in Arrow: the texts with an offset for each, and eight bytes for a number.
+    # As long as in Arrow: the texts with an offset for each, and eight bytes for a number or one
+    # bit for a boolean.
     strings = [name for name, kind in frame.schema.items() if kind == pl.String]
     lengths = frame.select(pl.col(strings).str.len_bytes().sum()).row(0) if strings else ()
-    width = 4 * len(strings) + 8 * (frame.width - len(strings))
-    nbytes = sum(lengths) + frame.height * width
+    bits = sum(1 if kind == pl.Boolean else 64 for kind in frame.dtypes) - 32 * len(strings)
+    nbytes = sum(lengths) + frame.height * bits // 8
     missing = {name for name, count in nulls.items() if count}
     return ColumnValues(categories, missing, nbytes, sum(map(len, texts)))
 
