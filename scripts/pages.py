@@ -253,7 +253,7 @@ def draw_advice(file: Path) -> None:
 def forecast_svg() -> str:
     """Return the picture of a forecast: a shuffle, whose rows wait for a barrier."""
     units = [
-        UnitCost(0, part, (), 0.0, 150e6, 2.0, heap=90e6, first=30e6, adds={"shuffle": 32e6})
+        UnitCost(0, part, (), 0.0, 150e6, 2.0, heap=90e6, waiting=30e6, adds={"shuffle": 32e6})
         for part in range(48)
     ]
     units.append(UnitCost(1, 48, tuple(range(48)), 0.0, 0.0, 0.0, ends=("shuffle",)))
