@@ -34,7 +34,7 @@ from hyperplane.formats.reader import make_collection
 
 #: Files of Dask that are read together take at most a third of the maximum of the right side: each
 #: of their rows may have several matches.
-_PARTS_OF_SMALL_SIDE = 3
+_PARTS_OF_SMALL_SIDE = 8
 
 
 @check_call
