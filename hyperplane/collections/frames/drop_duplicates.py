@@ -19,6 +19,7 @@ from hyperplane.collections.frames.arguments import (
     list_names,
 )
 from hyperplane.collections.frames.finalize import build_collection
+from hyperplane.collections.frames.kernels import distinct_rows
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
 from hyperplane.collections.frames.kernels.table_files import concat_pieces
@@ -33,8 +34,10 @@ from hyperplane.collections.frames.typed_partitions import register_tables
 from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault
 from hyperplane.core.public_calls import check_call
-from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns
+from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns, unescape
 from hyperplane.formats.pandas_frames.typed_table import TypedTable
+from hyperplane.formats.parquet import text_dictionaries
+from hyperplane.formats.parquet.partition import ParquetPartition
 
 Keep = Literal["first", "last"]
 
@@ -139,11 +142,28 @@ def drop_partition_duplicates(
     keep: Keep,
 ) -> pl.DataFrame:
     """Drop duplicates within a partition."""
-    return kernel.drop_repeats(open_partition(partition, like, where), subset, keep)
+    if where is None and set(subset) == set(like.columns):
+        distinct = text_dictionaries.read_distinct_rows(
+            partition, [unescape(name) for name in like.columns]
+        )
+        if distinct is not None:
+            return distinct.rename(dict(zip(distinct.columns, like.columns, strict=True)))
+    rows = open_partition(partition, like, where)
+    # Of others the first rows cannot be read alone.
+    if isinstance(partition, pd.DataFrame) or (
+        isinstance(partition, ParquetPartition) and not partition.is_read_by_python
+    ):
+        table = distinct_rows.read_distinct_rows(rows, subset, keep)
+        if table is not None:
+            return table
+    return kernel.drop_repeats(rows, subset, keep)
 
 
 def _drop_duplicates(tables: list[pl.DataFrame], columns: list[str], keep: Keep) -> pl.DataFrame:
-    return kernel.drop_repeats(concat_tables(tables).lazy(), columns, keep)
+    table = concat_tables(tables)
+    if distinct_rows.can_find_distinct_rows(table, columns):
+        return table.filter(distinct_rows.find_distinct_rows(table, columns, keep))
+    return kernel.drop_repeats(table.lazy(), columns, keep)
 
 
 def _build_partition(

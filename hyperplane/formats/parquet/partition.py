@@ -147,7 +147,8 @@ class ParquetPartition(FilePartition):
         return sum(piece.rows for piece in self.pieces)
 
     @property
-    def _is_read_by_python(self) -> bool:
+    def is_read_by_python(self) -> bool:
+        """Whether a scan reads whole row groups in Python, instead of the rows that it needs."""
         is_local = self.pieces[0].file.store.local
         return (
             self.on_error == "skip"
@@ -157,7 +158,7 @@ class ParquetPartition(FilePartition):
 
     def scan(self, where: pl.Expr | None = None) -> pl.LazyFrame:
         """Return the filtered rows as a lazy frame that reads only the needed columns."""
-        if self._is_read_by_python:
+        if self.is_read_by_python:
             return super().scan(where)
         runs = groupby(self.pieces, key=lambda piece: piece.scan_key)
         frames = [_scan_files(list(run)) for _, run in runs]
@@ -166,7 +167,7 @@ class ParquetPartition(FilePartition):
 
     def collect(self, names: Sequence[str]) -> pl.DataFrame:
         """Read some columns of the filtered rows."""
-        if self._is_read_by_python:
+        if self.is_read_by_python:
             return super().collect(names)
         return self.scan().select(columns(names)).collect()
 
