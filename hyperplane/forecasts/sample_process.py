@@ -237,11 +237,13 @@ def _remove_files(folder: str) -> int:
 def import_modules(names: Sequence[str]) -> None:
     """Import what a worker process has imported before its first task."""
     gc.disable()  # collections during imports free nothing and take a sixth of the time
-    for name in names:
-        # A worker that cannot import a module reports it when it starts.
-        with suppress(ImportError):
-            importlib.import_module(name)
-    gc.enable()
+    try:
+        for name in names:
+            # A worker that cannot import a module reports it when it starts.
+            with suppress(ImportError):
+                importlib.import_module(name)
+    finally:
+        gc.enable()
 
 
 def main(parent: str, request_path: str, result_path: str) -> None:
