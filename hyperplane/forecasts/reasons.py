@@ -179,10 +179,16 @@ def find_notes(
     peak = sum(timeline.terms.values())
     for kind, ratio in model.extrapolated.items():
         share = timeline.terms.get(("run", kind), 0.0) + timeline.terms.get(("result", kind), 0.0)
+        growth = max(model.classes[kind].output.exponent, model.classes[kind].transient.exponent)
         if ratio > EXTRAPOLATED and share > DECISIVE * peak:
             found.append(
                 f"the results of {graph.units.kinds[kind]!r} grow with the data, and the sample "
                 f"has a {ratio:.0f}th of it: the peak is rather an upper bound"
+            )
+        elif share * (1 - ratio**-growth) > DECISIVE * peak:
+            found.append(
+                f"the results of {graph.units.kinds[kind]!r} grow with the data, of which the "
+                f"sample has {round(100 / ratio)} %: how they grow further is an estimate"
             )
     found += find_frequent_keys(graph, result, model)
     if graph.unmeasured:

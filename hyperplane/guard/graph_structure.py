@@ -245,6 +245,10 @@ def _find_locations(value: Any, depth: int = _DEPTH) -> Iterator[str]:
         yield str(value.fragment.path)
     elif type(value).__name__ in ("OpenFile", "LocalFileOpener"):
         yield str(getattr(value, "path", ""))
+    elif type(value).__name__ == "UnreadPartition":
+        yield from _find_locations(value.partition, depth - 1)
+    elif hasattr(type(value), "urls") and hasattr(type(value), "scan"):  # a partition of `read`
+        yield from (str(url).removeprefix("file://") for url in value.urls)
 
 
 class SourceSizes:

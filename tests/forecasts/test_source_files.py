@@ -19,6 +19,7 @@ from hyperplane.forecasts import source_files
 from hyperplane.forecasts.collection_graph import materialize
 from hyperplane.forecasts.key_columns import find_key_columns
 from hyperplane.forecasts.key_statistics import measure_keys
+from hyperplane.forecasts.past_runs import JobSize
 from hyperplane.forecasts.reasons import find_graph_reasons, find_notes
 from hyperplane.forecasts.records import SampleResult
 from hyperplane.forecasts.source_files import (
@@ -75,6 +76,27 @@ def test_sizes_of_files_in_a_file_system_of_fsspec():
         assert graph.read_bytes == sum(file["size"] for file in system.ls("/source/parquet"))
     finally:
         system.rm("/source", recursive=True)
+
+
+def test_sizes_of_files_of_this_package_s_reader(tmp_path):
+    sizes = write_tables(fsspec.filesystem("file"), str(tmp_path))
+    table, small = tmp_path / "parquet", tmp_path / "small.parquet"
+    pd.DataFrame({"k": range(700), "w": 1.0}).to_parquet(small)
+    rows = hyperplane.dataframe.read(table)
+    for name, job, expected in (
+        ("parquet", rows.v.sum(), sizes["parquet"]),
+        ("csv", hyperplane.dataframe.read(tmp_path / "csv" / "*.csv").v.sum(), sizes["csv"]),
+        ("group_agg", hyperplane.dataframe.group_agg(rows, "k", {"v": "sum"}), sizes["parquet"]),
+        (
+            "join",
+            hyperplane.dataframe.join(rows, hyperplane.dataframe.read(small), on="k").w.sum(),
+            sizes["parquet"] + small.stat().st_size,
+        ),
+    ):
+        graph = materialize(job, {})
+        assert graph.read_bytes == expected, name
+        assert sum(graph.info.weights.values()) == pytest.approx(expected), name
+        assert JobSize.of(graph).input == expected, name
 
 
 def test_files_that_are_gone_have_no_size():

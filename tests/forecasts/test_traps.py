@@ -114,6 +114,15 @@ def test_results_that_grow_beyond_the_sample_are_an_upper_bound():
     steps, result = sample(graph, lambda step: 30 * MB)
     _, found, notes = evaluate(graph, steps, result)
     assert not any("upper bound" in note for note in notes)
+    # Of a sample with more of the data, the interval is wide, too.
+    graph = make_tree(16)
+    steps, result = sample(graph, grow)
+    model, found, notes = evaluate(graph, steps, result)
+    [ratio] = model.extrapolated.values()
+    assert ratio < reasons.EXTRAPOLATED
+    assert found.interval.low < 0.7 * found.interval.value
+    [note] = notes
+    assert f"the sample has {round(100 / ratio)} %" in note
 
 
 def test_rows_in_shuffle_buffers_are_bounded_from_above():
