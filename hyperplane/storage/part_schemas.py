@@ -253,7 +253,10 @@ def _convert_column(column: Any, dtype: Any, name: Any, url: str) -> Any:
     if isinstance(dtype, pd.CategoricalDtype) and dtype.ordered and len(dtype.categories):
         return column.astype(dtype)
     if isinstance(column.dtype, pd.CategoricalDtype):
-        column = column.astype(column.cat.categories.dtype if len(column) else object)
+        kind = column.cat.categories.dtype if len(column) else np.dtype(object)
+        # NumPy's integers and truth values cannot be missing.
+        is_object = isinstance(kind, np.dtype) and kind.kind in "iub" and column.hasnans
+        column = column.astype(object if is_object else kind)
     if isinstance(dtype, pd.CategoricalDtype):
         categories = pd.Index(column.dropna().unique(), dtype=dtype.categories.dtype)
         return column.astype(pd.CategoricalDtype(categories, ordered=dtype.ordered))

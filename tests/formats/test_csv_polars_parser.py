@@ -155,7 +155,13 @@ def test_types_of_samples_that_polars_parses_are_those_of_pyarrow(case, count):
     for name in dialect.names:
         kinds = [inference.choose_type(v.categories[name], False) for v in (ours, expected)]
         assert kinds[0] == kinds[1], name
-    assert ours.missing == expected.missing
+    # NaN is null for Polars. Whether there are missing values decides nothing for floats.
+    floats = {
+        name
+        for name in dialect.names
+        if inference.choose_type(expected.categories[name], False) == pl.Float64
+    }
+    assert ours.missing - floats == expected.missing - floats
     assert ours.text_bytes == expected.text_bytes
 
 

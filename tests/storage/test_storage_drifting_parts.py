@@ -17,6 +17,7 @@ import hyperplane
 from hyperplane.errors import DataError, ReadError
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.object_kinds import list_formats
+from hyperplane.storage.part_schemas import convert_frame
 
 _here = pytest.fixture(autouse=True)(in_this_thread)
 FORMATS = list(list_formats("dataframe"))
@@ -185,3 +186,13 @@ def test_arrow_dictionary_columns_are_loaded_unchanged(tmp_path):
     frame = pd.DataFrame({"n": pd.array(["a", None, "b"], dtype=words)})
     hyperplane.save(dd.from_pandas(frame, npartitions=1), tmp_path / "out")
     pd.testing.assert_frame_equal(hyperplane.load(tmp_path / "out").compute(), frame)
+
+
+def test_a_missing_value_of_a_category_of_integers_is_no_integer() -> None:
+    """Parts that another package has written may have other types than the first one."""
+    part = pd.DataFrame({"a": pd.Series([3, None], dtype=pd.CategoricalDtype([3, 2]))})
+    with pytest.raises(ReadError, match=r"column 'a'.*nan"):
+        convert_frame(part, pd.DataFrame({"a": pd.Series([], dtype="int64")}), "part.x")
+    for dtype in ("float64", pd.CategoricalDtype(pd.Index([], dtype="int64"))):
+        like = pd.DataFrame({"a": pd.Series([], dtype=dtype)})
+        assert convert_frame(part, like, "part.x")["a"].astype(object).dropna().tolist() == [3]
