@@ -1,4 +1,4 @@
-"""Check forecasts by jobs that were written after the model was frozen on 2026-11-29, 21:07.
+"""Check forecasts by jobs that were written for a check of the model of 2026-11-29, 21:07.
 
     python -m benchmarks.forecast_checks [--json FILE] [WORKLOAD ...]
 

@@ -1,9 +1,9 @@
-"""Check forecasts by operations that were written on 2026-11-30 at 15:05, after the last change.
+"""Check forecasts by operations that were written on 2026-11-30 at 15:05.
 
     python -m benchmarks.forecast_later [--json FILE] [WORKLOAD ...]
 
-The tables are those of benchmarks.forecast and benchmarks.forecast_checks. The model has not been
-changed since these jobs were written.
+The tables are those of benchmarks.forecast and benchmarks.forecast_checks. The jobs were written
+for a check of the model of that day; the present one was chosen with their runs, too.
 """
 
 from __future__ import annotations

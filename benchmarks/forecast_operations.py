@@ -1,4 +1,4 @@
-"""Check forecasts by operations that were written after the model was frozen on 2026-11-30, 02:24.
+"""Check forecasts by operations that were written for a check of the model of 2026-11-30, 02:24.
 
     python -m benchmarks.forecast_operations [--json FILE] [WORKLOAD ...]
 

@@ -6,6 +6,7 @@ import dask
 import numpy as np
 import pandas as pd
 import pytest
+from csv_values import equal
 
 import hyperplane
 from hyperplane.dataframe import group_agg, read
@@ -25,15 +26,6 @@ def file(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(TEXT)
     return path
-
-
-def equal(result, expected):
-    """Assert equal values; integers keep their digits where pandas has floats."""
-    assert list(result) == list(expected)
-    for name in expected:
-        values, expected_values = result[name].astype(object), expected[name].astype(object)
-        assert (values.isna() == expected_values.isna()).all(), name
-        assert values.dropna().to_list() == expected_values.dropna().to_list(), name
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from csv_values import equal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import scaled
@@ -191,15 +192,6 @@ def by_pyarrow(monkeypatch):
 
     monkeypatch.setattr(CsvDecoder, "_decode_with_pyarrow", count_calls)
     return calls
-
-
-def equal(result, expected):
-    """Assert equal values; integers keep their digits where pandas has floats."""
-    assert list(result) == list(expected)
-    for name in expected:
-        values, expected_values = result[name].astype(object), expected[name].astype(object)
-        assert (values.isna() == expected_values.isna()).all(), name
-        assert values.dropna().to_list() == expected_values.dropna().to_list(), name
 
 
 PLAIN = {
