@@ -27,7 +27,7 @@ import psutil
 import pytest
 from dask.distributed import wait
 from scale import FULL
-from services import is_empty, restart, temporary_directory, until
+from services import is_empty, restart, temporary_directory, until, worker_ids
 from subprograms import Run, dead, workers_of
 
 import hyperplane
@@ -388,11 +388,11 @@ class DaskEngineContract(EngineContract):
 
     def test_a_killed_worker_comes_back_and_the_work_is_done(self, running: Running) -> None:
         client = running.client
-        victim = next(iter(client.nthreads()))
+        victim, old = next(iter(client.nthreads())), worker_ids(client)
         futures = client.map(slow_square(), range(20), pure=False)
         client.run(_die, workers=[victim], on_error="ignore")
         # The scheduler may notice it after all results are ready.
-        until(lambda: victim not in client.nthreads())
+        until(lambda: old - worker_ids(client))
         wait(futures, timeout=120)
         assert client.gather(futures) == [n * n for n in range(20)]
         client.wait_for_workers(2, timeout=120)

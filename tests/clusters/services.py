@@ -52,10 +52,26 @@ def restart(client: Any) -> None:
 
     ``Client.restart`` returns when the scheduler has as many workers as before. That may be before
     it learns that an old one has ended, and ``Client.run`` then fails with "Address removed".
+    A new worker may have the address of an old one, as the system chooses its port.
     """
-    old = set(client.nthreads())
+    old = worker_ids(client)
     client.restart()
-    until(lambda: len(client.nthreads()) >= len(old) and old.isdisjoint(client.nthreads()))
+
+    def are_new() -> bool:
+        ids = worker_ids(client)
+        return len(ids) >= len(old) and old.isdisjoint(ids)
+
+    until(are_new)
+
+
+def worker_ids(client: Any) -> set[str]:
+    """Return the identifiers of worker processes, which no other process has."""
+
+    def find(dask_scheduler: Any) -> set[str]:
+        return {state.server_id for state in dask_scheduler.workers.values()}
+
+    found: set[str] = client.run_on_scheduler(find)
+    return found
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import os
 import time
 
 import pytest
-from services import until
+from services import until, worker_ids
 from services_slurm import service, shared, start
 
 from hyperplane.clusters.dask.slurm import cluster as slurm_cluster
@@ -33,12 +33,12 @@ def test_results_move_to_others_before_the_walltime_ends_a_worker(
     early = {"walltime": "3:00", "leave_before": "75s"}
     client, cluster = start(num_workers=1, engine_options=early)
     with cluster, client:
-        first = set(client.nthreads())
+        first = worker_ids(client)
         future = client.submit(lambda: os.getpid(), pure=False)
         pid = future.result()
         time.sleep(10)
         cluster.scale(2)
         client.wait_for_workers(2, timeout=85)  # before the first one retires
-        until(lambda: not first & set(client.nthreads()), 150)
+        until(lambda: not first & worker_ids(client), 150)
         assert future.result() == pid, "computed again"
         until(lambda: "retired 105 seconds after its start" in caplog.text, 90)

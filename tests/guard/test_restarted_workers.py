@@ -13,6 +13,7 @@ from typing import Any
 import dask
 import pytest
 from distributed import Client, Scheduler, Worker, get_worker
+from services import worker_ids
 from small_clusters import SOON, started
 
 from hyperplane.guard.restarted_workers import RestartedWorkers
@@ -27,10 +28,11 @@ def read_pid(number: int) -> int:
 
 def end_process(client: Client, worker: str) -> int:
     """Kill the process of a worker, and return the ID that it had when another one has started."""
+    old = worker_ids(client)
     pid: int = client.run(os.getpid, workers=[worker])[worker]
     os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + SOON
-    while len(running := client.nthreads()) < 2 or worker in running:
+    while len(running := worker_ids(client)) < 2 or running == old:
         assert time.monotonic() < deadline, "the worker was not restarted"
         time.sleep(0.05)
     return pid

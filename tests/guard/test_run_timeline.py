@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from distributed import wait
+from services import worker_ids
 from small_clusters import LIMIT, SOON, started
 
 from hyperplane.errors import WorkerOutOfMemory
@@ -58,12 +59,13 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunRecord]:
             sums = client.map(total, held, workers=[spilling], key="total")
             assert len(client.gather(sums)) == 7
             time.sleep(2.5)  # a measurement while results are on disk
+            old = worker_ids(client)
             with suppress(WorkerOutOfMemory):
                 client.submit(fill_memory, workers=[killed], key="fill-memory").result(SOON)
                 pytest.fail("the task has not ended its worker")
             del held, sums
             deadline = time.monotonic() + SOON
-            while len(running := client.nthreads()) < 2 or killed in running:
+            while len(running := worker_ids(client)) < 2 or running == old:
                 assert time.monotonic() < deadline, "the worker was not restarted"
                 time.sleep(0.1)
         yield read_run("spilling")
