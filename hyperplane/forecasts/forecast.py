@@ -189,6 +189,7 @@ def _sample(
             layout.environ,
             layout.modules,
             layout.forked,
+            layout.runs_main,
         )
         if result.failed is None:
             break

@@ -50,6 +50,8 @@ class Layout:
         Whether worker processes are forked.
     is_local : bool
         Whether they are on this machine.
+    runs_main : bool
+        Whether they may run the main module of the program, as those of the local engine.
     """
 
     processes: int
@@ -62,6 +64,7 @@ class Layout:
     modules: tuple[str, ...] = ()
     forked: bool = False
     is_local: bool = False
+    runs_main: bool = False
 
     def __str__(self) -> str:
         return f"{plural(self.processes, 'worker process')} x {plural(self.threads, 'thread')}"
@@ -105,6 +108,7 @@ def find_layout(plan: ClusterPlan | None) -> Layout:
         modules=tuple(value.settings.preload) if forked else (),  # type: ignore[attr-defined]
         forked=forked,
         is_local=isinstance(value.settings, MachineSettings),
+        runs_main=is_local,
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import cloudpickle
 import psutil
 
+from hyperplane.clusters.dask.local.main_module import spawn_preparation
 from hyperplane.clusters.dask.worker_memory import ARROW_POOL
 from hyperplane.forecasts.records import SampleRequest, SampleResult, SampleSetup
 from hyperplane.platforms.local.machine import free_ram
@@ -40,6 +41,7 @@ def run_sample(
     environ: Mapping[str, str],
     modules: Sequence[str] = (),
     forked: bool = False,
+    runs_main: bool = False,
 ) -> SampleResult:
     """Run a sample in a new process like a worker process.
 
@@ -53,7 +55,10 @@ def run_sample(
         Modules that worker processes import when they start.
     forked : bool
         Whether worker processes are forked.
+    runs_main : bool
+        Whether they may run the main module of the program.
     """
+    main = spawn_preparation() if runs_main else {}
     with tempfile.TemporaryDirectory(prefix="hyperplane-forecast-") as folder:
         written = Path(folder, "written")
         written.mkdir()
@@ -70,7 +75,7 @@ def run_sample(
             # A forked worker gets this variable after Arrow has been loaded, which matters: the
             # buffers of its Parquet writer are then not in the memory of malloc.
             pool = variables.pop(ARROW_POOL, "")
-        setup = SampleSetup(path, (*_MODULES, *modules), forked, pool)
+        setup = SampleSetup(path, (*_MODULES, *modules), forked, pool, main)
         request, result = Path(folder, "request"), Path(folder, "result")
         request.write_bytes(pickle.dumps(setup) + content)
         return _run_process(request, result, variables)

@@ -49,12 +49,15 @@ class SampleSetup:
         Whether workers are forked from a process that has imported the modules.
     arrow_pool : str
         Memory pool of Arrow that a forked worker is given after the import; none if empty.
+    main : mapping of str to str
+        Main module of the program, which workers run for its definitions; none if empty.
     """
 
     path: tuple[str, ...]
     modules: tuple[str, ...]
     forked: bool
     arrow_pool: str = ""
+    main: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

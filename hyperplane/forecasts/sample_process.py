@@ -18,10 +18,11 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from multiprocessing import spawn
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -269,9 +270,20 @@ def main(parent: str, request_path: str, result_path: str) -> None:
         if setup.arrow_pool:
             os.environ[ARROW_POOL] = setup.arrow_pool
             apply_arrow_pool()
+        if setup.main:
+            _run_main_module(setup.main)
         result = _run_safely(file, folder)
     with Path(result_path).open("wb") as file:
         pickle.dump(result, file)
+
+
+def _run_main_module(main: Mapping[str, str]) -> None:
+    """Import the main module of the program, as workers do, with what it imports."""
+    before = sys.modules["__main__"]
+    try:
+        spawn.prepare(dict(main))
+    except (Exception, SystemExit):  # noqa: BLE001 - a worker that cannot run it starts, too
+        sys.modules["__main__"] = before
 
 
 def _start_watch(parent: int, folder: Path) -> None:

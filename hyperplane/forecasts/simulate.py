@@ -252,6 +252,9 @@ class Simulation:
     def _make_ready(self, number: int) -> None:
         """Let a unit start whose inputs have been computed, where it is to run."""
         process = self._find_process(number)
+        # Its thread may run another unit meanwhile.
+        for other, size in self.units[number].list_inputs():
+            self._hold(process, other, size)
         heapq.heappush(self._ready[process], (self.units[number].priority, number))
         self._waiting += 1
 

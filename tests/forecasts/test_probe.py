@@ -102,3 +102,39 @@ def test_the_process_of_a_sample_imports_no_library_that_a_worker_does_not():
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
     assert not found.stdout.strip()
+
+
+SCRIPT = """
+import sys
+import dask
+import numpy
+import hyperplane
+
+table = numpy.ones(12_500_000)  # 100 MB
+
+def add(number):
+    return number + 1
+
+if __name__ == "__main__":
+    plan = hyperplane.plan_cluster(
+        num_workers=1, nprocs=1, nthreads=1, ram_gb_per_proc=2, engine="local", local_fit="exact"
+    )
+    job = dask.delayed(add)(1)
+    print(hyperplane.forecast(job, plan, history=False).peak)
+    client, cluster = hyperplane.start(plan)
+    with cluster, client:
+        read = lambda: int(open("/proc/self/statm").read().split()[1]) * 4096
+        print(*client.run(read).values(), job.compute())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_the_sample_has_the_main_module_of_the_script_as_workers_have(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run([sys.executable, script], capture_output=True, check=True, text=True)
+    forecast, measured, result = map(int, done.stdout.split())
+    assert result == 2
+    assert measured > 170e6  # an empty worker of these tests takes less than 100 MB
+    assert forecast == pytest.approx(measured, rel=0.15)
