@@ -51,6 +51,8 @@ class ClassModel:
         Share of each output partition in the rows of the table that a unit divides.
     in_files : float
         Share of the bytes of the results that are in files instead of memory.
+    held : float
+        Share of them that is not in the results, but in arrays of which they are views.
     """
 
     of_pieces: bool
@@ -70,6 +72,7 @@ class ClassModel:
     shares: tuple[float, ...] = ()
     pieces: Mapping[int, float] = field(default_factory=dict)
     in_files: float = 0.0
+    held: float = 0.0
 
     def find_share(self, position: int, results: int) -> float:
         """Return the share of one of several results in their bytes."""
@@ -148,6 +151,7 @@ def fit_class(
         shares=_find_shares([record.outputs for record in records]),
         pieces=_find_pieces([record.pieces for record in records]),
         in_files=sum(each.filed for each in records) / max(1.0, sum(outputs)),
+        held=sum(each.held for each in records) / max(1.0, sum(outputs)),
     )
 
 

@@ -26,8 +26,9 @@ SEEDS = 5
 #: Units times processes from which on a single simulation takes seconds, and is the only one.
 _LARGE = 10**6
 #: Share of what malloc keeps after a task by which the memory of a thread grows each time that the
-#: number of its tasks doubles, from four tasks on and up to 64. Tables are blocks of many sizes:
-#: freed memory has gaps into which the next ones do not fit. A short sample shows none.
+#: number of its tasks doubles, from four tasks on and up to 64. Blocks have many sizes, and results
+#: remain between them: freed memory has gaps into which the next ones do not fit. A short sample
+#: shows none. Blocks above MALLOC_MMAP_THRESHOLD_ leave none, and malloc keeps none of them.
 _GAPS, _FIRST_TASKS, _LAST_TASKS = 0.2, 4, 64
 #: The same of tasks that write files, in each thread.
 _GAPS_OF_WRITING, _LAST_TASKS_OF_WRITING = 0.5, 256
@@ -144,8 +145,7 @@ def find_gaps(model: GraphModel, layout: Layout) -> float:
     threads = layout.processes * layout.threads
     heaps: dict[int, list[float]] = {}
     for unit in model.units:
-        if model.classes[unit.kind].has_tables:
-            heaps.setdefault(unit.kind, []).append(unit.heap)
+        heaps.setdefault(unit.kind, []).append(unit.heap)
     # The median: a partition with a frequent key is larger than the others, but there is one.
     typical = {kind: median(kept) for kind, kept in heaps.items()}
     stages = _find_stages(model)

@@ -235,6 +235,7 @@ class _Predictor:
                     heap=min(fitted.heap(size), fitted.transient(size)),
                     waiting=fitted.waiting(size),
                     block=fitted.block(size),
+                    copied=1 - fitted.held,
                     inputs=tuple(needed.get(other, math.inf) for other in unit.dependencies),
                     is_view=number in self.info.splits,
                     adds=adds,

@@ -184,6 +184,8 @@ class TaskRecord:
         Bytes by which these grew while it read tables that all tasks of a process share.
     filed : int
         Bytes of the results that are in files instead of memory.
+    held : int
+        Bytes of the results that are not in them, but in the arrays of which they are views.
     """
 
     seconds: float
@@ -205,6 +207,7 @@ class TaskRecord:
     library: int = 0
     shared: int = 0
     filed: int = 0
+    held: int = 0
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,7 @@ class SampleRunner:
         cpu, began = time.process_time(), time.perf_counter()
         with PeakMeter() as meter, SharedMemoryMeter() as shared:
             values, waiting, has_tables, block = run_members(task, inputs, self._sizeof, meter)
+        held = [measure_held(values[key], inputs.values()) for key in task.outputs]
         added, taken = {}, 0
         if self.shuffles is not None:
             self.shuffles.receive()
@@ -139,8 +140,8 @@ class SampleRunner:
             live=self._measure_live(),
             inputs=size,
             outputs=tuple(
-                self._sizeof(values[key]) + measure_held(values[key], inputs.values())
-                for key in task.outputs
+                self._sizeof(values[key]) + more
+                for key, more in zip(task.outputs, held, strict=True)
             ),
             added=added,
             taken=taken,
@@ -155,6 +156,7 @@ class SampleRunner:
             library=library,
             shared=shared.size,
             filed=sum(self._sizeof(values[key]) for key in task.outputs if is_filed(values[key])),
+            held=sum(held),
         )
         return record, values
 

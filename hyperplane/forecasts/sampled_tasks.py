@@ -33,15 +33,16 @@ def run_members(
         peaks.append(meter.split())
         has_tables = has_tables or _is_table(values[key])
         block = max(block, find_block(values[key]))
-        if uses[key] and len(peaks) < len(task.members):
+        is_last = len(peaks) == len(task.members)
+        if not is_last and (uses[key] or key in task.outputs):
             sizes[key] = sizeof(values[key])
         for other in node.dependencies:
             uses[other] -= 1
-            if not uses[other]:
+            if not uses[other] and other not in task.outputs:
                 sizes.pop(other, None)
-                if other not in task.outputs:
-                    del values[other]
-        between.append(sum(sizes.values()))
+                del values[other]
+        # After the last task its results do not belong to a partition that waits.
+        between.append(0 if is_last else sum(sizes.values()))
     waiting = find_waiting(peaks, between)
     return {key: values[key] for key in task.outputs}, waiting, has_tables, block
 

@@ -3,11 +3,12 @@
 Tasks start in the order of ``dask.order``. Those without inputs wait in one queue, as with Dask's
 ``worker-saturation``; others run where most of their inputs are, which are copied if needed. An
 idle process takes a task of the process that has most waiting, if all threads of that one are
-busy. A process knows :data:`DELAY` later that a task can start. A result is released after the last
-unit that needs it. The memory of a process at a time is the sum of
+busy. A process knows :data:`DELAY` later that a task can start, and that a result is not needed any
+more. The memory of a process at a time is the sum of
 
 - an empty worker, and what its allocators keep between tasks,
-- the results that it has, with copies; parts that are views of a result keep all of it,
+- the results that it has, with copies, which it makes as soon as a task can start, also while its
+  threads run others; parts that are views of a result keep all of it,
 - the transient memory of the units that it runs, in full from the start to the end of each, or what
   malloc has kept after earlier units, if that is more: the next ones use it first, except units
   with larger blocks, which do not fit into freed ones,
@@ -36,13 +37,15 @@ DISK_BUFFER = 100 * 2**20
 #: Ratio of the largest blocks of two units from which on those of one do not fit into those that
 #: the other one has freed; blocks of equal units differ a little.
 LARGER_BLOCK = 1.25
-#: Seconds until a process knows that the inputs of a task have been computed. The thread that has
-#: computed the last one begins with another task meanwhile, if one is ready.
+#: Seconds until a process knows that the inputs of a task have been computed, or that no other task
+#: needs a result: messages to the scheduler and back. The thread that has computed the last input
+#: begins with another task meanwhile, if one is ready.
 DELAY = 0.003
 #: Bytes below which a term of memory is nothing.
 _LEAST_TERM = 1e-3
-#: In place of the process in the event of a unit that is ready.
-_READY = -1
+#: In place of the process in the event of a unit that is ready, or whose inputs are released, which
+#: is first if both are at the same time.
+_READY, _RELEASED = -1, -2
 #: Names of the terms of memory that belong to no unit.
 WORKER, ALLOCATOR, SHUFFLE = "an empty worker", "memory kept by allocators", "shuffle buffers"
 
@@ -120,6 +123,10 @@ class Simulation:
         self._free = [(0, process) for process in range(processes)]
         #: Bytes of the results of a unit in each process that has them or a copy.
         self._holders: list[dict[int, float]] = [{} for _ in units]
+        #: Process to which the inputs of a unit were copied, and that of a unit that has ended and
+        #: whose inputs are not released yet.
+        self._places: dict[int, int] = {}
+        self._unreleased: dict[int, int] = {}
         #: Processes in which the result of a unit is a view.
         self._views: list[set[int]] = [set() for _ in units]
         #: Bytes of each process without shuffled rows and running units, and those of its units by
@@ -149,7 +156,7 @@ class Simulation:
         self._sum = self._total = memory.empty * processes
         self._terms: Mapping[tuple[str, int | str], float] = {}
         self._waiting = 0  # units that could start
-        #: Time, unit and process of units that end; those that are ready have no process yet.
+        #: Time, process and unit of those that end, or that are ready or released.
         self._events: list[tuple[float, int, int]] = []
 
     def run(self) -> Timeline:
@@ -169,18 +176,21 @@ class Simulation:
                         heapq.heappush(self._free, (self._running[process], process))
                     factor = 1 + self._random.uniform(-self._jitter, self._jitter)
                     end = self._now + self.units[chosen].seconds * factor
-                    heapq.heappush(events, (end, chosen, process))
+                    heapq.heappush(events, (end, process, chosen))
                 heapq.heappush(self._free, (self._running[free], free))
             if not events:
                 break
-            self._now, number, process = heapq.heappop(events)
+            self._now, process, number = heapq.heappop(events)
             if process >= 0:
                 self._end(process, number)
                 continue
+            if process == _RELEASED:
+                self._forget_inputs(number)
+                continue
             self._make_ready(number)
             # All units that are ready at this time can start, in the order of their priority.
-            while events and events[0][0] == self._now and events[0][2] < 0:
-                self._make_ready(heapq.heappop(events)[1])
+            while events and events[0][:2] == (self._now, _READY):
+                self._make_ready(heapq.heappop(events)[2])
         self._record_all()
         return Timeline(tuple(self._peaks), self._total, self._now, self._terms, self.seed)
 
@@ -210,8 +220,11 @@ class Simulation:
         self._record(process)
         if not self._started[process]:
             self._add(process, self.memory.retained)
-        for other, size in unit.list_inputs():
-            self._hold(process, other, size)
+        self._copy_inputs(process, number)
+        if unit.seconds >= DELAY:
+            # They are released before this unit has all its memory.
+            for ended in [each for each, where in self._unreleased.items() if where == process]:
+                self._forget_inputs(ended)
         self._running[process] += 1
         transient = unit.transient
         # No partition waits yet when a thread begins its first one.
@@ -240,11 +253,12 @@ class Simulation:
         if self._users[number]:
             self._hold(process, number)
         if not unit.is_view or not self._users[number]:
-            self._forget_inputs(number, process)
+            self._unreleased[number] = process
+            heapq.heappush(self._events, (self._now + DELAY, _RELEASED, number))
         for other in self._dependents[number]:
             self._missing[other] -= 1
             if not self._missing[other]:
-                heapq.heappush(self._events, (self._now + DELAY, other, _READY))
+                heapq.heappush(self._events, (self._now + DELAY, _READY, other))
         if unit.adds or unit.ends:
             self._change_shuffles(unit)
         self._total = max(self._total, self._sum + self.processes * self._shuffle)
@@ -252,9 +266,7 @@ class Simulation:
     def _make_ready(self, number: int) -> None:
         """Let a unit start whose inputs have been computed, where it is to run."""
         process = self._find_process(number)
-        # Its thread may run another unit meanwhile.
-        for other, size in self.units[number].list_inputs():
-            self._hold(process, other, size)
+        self._copy_inputs(process, number)
         heapq.heappush(self._ready[process], (self.units[number].priority, number))
         self._waiting += 1
 
@@ -286,7 +298,9 @@ class Simulation:
     def _count_units(self, process: int) -> int:
         return len(self._ready[process]) + self._running[process]
 
-    def _hold(self, process: int, number: int, size: float = math.inf) -> None:
+    def _hold(
+        self, process: int, number: int, size: float = math.inf, most: float = math.inf
+    ) -> None:
         """Have results of a unit in a process: all of it where it ran, and copies of others."""
         holders, unit = self._holders[number], self.units[number]
         before = holders.get(process)
@@ -297,26 +311,36 @@ class Simulation:
             return
         before = before or 0.0
         # Units that need the same results are not distinguished from those that need others.
-        holders[process] = min(unit.output, before + size)
+        holders[process] = max(before, min(unit.output, most, before + size))
         self._add(process, holders[process] - before, ("result", unit.kind))
 
-    def _forget_inputs(self, number: int, recorded: int) -> None:
-        """Release the inputs of a unit that no other one needs."""
+    def _copy_inputs(self, process: int, number: int) -> None:
+        """Copy the inputs of a unit to the process that is to run it, which may run others."""
+        if self._places.get(number) != process:
+            self._places[number] = process
+            for other, size in self.units[number].list_inputs():
+                copied = self.units[other].copied
+                self._hold(process, other, size * copied, self.units[other].output * copied)
+
+    def _forget_inputs(self, number: int) -> None:
+        """Release the inputs of a unit that no other one needs, unless this has been done."""
+        if self._unreleased.pop(number, None) is None:
+            return
         for other in self.units[number].dependencies:
             self._users[other] -= 1
             if not self._users[other]:
-                self._release(other, recorded)
+                self._release(other)
 
-    def _release(self, number: int, recorded: int) -> None:
+    def _release(self, number: int) -> None:
         unit = self.units[number]
         for process, size in self._holders[number].items():
             if process not in self._views[number]:
-                if process != recorded:
-                    self._record(process)
+                self._record(process)
                 self._add(process, -size, ("result", unit.kind))
         self._holders[number].clear()
         if unit.is_view:
-            self._forget_inputs(number, recorded)
+            self._unreleased[number] = _RELEASED
+            self._forget_inputs(number)
 
     def _add(self, process: int, size: float, term: tuple[str, int | str] | None = None) -> None:
         self._own[process] += size

@@ -38,6 +38,9 @@ class UnitCost:
         it has no inputs.
     block : float
         Bytes of its largest block of memory, if it handles tables.
+    copied : float
+        Share of its results that copies in other processes have: without the arrays of which the
+        results are views.
     inputs : tuple of float
         Bytes of the results of each dependency that it needs; empty if it needs all.
     is_view : bool
@@ -57,6 +60,7 @@ class UnitCost:
     heap: float = 0.0
     waiting: float = 0.0
     block: float = 0.0
+    copied: float = 1.0
     inputs: tuple[float, ...] = ()
     is_view: bool = False
 
