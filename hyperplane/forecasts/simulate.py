@@ -105,7 +105,7 @@ class Simulation:
     ) -> None:
         self.units, self.memory = units, memory
         self.seed = seed
-        self._recorder, self._now = recorder, 0.0
+        self._recorder, self._now, self._last_end = recorder, 0.0, 0.0
         self.processes, self.threads = processes, threads
         self._random, self._jitter = random.Random(seed), jitter  # noqa: S311
         self._missing = [len(unit.dependencies) for unit in units]
@@ -192,7 +192,7 @@ class Simulation:
             while events and events[0][:2] == (self._now, _READY):
                 self._make_ready(heapq.heappop(events)[2])
         self._record_all()
-        return Timeline(tuple(self._peaks), self._total, self._now, self._terms, self.seed)
+        return Timeline(tuple(self._peaks), self._total, self._last_end, self._terms, self.seed)
 
     def _find_free(self) -> int | None:
         """Return the process that starts units next: that with the fewest running ones."""
@@ -240,7 +240,7 @@ class Simulation:
         self._total = max(self._total, self._sum + self.processes * self._shuffle)
 
     def _end(self, process: int, number: int) -> None:
-        unit = self.units[number]
+        unit, self._last_end = self.units[number], self._now
         if unit.ends:
             self._record_all()
         else:

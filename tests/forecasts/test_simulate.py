@@ -83,9 +83,17 @@ def test_the_transient_memory_of_all_threads_adds_up(threads, peak, seconds):
 
 def test_results_are_held_until_the_last_unit_that_needs_them():
     parts = [unit(number, output=10) for number in range(4)]
-    timeline = simulate([*parts, unit(4, 0, 1, 2, 3, output=1)])
-    assert timeline.peaks == (40,)
-    assert timeline.terms == {("result", 0): 40}
+    timeline = simulate([*parts, unit(4, 0, 1, 2, 3, output=1, transient=2, kind=1)])
+    assert timeline.peaks == (42,)
+    assert timeline.terms == {("result", 0): 40, ("run", 1): 2}
+
+
+@pytest.mark.parametrize(("seconds", "peak"), [(DELAY / 2, 30 + 15), (2 * DELAY, 20 + 15)])
+def test_a_short_task_begins_before_the_inputs_of_the_last_one_are_released(seconds, peak):
+    first = [unit(number, output=10) for number in range(2)]
+    sums = [UnitCost(1, 2 + number, (number,), 10.0, 15.0, seconds) for number in range(2)]
+    timeline = simulate([*first, *sums, unit(4, 2, 3)])
+    assert timeline.peaks == (peak,)
 
 
 def test_inputs_of_another_process_are_copied():
@@ -93,6 +101,20 @@ def test_inputs_of_another_process_are_copied():
     timeline = simulate(units, processes=2)
     assert sorted(timeline.peaks) == [10, 20]
     assert timeline.total == 30
+
+
+def test_inputs_are_copied_while_the_process_runs_another_task():
+    first = [unit(0, output=20), unit(1, output=10)]
+    units = [*first, unit(2, 0, 1), unit(3, transient=100), unit(4, 2, 3)]
+    # The process of the larger result begins with the fourth unit before it knows of the third.
+    assert simulate(units, processes=2).peaks[0] == 20 + 10 + 100
+
+
+@pytest.mark.parametrize(("copied", "peak"), [(1.0, 100 + 100), (0.02, 100 + 2)])
+def test_a_copy_of_a_view_has_nothing_of_the_array_that_it_is_a_part_of(copied, peak):
+    parts = [unit(number, output=100, copied=copied) for number in range(2)]
+    timeline = simulate([*parts, unit(2, 0, 1)], processes=2)
+    assert sorted(timeline.peaks) == [100, peak]
 
 
 def test_an_empty_process_and_what_allocators_keep_count_once():
@@ -127,9 +149,9 @@ def test_malloc_keeps_memory_for_the_next_task_and_not_for_results():
     assert timeline.peaks == (70,)  # the fourth part runs, with three results
     parts = [unit(number, output=10, transient=26, heap=25) for number in range(4)]
     timeline = simulate([*parts, unit(4, 0, 1, 2, 3, output=1, transient=5)])
-    assert timeline.peaks == (65,)
+    assert timeline.peaks == (66,)
     # While the last unit runs, the 25 are still there, of which it uses 5.
-    assert timeline.terms == {("result", 0): 40, ("process", ALLOCATOR): 25}
+    assert timeline.terms == {("result", 0): 41, ("process", ALLOCATOR): 25}
 
 
 def test_threads_share_a_part_of_what_malloc_keeps_after_their_tasks():
@@ -222,13 +244,18 @@ def shuffle_tasks(is_view):
     return [*units, unit(8, 6, 7, transient=1, kind=3)]
 
 
-@pytest.mark.parametrize(("is_view", "peak"), [(True, 60 + 1 + 45), (False, 40 + 1 + 45)])
-def test_a_divided_table_is_in_memory_until_its_last_piece_is_not_needed(is_view, peak):
+@pytest.mark.parametrize(
+    ("is_view", "terms"),
+    [
+        (True, {("result", 0): 60, ("result", 2): 1, ("run", 2): 45}),
+        (False, {("result", 0): 60, ("result", 1): 10 + 20}),  # with both pieces of the first one
+    ],
+)
+def test_a_divided_table_is_in_memory_until_its_last_piece_is_not_needed(is_view, terms):
     timeline = simulate(shuffle_tasks(is_view))
-    assert timeline.peaks == (peak,)
-    assert timeline.total == peak
-    held = {("result", 0): 60} if is_view else {("result", 1): 40}
-    assert timeline.terms == {**held, ("result", 2): 1, ("run", 2): 45}
+    assert timeline.peaks == (sum(terms.values()),)
+    assert timeline.total == sum(terms.values())
+    assert timeline.terms == terms
 
 
 def test_pieces_that_were_used_leave_no_memory():
