@@ -25,7 +25,8 @@ from hyperplane.clusters import registry as engines
 from hyperplane.core.units import format_number
 from hyperplane.forecasts.memory_picture import draw_memory
 from hyperplane.forecasts.memory_series import SeriesRecorder
-from hyperplane.forecasts.simulate import ProcessBaseline, Simulation
+from hyperplane.forecasts.simulate import Simulation
+from hyperplane.forecasts.simulated_memory import ProcessBaseline
 from hyperplane.forecasts.unit_cost import UnitCost
 from hyperplane.formats import base, registry
 

@@ -20,11 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from hyperplane.forecasts.model import GraphModel
-from hyperplane.forecasts.simulate import (
-    DISK_BUFFER,
-    SHUFFLE_SHARE,
-    ProcessBaseline,
-)
+from hyperplane.forecasts.simulated_memory import DISK_BUFFER, SHUFFLE_SHARE, ProcessBaseline
 from hyperplane.forecasts.unit_cost import UnitCost
 
 
@@ -59,7 +55,6 @@ class JobBounds:
         self._largest_need = max(needs)
         self._results = _sum_outputs(units, dict.fromkeys(model.targets, math.inf))
         self._largest_shuffle = max(shuffles.values(), default=0.0)
-        self._first: dict[int, np.ndarray] = {}
 
     def find_peak(self, processes: int, threads: int, memory: ProcessBaseline) -> float:
         """Return bytes that the largest process has at least in every simulation."""
@@ -80,34 +75,34 @@ class JobBounds:
         return max(self.longest_chain, self.work / threads)
 
     @cached_property
-    def _roots(self) -> np.ndarray:
-        """Transient memory of the units without inputs, in the order in which they start."""
+    def _sums_of_roots(self) -> np.ndarray:
+        """Transient memory of the units without inputs together, in the order of their start."""
         found = sorted(
             (unit.priority, number, unit.transient)
             for number, unit in enumerate(self._units)
             if not unit.dependencies
         )
-        return np.array([transient for *_, transient in found])
+        return np.cumsum([transient for *_, transient in found])
 
     def _find_first(self, processes: int, threads: int) -> float:
-        """Return the largest sum of the units that a process starts first."""
-        if threads not in self._first:
-            roots = self._roots
-            padded = np.zeros(-(-len(roots) // threads) * threads)
-            padded[: len(roots)] = roots
-            sums = padded.reshape(-1, threads).sum(axis=1)
-            self._first[threads] = np.maximum.accumulate(sums)
-        largest = self._first[threads]
-        return float(largest[min(processes, len(largest)) - 1]) if len(largest) else 0.0
+        """Return the mean of the units that all processes start first."""
+        sums = self._sums_of_roots
+        first = min(processes * threads, len(sums))
+        return float(sums[first - 1]) / processes if first else 0.0
 
 
 def _sum_outputs(units: Sequence[UnitCost], chosen: Mapping[int, float]) -> float:
-    """Return the bytes of results that are in memory together; a view of one of them has none.
+    """Return the bytes of results that are in memory together, at least.
 
-    Of each chosen unit there are the bytes that are needed, at most all.
+    Of each chosen unit there are the bytes that are needed, at most those of a copy in another
+    process. Views of one result together have no more than it.
     """
-    return sum(
-        min(size, units[number].output)
-        for number, size in chosen.items()
-        if not (units[number].is_view and units[number].dependencies[0] in chosen)
-    )
+    sizes: dict[int, float] = {}
+    for number, size in chosen.items():
+        root, unit = number, units[number]
+        while units[root].is_view:
+            root = units[root].dependencies[0]
+        most = units[root].output * units[root].copied
+        needed = min(size, unit.output * unit.copied)
+        sizes[root] = min(most, sizes.get(root, 0.0) + needed)
+    return sum(sizes.values())

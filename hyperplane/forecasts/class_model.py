@@ -17,6 +17,8 @@ from hyperplane.forecasts.sample_plan import SampleStep
 
 #: Bytes by which the memory of equal tasks differs.
 _NOISE = 5 * 10**6
+#: Memory for a result, as a share of its bytes, below which it is a view of an input.
+_VIEW = 0.05
 _NOTHING = Growth(0.0, 0.0, 0.0)
 
 
@@ -51,6 +53,8 @@ class ClassModel:
         Share of each output partition in the rows of the table that a unit divides.
     in_files : float
         Share of the bytes of the results that are in files instead of memory.
+    is_view : bool
+        Whether the results take no memory in addition to the inputs.
     held : float
         Share of them that is not in the results, but in arrays of which they are views.
     """
@@ -72,6 +76,7 @@ class ClassModel:
     shares: tuple[float, ...] = ()
     pieces: Mapping[int, float] = field(default_factory=dict)
     in_files: float = 0.0
+    is_view: bool = False
     held: float = 0.0
 
     def find_share(self, position: int, results: int) -> float:
@@ -151,6 +156,9 @@ def fit_class(
         shares=_find_shares([record.outputs for record in records]),
         pieces=_find_pieces([record.pieces for record in records]),
         in_files=sum(each.filed for each in records) / max(1.0, sum(outputs)),
+        is_view=sum(outputs) > 0
+        and all(need <= _VIEW * size for (*_, need), size in zip(samples, outputs, strict=True))
+        and not any(each.filed for each in records),
         held=sum(each.held for each in records) / max(1.0, sum(outputs)),
     )
 

@@ -13,12 +13,8 @@ from hyperplane.forecasts.intervals import Interval, find_demand, find_interval
 from hyperplane.forecasts.layout import Layout
 from hyperplane.forecasts.memory_series import MemorySeries, SeriesRecorder
 from hyperplane.forecasts.model import GraphModel
-from hyperplane.forecasts.simulate import (
-    ALLOCATOR,
-    ProcessBaseline,
-    Simulation,
-    Timeline,
-)
+from hyperplane.forecasts.simulate import Simulation, Timeline
+from hyperplane.forecasts.simulated_memory import ALLOCATOR, ProcessBaseline
 from hyperplane.spec.plan import ClusterPlan
 
 #: Simulations with different durations of tasks.
@@ -170,7 +166,8 @@ def _find_stages(model: GraphModel) -> dict[int, int]:
     of_units: list[int] = []
     for unit in model.units:
         before = max((of_units[other] for other in unit.dependencies), default=0)
-        is_next = bool(unit.takes) or any(model.units[other].is_view for other in unit.dependencies)
+        pieces = any(model.units[other].is_piece for other in unit.dependencies)
+        is_next = bool(unit.takes) or pieces
         of_units.append(before + is_next)
     return {unit.kind: stage for unit, stage in zip(model.units, of_units, strict=True)}
 

@@ -18,7 +18,8 @@ from hyperplane.forecasts.evaluate import (
 from hyperplane.forecasts.layout import Layout, LayoutTemplate, find_shuffle_method
 from hyperplane.forecasts.layout_search import LayoutCandidate, MeasuredOption
 from hyperplane.forecasts.reasons import find_unequal
-from hyperplane.forecasts.simulate import ProcessBaseline, Simulation, Timeline
+from hyperplane.forecasts.simulate import Simulation, Timeline
+from hyperplane.forecasts.simulated_memory import ProcessBaseline
 from hyperplane.sizing.machine_fit import MIN_RAM
 from hyperplane.spec.pool import PoolSpec
 from hyperplane.spec.worker import WorkerSpec

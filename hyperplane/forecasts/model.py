@@ -14,12 +14,14 @@ from hyperplane.forecasts.class_model import ClassModel, fit_class
 from hyperplane.forecasts.key_columns import GROUPING
 from hyperplane.forecasts.records import SampleResult, TaskRecord
 from hyperplane.forecasts.sample_plan import SampleStep, find_outputs
-from hyperplane.forecasts.task_units import TablePiece, UnitGraph, find_leaves
+from hyperplane.forecasts.task_units import TablePiece, Unit, UnitGraph, find_leaves
 from hyperplane.forecasts.unit_cost import UnitCost
 
 #: Share by which the number of distinct keys may be counted too low (HyperLogLog of Polars: up to
 #: 9 % in measured columns).
 _COUNT_ERROR = 0.1
+#: Share of an input from which on a result without memory is taken to be all of it.
+_MOST = 0.5
 
 
 @dataclass(frozen=True)
@@ -237,7 +239,8 @@ class _Predictor:
                     block=fitted.block(size),
                     copied=1 - fitted.held,
                     inputs=tuple(needed.get(other, math.inf) for other in unit.dependencies),
-                    is_view=number in self.info.splits,
+                    is_piece=number in self.info.splits,
+                    is_view=number in self.info.splits or self._is_view(unit, outputs),
                     adds=adds,
                     ends=self.info.barriers.get(number, ()),
                     takes=tuple(
@@ -259,6 +262,14 @@ class _Predictor:
             written,
             self.library,
         )
+
+    def _is_view(self, unit: Unit, outputs: Sequence[float]) -> bool:
+        """Return whether the result of a unit is most of its input, and takes no memory.
+
+        A small part of an array keeps all of it, too, but not for long in measured runs.
+        """
+        is_view = self.classes[unit.kind].is_view and len(unit.dependencies) == 1
+        return is_view and outputs[-1] > _MOST * outputs[unit.dependencies[0]]
 
     def _taken(self, number: int) -> float:
         """Return the bytes that a unit takes out of shuffles; a frequent key has more."""

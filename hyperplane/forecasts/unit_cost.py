@@ -43,6 +43,8 @@ class UnitCost:
         results are views.
     inputs : tuple of float
         Bytes of the results of each dependency that it needs; empty if it needs all.
+    is_piece : bool
+        Whether it takes a piece of a divided table, in a shuffle with tasks.
     is_view : bool
         Whether its result is a part of that of its only dependency, which is not copied: in the
         process that has both it takes no memory, but keeps all of the other one.
@@ -62,6 +64,7 @@ class UnitCost:
     block: float = 0.0
     copied: float = 1.0
     inputs: tuple[float, ...] = ()
+    is_piece: bool = False
     is_view: bool = False
 
     def list_inputs(self) -> Iterable[tuple[int, float]]:

@@ -78,8 +78,9 @@ def test_the_advised_layout_has_the_upper_end_below_the_spill_threshold(plan):
     advice = advise_layout(make_job(plan), (), None, False)
     for option in advice.options:
         assert option.high <= 0.7 * option.worker.ram_per_proc
-        # A process, its connections, and the need of each thread.
-        threads = option.worker.nthreads
+        # A process, its connections, and the need of each thread that has one of the 64 units.
+        processes = option.nodes * option.worker.nprocs
+        threads = min(option.worker.nthreads, -(-64 // processes))
         assert option.peak == pytest.approx(110 * MB + threads * 200 * MB, abs=MB)
     assert advice.option in advice.options
     assert advice.simulated < advice.considered / 20

@@ -8,7 +8,8 @@ import pytest
 
 from hyperplane.forecasts.bounds import JobBounds
 from hyperplane.forecasts.model import GraphModel
-from hyperplane.forecasts.simulate import ProcessBaseline, Simulation
+from hyperplane.forecasts.simulate import Simulation
+from hyperplane.forecasts.simulated_memory import ProcessBaseline
 from hyperplane.forecasts.unit_cost import UnitCost
 
 MEMORY = ProcessBaseline(empty=100.0, retained=10.0, shuffle_buffer=1e12)

@@ -22,7 +22,8 @@ from hyperplane.forecasts.model import (
 from hyperplane.forecasts.records import KeyStatistics, SampleResult, TaskRecord
 from hyperplane.forecasts.sample_plan import plan_sample
 from hyperplane.forecasts.sampled_tasks import find_block
-from hyperplane.forecasts.simulate import ProcessBaseline, Simulation
+from hyperplane.forecasts.simulate import Simulation
+from hyperplane.forecasts.simulated_memory import ProcessBaseline
 from hyperplane.forecasts.task_units import TablePiece, divide_graph
 
 MB = 10**6
@@ -433,3 +434,30 @@ def test_the_interval_has_the_errors_of_the_class_of_a_job(kind, below, above):
     found = find_interval([400e6], 100e6, **kind)
     assert (400e6 - found.low) / 300e6 == pytest.approx(below)
     assert (found.high - 400e6) / 300e6 == pytest.approx(above)
+
+
+@pytest.mark.parametrize(
+    ("need", "size", "is_view"), [(0, 10, True), (1, 10, False), (0, 4, False)]
+)
+def test_a_result_without_memory_that_is_most_of_its_input_is_a_view(need, size, is_view):
+    graph = {}
+    for part in range(4):
+        graph |= {("read", part): []} | {
+            ("all", 2 * part + each): [("read", part)] for each in (0, 1)
+        }
+        graph["both", part] = [("all", 2 * part + each) for each in (0, 1)]
+    divided = divide_graph(graph, [("both", part) for part in range(4)])
+    steps = plan_sample(divided, {})
+    records = {
+        "read": record(10 * MB, need=10 * MB),
+        "all": record(size * MB, 10 * MB, need=need * MB),
+        "both": record(MB, 2 * size * MB, need=MB),
+    }
+    names = [divided.units[step.unit].members[0][0] for step in steps]
+    targets = tuple(divided.unit_of["both", part] for part in range(4))
+    info = GraphInfo(targets, tuple(range(len(divided.units))), {})
+    result = SampleResult(tuple(records[name] for name in names), 100 * MB, True)
+    model = build_model(divided, info, steps, result)
+    of_all = [model.units[divided.unit_of["all", part]] for part in range(8)]
+    assert {unit.is_view for unit in of_all} == {is_view}
+    assert not any(unit.is_view for unit in model.units if unit not in of_all)
