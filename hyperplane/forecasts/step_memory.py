@@ -12,7 +12,13 @@ import dask
 from hyperplane.cluster import plan_cluster
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.core.units import bytes_to_gb
-from hyperplane.forecasts.evaluate import SampledJob, find_baseline
+from hyperplane.forecasts.evaluate import (
+    SEEDS,
+    SampledJob,
+    evaluate_timelines,
+    find_baseline,
+    simulate_layout,
+)
 from hyperplane.forecasts.forecast import forecast_program
 from hyperplane.forecasts.layout import (
     SHUFFLE_METHOD,
@@ -24,6 +30,7 @@ from hyperplane.forecasts.layout import (
 from hyperplane.forecasts.layout_search import LayoutCandidate, MeasuredOption
 from hyperplane.forecasts.layout_simulator import LayoutSimulator
 from hyperplane.forecasts.program import load_collection
+from hyperplane.forecasts.reasons import find_unequal
 from hyperplane.forecasts.result import Forecast
 from hyperplane.spec.plan import ClusterPlan
 from hyperplane.spec.pool import PoolSpec
@@ -33,6 +40,8 @@ from hyperplane.spec.worker import WorkerSpec
 AUTO = "auto"
 #: Memory of a process that no simulation reaches, in bytes: how much it needs is asked.
 _UNLIMITED = 10**13
+#: Units of all simulations of a process, besides the first: those of a large graph differ less.
+_UNITS = 5_000
 #: Arguments of a cluster that matter only when it starts and runs.
 _OF_RUNNING = (
     "budget", "dashboard_port", "idle_timeout", "local_fit", "logging", "name", "oom", "pool",
@@ -138,9 +147,19 @@ def _refusal(reasons: Sequence[str]) -> RequestError:
 
 
 def _measure_process(job: SampledJob, threads: Sequence[int], cost: float) -> StepMemory:
-    """Return the memory of a step whose own process computes with so many threads."""
-    simulator = LayoutSimulator(job, is_priced=False, is_local=True)
-    node = {count: _simulate(simulator, 1, 1, count).high for count in sorted(set(threads))}
+    """Return the memory of a step whose own process computes with so many threads.
+
+    Unlike a worker process, it does not return freed memory to the system.
+    """
+    seeds = range(max(1, min(SEEDS, _UNITS // len(job.model.units))))
+    node = {}
+    for count in sorted(set(threads)):
+        layout = Layout(1, count)
+        found = evaluate_timelines(job, simulate_layout(job.model, layout, seeds), layout)
+        unequal = find_unequal(job.kinds, job.model, found.typical)
+        if unequal:
+            raise _refusal(unequal)
+        node[count] = round(found.interval.high)
     return StepMemory(max(node.values()), node=node, cost=cost)
 
 

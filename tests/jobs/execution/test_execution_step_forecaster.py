@@ -221,6 +221,26 @@ def test_a_cancelled_job_ends_the_forecast(tmp_path, program):
     assert case.sizes.lacks_forecast("fit")
 
 
+def test_the_forecast_of_a_supervisor_that_was_killed_is_ended_and_made_again(tmp_path, program):
+    mark = tmp_path / "pid"
+    program(f"import os, time; open('{mark}', 'w').write(str(os.getpid())); time.sleep(600)")
+    case = Case(tmp_path)
+
+    async def continue_job():
+        first = asyncio.ensure_future(case.forecaster.forecast(case.step, WorkUnit("fit")))
+        while not mark.exists() or not mark.read_text():
+            await asyncio.sleep(0.02)
+        program()
+        case.start()
+        await case.forecaster.forecast(case.step, WorkUnit("fit"))
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+
+    asyncio.run(continue_job())
+    wait_until(lambda: not is_alive(int(mark.read_text())))
+    assert case.sizes.pool_of(case.sizes.resize(case.step)) == "4_32"
+
+
 @pytest.mark.usefixtures("program")
 def test_without_a_secret_or_folder_nothing_is_run(tmp_path):
     case = Case(tmp_path, secrets=("ABSENT",))
