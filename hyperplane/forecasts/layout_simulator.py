@@ -118,7 +118,7 @@ class LayoutSimulator:
         if unequal:
             return unequal[0]
         if self.is_local:
-            worker, found = self._reduce_memory(worker, found)
+            worker, found = self._reduce_memory(worker, nodes, found)
         peak = max(found.typical.peaks)
         return MeasuredOption(
             candidate.pool,
@@ -162,7 +162,7 @@ class LayoutSimulator:
         return self._forecasts[key]
 
     def _reduce_memory(
-        self, worker: WorkerSpec, found: LayoutForecast
+        self, worker: WorkerSpec, nodes: int, found: LayoutForecast
     ) -> tuple[WorkerSpec, LayoutForecast]:
         """Return a layout whose processes have no more memory than they need."""
         # The buffers of shuffles are a share of the memory, so that less memory is needed then.
@@ -170,5 +170,5 @@ class LayoutSimulator:
             needed = math.ceil(found.demand / self.template.usable / _STEP) * _STEP
             ram = min(worker.ram_per_proc, max(MIN_RAM, needed))
             worker = replace(worker, ram_per_proc=ram)
-            found = self._forecast(self._make_layout(worker, 1))
+            found = self._forecast(self._make_layout(worker, nodes))
         return worker, found

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 COMFORT = 0.6
 
 
-def propose_ram(demand: int) -> float:
-    """Return the memory in GB of a process in which a number of bytes leaves room.
+def propose_ram(demand: int, comfort: float = COMFORT) -> float:
+    """Return the memory in GB of a process of which a number of bytes takes at most a fraction.
 
     Rounded up to 0.1 GB, from 10 GB on to 1 GB.
 
@@ -27,7 +27,7 @@ def propose_ram(demand: int) -> float:
     >>> propose_ram(380_000_000), propose_ram(2_000_000_000), propose_ram(9_000_000_000)
     (0.7, 3.4, 15)
     """
-    proposed = demand / COMFORT / 1e9
+    proposed = demand / comfort / 1e9
     return math.ceil(proposed) if proposed >= 10 else max(1, math.ceil(proposed * 10)) / 10
 
 

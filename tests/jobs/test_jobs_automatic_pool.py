@@ -334,7 +334,7 @@ def test_a_store_of_an_earlier_version_gets_the_table(tmp_path):
 def test_rendered_jobs_have_the_pool_that_is_chosen_now(job):
     documents = render("slurm", job)
     assert "--mem=" in documents[0].text
-    assert "auto" not in documents[0].text
+    assert not re.search(r"\bauto\b", documents[0].text)
     (document,) = [each for each in render("kubernetes", job, image="x") if "fit" in each.name]
     assert "12000" in document.text or "12G" in document.text
 

@@ -25,6 +25,7 @@ MAX_RANKS = 1_000
 RESERVED_PREFIX = "HYPERPLANE_JOB_"
 
 _MODULE = r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"
+_TARGET = r"^.*\S.*\.py:[A-Za-z_][A-Za-z0-9_]*$"
 _VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _SECRET = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)?$"  # noqa: S105 - a pattern
 
@@ -105,6 +106,26 @@ def _check_module(name: str) -> str:
     return name
 
 
+def split_target(target: str) -> tuple[str, str]:
+    """Return the path and the name of a target ``FILE.py:NAME``.
+
+    Examples
+    --------
+    >>> split_target("jobs/sales.py:totals")
+    ('jobs/sales.py', 'totals')
+    """
+    path, _, name = target.rpartition(":")
+    return path, name
+
+
+def _check_target(text: str) -> str:
+    path, name = split_target(text)
+    if not (path.endswith(".py") and name.isascii() and name.isidentifier()):
+        allowed = "FILE.py:NAME, a Python program and the name in it of a Dask collection, or of a "
+        raise ValueError(f"{allowed}function without arguments that returns one")
+    return _check_path(text)
+
+
 def _check_url(text: str) -> str:
     try:
         password = urlsplit(text).password
@@ -167,6 +188,7 @@ Module = Annotated[
     AfterValidator(_check_module),
     WithJsonSchema(_text_schema(r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$")),
 ]
+Target = Annotated[str, AfterValidator(_check_target), WithJsonSchema(_text_schema(_TARGET))]
 Url = Annotated[str, AfterValidator(_check_url), _Path]
 Memory = Annotated[Gigabytes, WithJsonSchema(_MEMORY)]
 Duration = Annotated[Seconds, WithJsonSchema(_DURATION)]

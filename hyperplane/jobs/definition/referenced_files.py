@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition import credential_detection
+from hyperplane.jobs.definition.field_types import split_target
 from hyperplane.jobs.definition.message_formatting import format_value, suggest_names
 from hyperplane.jobs.definition.notebook_outputs import NotebookOutputs
 
@@ -33,6 +34,8 @@ class _PathField(NamedTuple):
     field: str
     text: str
     kind: str
+    #: What follows the path in the field.
+    suffix: str = ""
 
     @property
     def where(self) -> str:
@@ -120,7 +123,7 @@ def find_files(
             faults.append(replace(fault, advice=fault.advice or suggestion))
         elif relative is not None:
             paths = shared_paths if path_field.step is None else step_paths[path_field.step]
-            paths[path_field.field] = relative
+            paths[path_field.field] = relative + path_field.suffix
             if path_field.field == "path" and steps[path_field.step or 0].get("kind") == "notebook":
                 _scan_notebook(selected, path_field._replace(text=relative), faults, warnings)
     outputs = NotebookOutputs(selected, steps, step_paths)
@@ -140,6 +143,9 @@ def _list_paths(
         for field, kind in _STEP_PATHS.items():
             if step.get(field):
                 yield _PathField(index, field, step[field], kind)
+        if step.get("forecast"):
+            path, name = split_target(step["forecast"])
+            yield _PathField(index, "forecast", path, _FILE, f":{name}")
 
 
 def _candidate_roots(folder: Path) -> list[Path]:

@@ -11,14 +11,14 @@ from pydantic_core import core_schema
 
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Resources, Step
-from hyperplane.jobs.definition.step_rules import TRAIN_FIELDS
+from hyperplane.jobs.definition.step_rules import AUTO, TRAIN_FIELDS
 from hyperplane.jobs.definition.tasks import CONTENT_KEYS, TASK_KEYS, TYPES
 from hyperplane.spec.request import ClusterRequest
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _RESOURCES = {
-    "pool": "Name of a pool; auto for one that earlier runs of the step choose.",
+    "pool": "Name of a pool; auto for one that earlier runs of the step or its forecast choose.",
     "cores": "Cores.",
     "ram_gb": "Memory in GB (10**9 bytes).",
     "gpus": "GPUs.",
@@ -44,6 +44,7 @@ _TASK = {
     "timeout": "Maximum seconds of an attempt, or text such as 10m.",
     "resources": "Resources that it needs.",
     "cluster": "Arguments of initialize_cluster for the step's cluster.",
+    "forecast": "The collection that it computes, FILE.py:NAME, which sizes pool: auto at first.",
     "env": "Environment variables; no secrets.",
     "secrets": "Names of secrets, not values.",
     "output": "URL of the data that its chunks save.",
@@ -137,6 +138,13 @@ def _task_schema() -> dict[str, Any]:
         ],
         "properties": {"retries": {"not": {"const": 0}}},
     }
+    automatic = {"required": ["pool"], "properties": {"pool": {"const": AUTO}}}
+    with_auto = {
+        "anyOf": [
+            {"required": [key], "properties": {key: automatic}} for key in ("resources", "cluster")
+        ],
+        "properties": {"type": {"not": {"const": "train"}}, "gang": False},
+    }
     return {
         **task,
         "required": ["name", "type"],
@@ -145,6 +153,7 @@ def _task_schema() -> dict[str, Any]:
             "chunks": {"properties": {"foreach": False}},
             **dict.fromkeys(("max_parallel", "output", "split"), with_chunks),
             "more_memory": with_memory,
+            "forecast": with_auto,
         },
     }
 

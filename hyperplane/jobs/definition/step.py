@@ -90,6 +90,11 @@ class Step(ValidatedRecord):
     cluster : mapping, optional
         Arguments of ``initialize_cluster`` for the step's cluster. One of Dask starts when the
         program calls it; one of another framework, such as Ray, runs when the program starts.
+    forecast : str, optional
+        The collection that the step computes, as ``"job.py:totals"``: a Python program, relative to
+        the root, and the name in it of a Dask collection or of a function without arguments that
+        returns one. If no earlier run of the step is recorded, the pool ``auto`` is chosen by a
+        forecast of it.
     env : mapping of str to str
         Environment variables. They are stored with the job, and shown to all users who can read its
         store.
@@ -154,6 +159,7 @@ class Step(ValidatedRecord):
     timeout: field_types.Duration | None = None
     resources: Resources = Resources()
     cluster: dict[str, JsonValue] | None = None
+    forecast: field_types.Target | None = None
     env: field_types.Environment = Field(default_factory=dict)
     secrets: tuple[field_types.Secret, ...] = ()
     output: field_types.Url | None = None

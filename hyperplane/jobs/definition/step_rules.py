@@ -10,9 +10,12 @@ from hyperplane.core.errors import Fault
 from hyperplane.jobs.definition.message_formatting import format_value
 from hyperplane.jobs.definition.service_tasks import find_service_task_faults
 from hyperplane.jobs.definition.validated_record import to_key_fault
+from hyperplane.spec.engine_names import DASK, framework_of
 from hyperplane.spec.request import ClusterArguments, read_request
 from hyperplane.spec.tuning_job import find_tuning_faults
 
+#: Name in place of that of a pool, which is then chosen by earlier runs or a forecast.
+AUTO = "auto"
 #: Field with the program of a step, by kind; all but the last two are paths of files.
 CONTENT_FIELDS = {
     "notebook": "path",
@@ -49,6 +52,7 @@ def step_faults(values: Mapping[str, Any], faulty: Set[str]) -> list[Fault]:
         *_tuning_faults(values),
         *_chunk_faults(given_fields),
         *_memory_faults(values, given_fields, faulty),
+        *_forecast_faults(values, faulty),
         *_secret_faults(values),
         *_cluster_faults(values.get("cluster") or {}),
         *_service_task_faults(values),
@@ -158,6 +162,24 @@ def memory_growth_faults(steps: Sequence[Mapping[str, Any]]) -> list[Fault]:
             allowed = "needs a memory to multiply: set cluster.ram_gb_per_proc or resources.ram_gb"
             faults.append(Fault(f"{index}.more_memory", "", allowed))
     return faults
+
+
+def _forecast_faults(values: Mapping[str, Any], faulty: Set[str]) -> Iterator[Fault]:
+    target = values.get("forecast")
+    if target is None:
+        return
+    cluster = values.get("cluster") or {}
+    pools = getattr(values.get("resources"), "pool", None), cluster.get("pool")
+    if AUTO not in pools and not {"resources", "cluster"} & faulty:
+        allowed = "needs pool: auto in resources or cluster of the step, which it chooses"
+        yield Fault("forecast", "", allowed)
+    if values.get("gang") is not None or values.get("kind") == "train":
+        allowed = "no value for a step of several processes, each of which gets the resources"
+        yield Fault("forecast", format_value(target), allowed)
+    framework = cluster.get("framework") or framework_of(str(cluster.get("engine", "")))
+    if framework != DASK:
+        allowed = f"no value for a cluster of {framework}; only collections of Dask are forecast"
+        yield Fault("forecast", format_value(target), allowed)
 
 
 def _secret_faults(values: Mapping[str, Any]) -> Iterator[Fault]:

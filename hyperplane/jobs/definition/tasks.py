@@ -55,6 +55,7 @@ _SAME_NAMES = (
     "timeout",
     "resources",
     "cluster",
+    "forecast",
     "env",
     "secrets",
     "output",
@@ -76,6 +77,7 @@ _TEXT_KEYS = {"type", *CONTENT_KEYS.values(), "notebook_output_path", "name", "d
 _TEXT_KEYS |= {
     "kernel",
     "working_dir",
+    "forecast",
     "foreach",
     "env",
     "secrets",

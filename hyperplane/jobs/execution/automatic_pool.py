@@ -1,9 +1,10 @@
-"""The pool of a step that says ``pool: auto``: from the records of its earlier runs.
+"""The pool of a step that says ``pool: auto``: from the records of its earlier runs, or a forecast.
 
 ``resources.pool: auto`` is the smallest pool with room for the largest memory that the step's
 processes had, and with the cores that they used. ``cluster.pool: auto`` sizes the memory of the
 worker processes of the step's cluster in the same way, and is the smallest pool for them. A size in
-which an earlier attempt ran out of memory is not used again.
+which an earlier attempt ran out of memory is not used again. Without a record the forecast of the
+collection that the step names in ``forecast`` takes their place.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from hyperplane.guard.usage_texts import propose_ram
 from hyperplane.history.figures import OUT_OF_MEMORY
 from hyperplane.history.run_record import RunRecord
 from hyperplane.jobs.definition.step import Resources, Step
+from hyperplane.jobs.definition.step_rules import AUTO
+from hyperplane.jobs.execution.step_forecast import StepForecast
 from hyperplane.spec.request import ClusterArguments, read_request
 
-#: The name that is replaced by that of a pool.
-AUTO = "auto"
 #: Newest runs that decide.
 NEWEST_RUNS = 5
 #: Largest share of a pool's memory that the measured peak of a step may take.
@@ -31,7 +32,8 @@ _CORES = 0.95
 _LEAST_RAM = 0.1
 #: Least growth of the memory per worker process after a lack of memory.
 _GROWTH = 1.5
-_DEFAULT = "no run of this step is recorded: hyperplane.jobs.default_pool"
+_NO_RUN = "no run of this step is recorded"
+_DEFAULT = "hyperplane.jobs.default_pool"
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,21 @@ def uses_auto(step: Step) -> bool:
     return AUTO in (step.resources.pool, (step.cluster or {}).get("pool"))
 
 
+def needs_forecast(step: Step, records: Sequence[RunRecord]) -> bool:
+    """Return whether a step has a pool that no record of an earlier run can choose."""
+    if step.forecast is None:
+        return False
+    of_clusters = {bool(record.cluster) for record in records if record.workers}
+    is_step = step.resources.pool == AUTO and False not in of_clusters
+    return is_step or ((step.cluster or {}).get("pool") == AUTO and True not in of_clusters)
+
+
 def size_step(
-    step: Step, records: Sequence[RunRecord], pools: Mapping[str, Resources], default: str
+    step: Step,
+    records: Sequence[RunRecord],
+    pools: Mapping[str, Resources],
+    default: str,
+    forecast: StepForecast | None = None,
 ) -> SizedStep:
     """Choose the pools of a step.
 
@@ -69,7 +84,9 @@ def size_step(
     pools : mapping of str to Resources
         Cores and memory that a step can use on a node of each pool.
     default : str
-        Name of the pool of a step without records.
+        Name of the pool of a step without records and forecast.
+    forecast : StepForecast, optional
+        Forecast of the step; None if none was made yet.
     """
     if AUTO in pools:  # a pool of the site has this name
         return SizedStep(step)
@@ -77,25 +94,28 @@ def size_step(
     reasons = []
     if step.resources.pool == AUTO:
         of_steps = [record for record in records if not record.cluster][:NEWEST_RUNS]
-        name, reason = _choose_pool(of_steps, pools, default, step.resources.gpus)
+        if of_steps:
+            name, reason = _choose_pool(of_steps, pools, step.resources.gpus)
+        else:
+            name, reason = _choose_by_forecast(step, forecast, pools, default)
         reasons.append(f"resources.pool: auto is {name}: {reason}")
         resources = step.resources.model_copy(update={"pool": name})
         step = step.model_copy(update={"resources": resources})
     if (step.cluster or {}).get("pool") == AUTO:
         of_clusters = [record for record in records if record.cluster][:NEWEST_RUNS]
-        cluster, reason = _size_cluster(dict(step.cluster or {}), of_clusters, pools, default)
+        cluster, reason = _size_cluster(step, of_clusters, pools, default, forecast)
         size = f"{cluster['pool']}, ram_gb_per_proc {cluster['ram_gb_per_proc']:g}"
         reasons.append(f"cluster.pool: auto is {size}: {reason}")
         step = step.model_copy(update={"cluster": cluster})
+    if reasons:  # the chosen step is a valid one: nothing is left to forecast
+        step = step.model_copy(update={"forecast": None})
     return SizedStep(step, tuple(reasons))
 
 
 def _choose_pool(
-    records: Sequence[RunRecord], pools: Mapping[str, Resources], default: str, gpus: int
+    records: Sequence[RunRecord], pools: Mapping[str, Resources], gpus: int
 ) -> tuple[str, str]:
-    """Return the name of a pool for a step, and why."""
-    if not records:
-        return default, _DEFAULT
+    """Return the name of a pool for a step that has run, and why."""
     usages = [worker for record in records for worker in record.workers]
     peak = max(worker.peak for worker in usages)
     died = _find_died(records)
@@ -110,10 +130,42 @@ def _choose_pool(
         text = f"out of memory with {format_bytes(died)}"
         reason = text if needed <= died else f"{reason}, {text}"
     name = _find_smallest(pools, cores, needed, died, gpus)
-    if name:
-        return name, reason
-    largest = max(pools, key=lambda each: (pools[each].gpus >= gpus, pools[each].ram_gb or 0.0))
-    return largest, f"{reason}; no pool has more"
+    return (name, reason) if name else (_find_largest(pools, gpus), f"{reason}; no pool has more")
+
+
+def _choose_by_forecast(
+    step: Step, forecast: StepForecast | None, pools: Mapping[str, Resources], default: str
+) -> tuple[str, str]:
+    """Return the name of a pool for a step that has not run, and why."""
+    if forecast is None or not forecast.node:
+        elsewhere = "is of its cluster, whose processes are on other machines"
+        return default, _explain_default(step, forecast, _NO_RUN, _DEFAULT, elsewhere)
+    needed = {name: forecast.find_node(pool.cores or 1.0) for name, pool in pools.items()}
+    fitting = {
+        name: pool
+        for name, pool in pools.items()
+        if gb_to_bytes(pool.ram_gb or 0.0) >= needed[name] / _COMFORT
+    }
+    gpus = step.resources.gpus
+    cores = _CORES * min(forecast.cores, max(pool.cores or 0.0 for pool in pools.values()))
+    name, more = _find_smallest(fitting, cores, 0.0, 0, gpus), ""
+    if not name:
+        name, more = _find_largest(fitting or pools, gpus), "; no pool has more"
+    return name, f"{forecast.describe(needed[name], 'in all processes')}{more}"
+
+
+def _explain_default(
+    step: Step, forecast: StepForecast | None, no_run: str, chosen: str, elsewhere: str = ""
+) -> str:
+    """Return why a size is chosen neither by a run nor by a forecast."""
+    if step.forecast is None:
+        return f"{no_run}: {chosen}" if chosen else no_run
+    if forecast is None:
+        until = f"until {step.forecast} is forecast, when the step starts"
+        return f"{no_run}: {chosen or 'as given'} {until}"
+    what = f"failed ({forecast.failure})" if forecast.failure else elsewhere
+    text = f"{no_run}, and the forecast of {step.forecast} {what}"
+    return f"{text}: {chosen}" if chosen else text
 
 
 def _is_enough(worker: Any) -> bool:
@@ -138,6 +190,11 @@ def _find_died(records: Sequence[RunRecord]) -> int:
     return died
 
 
+def _find_largest(pools: Mapping[str, Resources], gpus: int = 0) -> str:
+    """Return the pool with the most memory, of those with the GPUs if there are any."""
+    return max(pools, key=lambda each: (pools[each].gpus >= gpus, pools[each].ram_gb or 0.0))
+
+
 def _find_smallest(
     pools: Mapping[str, Resources], cores: float, ram: float, more_than: int, gpus: int = 0
 ) -> str:
@@ -153,13 +210,14 @@ def _find_smallest(
 
 
 def _size_cluster(
-    cluster: dict[str, Any],
+    step: Step,
     records: Sequence[RunRecord],
     pools: Mapping[str, Resources],
     default: str,
+    forecast: StepForecast | None,
 ) -> tuple[dict[str, Any], str]:
-    """Return the arguments of a cluster with memory and pool, and why."""
-    given = {name: value for name, value in cluster.items() if name != "pool"}
+    """Return the arguments of a step's cluster with memory and pool, and why."""
+    given = {name: value for name, value in (step.cluster or {}).items() if name != "pool"}
     request, _ = read_request(ClusterArguments.from_mapping(given))
     nprocs = request.nprocs
     cores = float(nprocs * request.nthreads)
@@ -168,13 +226,18 @@ def _size_cluster(
     is_given = bool({"ram_gb_per_proc", "ram_gb_proc"} & given.keys())
     if records:
         ram_gb, reason = _find_ram(records)
+    elif forecast is not None and forecast.ram_per_proc:
+        ram_gb = propose_ram(forecast.ram_per_proc, 1.0)
+        reason = forecast.describe(forecast.high, "in a process")
     elif is_given:
-        ram_gb, reason = request.ram_gb_per_proc, "no run of its clusters is recorded"
+        ram_gb = request.ram_gb_per_proc
+        reason = _explain_default(step, forecast, "no run of its clusters is recorded", "")
     else:
-        ram_gb, reason = _share_ram(pools[default], nprocs), _DEFAULT
+        ram_gb = _share_ram(pools[default], nprocs)
+        reason = _explain_default(step, forecast, _NO_RUN, _DEFAULT)
     name = _find_smallest(pools, cores, nprocs * ram_gb * 10**9 * (1 - 1e-9), 0, request.ngpus)
     if not name:
-        name = max(pools, key=lambda each: pools[each].ram_gb or 0.0)
+        name = _find_largest(pools)
         ram_gb = min(ram_gb, _share_ram(pools[name], nprocs))
         reason = f"{reason}; no pool has more for {plural(nprocs, 'process')}"
     given.pop("ram_gb_proc", None)

@@ -70,7 +70,8 @@ def _has_running_steps(job: Job) -> bool:
     return any(
         is_locked(Path(folder, name))
         for folder, _, names in os.walk(job.folder_path / "steps")
-        for name in fnmatch.filter(names, "attempt-*.lock")
+        for pattern in ("attempt-*.lock", "forecast.lock")
+        for name in fnmatch.filter(names, pattern)
     )
 
 

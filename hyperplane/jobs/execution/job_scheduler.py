@@ -239,12 +239,13 @@ class JobScheduler:
     async def _run_steps(self, executor: StepExecutor) -> list[Attempt]:
         """Run the pending units whose dependencies are done; return the final failures."""
         usual = self._settings.chunks_at_once or machine.cores()
+
+        def count_running(step: Step) -> int:
+            sized = executor.sizes.resize(step)
+            return executor.runner.chunks_at_once(self._capacity, sized, usual)
+
         queues = {
-            step.name: _StepQueue(
-                step,
-                executor.pending_units(step),
-                executor.runner.chunks_at_once(self._capacity, step, usual),
-            )
+            step.name: _StepQueue(step, executor.pending_units(step), count_running(step))
             for step in executor.steps
         }
         running: dict[asyncio.Task[Attempt | None], WorkUnit] = {}
@@ -263,6 +264,8 @@ class JobScheduler:
                     failure = task.result()
                     queue = queues[running.pop(task).step]
                     queue.record_end(succeeded=failure is None)
+                    # A forecast before the first attempt, or a lack of memory, changes the sizes.
+                    queue.max_running = count_running(queue.step)
                     failed += [] if failure is None else [failure]
                     if queue.step.name in executor.skipped_steps:
                         queue.units.clear()

@@ -44,7 +44,8 @@ from hyperplane.jobs.execution.step_environment import (
     step_variables,
     without_other_secrets,
 )
-from hyperplane.jobs.execution.step_log import read_tail
+from hyperplane.jobs.execution.step_forecaster import StepForecaster, read_forecast
+from hyperplane.jobs.execution.step_log import begin_log, read_tail
 from hyperplane.jobs.execution.step_sizes import StepSizes
 from hyperplane.jobs.runners.base import SharedFilesystemMixin, StepProcess
 from hyperplane.jobs.runners.registry import create_runner
@@ -94,9 +95,10 @@ class StepExecutor:
         snapshot: SubmissionSnapshot,
     ) -> None:
         self.store, self.job, self.capacity, self.submission = store, job, capacity, submission
-        self._sizes = StepSizes(store, job, snapshot, submission.environment)
+        self.sizes = StepSizes(store, job, snapshot, submission.environment)
         self.steps = tuple(
-            map(self._sizes.add, requirements.add_install_step(job.pipeline, job.python))
+            self.sizes.add(step, read_forecast(job, step))
+            for step in requirements.add_install_step(job.pipeline, job.python)
         )
         #: Steps whose remaining chunks are not run, because all would fail for the same reason.
         self.skipped_steps: set[str] = set()
@@ -106,6 +108,9 @@ class StepExecutor:
         #: The job with paths that are valid where its steps run, such as in a pod.
         self._runtime_job = self.runner.with_runtime_paths(job)
         self._settings, self._notes = snapshot.settings, snapshot.notes
+        self._forecaster = StepForecaster(
+            job, self.runner, capacity, submission.environment, snapshot, self.sizes
+        )
         self._results = AttemptResults(
             store, job, self.runner, submission.environment, snapshot.settings.secrets
         )
@@ -182,7 +187,8 @@ class StepExecutor:
     async def run_attempt(self, step: Step, unit: WorkUnit) -> Attempt:
         """Run an attempt, or reattach to the one that an earlier supervisor started."""
         before = self._attempts[unit]
-        if step.output is not None and not (before and before[-1].status == IN_PROGRESS):
+        is_new = not (before and before[-1].status == IN_PROGRESS)
+        if step.output is not None and is_new:
             saved = await self._find_saved(step)
             if saved.conflict:
                 self.skipped_steps.add(step.name)
@@ -192,11 +198,13 @@ class StepExecutor:
             # Only before the first attempt: a chunk that has failed is run again.
             if not before and unit.chunk in saved.chunks:
                 return await self._record_saved(step, unit)
-        step = self._sizes.resize(step)
+        if is_new:
+            await self._forecaster.forecast(step, unit)
+        step = self.sizes.resize(step)
         memory_faults = sum(attempt.fault == MEMORY for attempt in before)
-        memory_factor = self._sizes.memory_factor(step, memory_faults)
+        memory_factor = self.sizes.memory_factor(step, memory_faults)
         async with self.capacity.reserve(self.runner.demand(self.capacity, step, memory_factor)):
-            if before and before[-1].status == IN_PROGRESS:
+            if not is_new:
                 running = before[-1]
                 command = AttemptCommand((), {}, "", attempt_prefix(self.job, unit, running.number))
                 ended = await self._wait_and_record(step, running, self.runner.reattach(command))
@@ -235,12 +243,7 @@ class StepExecutor:
             )
             return self._store(replace(attempt, status=FAILED, reason=reason, fault=INPUT))
         command = self._command(step, unit, attempt.number, memory_faults, values)
-        # The log exists from the start: reading it while the step waits is no error.
-        command.attempt_prefix.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        preface = self._preface(attempt).encode(errors="replace")
-        command.file(".log").write_bytes(preface)
-        if preface:  # also in its own file: Slurm truncates the log, and a pod's log has no preface
-            command.file(step_wrapper.PREFACE_SUFFIX).write_bytes(preface)
+        begin_log(command.file(".log"), self._preface(attempt))
         write_facts(self.runner, step, command, memory_factor)
         self._store(
             replace(attempt, log=str(command.file(".log").relative_to(self.job.folder_path)))
@@ -254,11 +257,12 @@ class StepExecutor:
         return await self._wait_and_record(step, self._attempts[unit][-1], process)
 
     def _preface(self, attempt: Attempt) -> str:
-        """Return the lines that a log begins with: warnings, and the pool that was chosen."""
+        """Return the first lines of a log: warnings, the chosen pool and output of a forecast."""
         first = self.job.pipeline.steps[0].name == attempt.step and attempt.chunk <= 0
         notes = self._notes if first and attempt.number == 1 else ()
-        sizes = self._sizes.reasons(attempt.step)
-        return "".join(f"{line}\n" for line in (*(f"warning: {note}" for note in notes), *sizes))
+        printed = self._forecaster.take_output(WorkUnit(attempt.step, attempt.chunk))
+        lines = *(f"warning: {note}" for note in notes), *self.sizes.reasons(attempt.step)
+        return "".join(f"{line}\n" for line in (*lines, *(f"forecast: {each}" for each in printed)))
 
     async def _start_process(
         self, command: AttemptCommand, step: Step, memory_factor: float
@@ -287,7 +291,7 @@ class StepExecutor:
         is_shared = isinstance(self.runner, SharedFilesystemMixin)
         variables = {
             **step_variables(runtime_job, step, unit, (step.split or 1) ** memory_faults),
-            **self._sizes.cluster_variable(step, memory_faults),
+            **self.sizes.cluster_variable(step, memory_faults),
             **gang_variables(step, files, number, is_shared),
         }
         secret_values = secret_variables(values)
@@ -311,7 +315,7 @@ class StepExecutor:
             variables,
             secret_values,
             Path(self.job.pipeline.root, step.path) if step.path else None,
-            self._sizes.pool_of(step),
+            self.sizes.pool_of(step),
             notebook,
             python,
         )
@@ -319,7 +323,7 @@ class StepExecutor:
     async def _wait_and_record(self, step: Step, attempt: Attempt, process: StepProcess) -> Attempt:
         """Wait for the end of an attempt, store it, and record what it took."""
         ended = await self._wait_and_store(step, attempt, process)
-        return self._sizes.record(step, ended, process.command)
+        return self.sizes.record(step, ended, process.command)
 
     async def _wait_and_store(self, step: Step, attempt: Attempt, process: StepProcess) -> Attempt:
         timed_out = False
@@ -342,7 +346,7 @@ class StepExecutor:
         values = await self._results.finish(step, attempt, process.command, code)
         if code == 0:
             return self._store(replace(attempt, status=DONE, exit_code=0))
-        text = read_tail(process.command.file(".log"))
+        text = read_tail(process.command.file(".log"), after_preface=True)
         if values:
             text = redaction.redact_text(text, values)
         name = ""
@@ -376,8 +380,7 @@ class StepExecutor:
         return await asyncio.shield(process.end(grace))
 
     def _new_attempt(self, unit: WorkUnit, status: str, reason: str = "") -> Attempt:
-        number = len(self._attempts[unit]) + 1
-        now = time.time()
+        number, now = len(self._attempts[unit]) + 1, time.time()
         return Attempt(
             self.job.id, unit.step, unit.chunk, number, status, started=now, reason=reason
         )

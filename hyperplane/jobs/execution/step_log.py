@@ -6,6 +6,8 @@ import os
 import re
 from pathlib import Path
 
+from hyperplane.jobs.step_wrapper import PREFACE_SUFFIX
+
 #: Bytes at the end of a log from which a failure is classified.
 _TAIL_BYTES = 8192
 #: Bytes at the end of a log that are read first.
@@ -13,11 +15,31 @@ _BLOCK_BYTES = 1 << 16
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def read_tail(log: Path) -> str:
-    """Return the end of a log without color codes."""
+def begin_log(log: Path, preface: str) -> None:
+    """Create the log of an attempt: reading it while the step waits is no error."""
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    content = preface.encode(errors="replace")
+    log.write_bytes(content)
+    if content:  # also in its own file: Slurm truncates the log, and a pod's log has no preface
+        log.with_suffix(PREFACE_SUFFIX).write_bytes(content)
+
+
+def _find_output(log: Path) -> int:
+    """Return where the output of the program begins in a log."""
+    try:
+        content = log.with_suffix(PREFACE_SUFFIX).read_bytes()
+        with log.open("rb") as opened:
+            return len(content) if opened.read(len(content)) == content else 0
+    except OSError:  # most logs have no preface
+        return 0
+
+
+def read_tail(log: Path, after_preface: bool = False) -> str:
+    """Return the end of a log without color codes, at most all that follows the preface."""
+    first = _find_output(log) if after_preface else 0
     try:
         with log.open("rb") as opened:
-            opened.seek(max(0, opened.seek(0, 2) - _TAIL_BYTES))
+            opened.seek(max(first, opened.seek(0, 2) - _TAIL_BYTES))
             return _COLORS.sub("", opened.read().decode(errors="replace"))
     except OSError:
         return ""

@@ -1,16 +1,23 @@
-"""Sizes of a job's steps: those of their pools, and of pools that earlier runs choose."""
+"""Sizes of a job's steps: those of their pools, and of pools that runs or forecasts choose."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from hyperplane.jobs.definition.step import Resources, Step
+from hyperplane.jobs.definition.step_rules import AUTO
 from hyperplane.jobs.execution.attempt_process import AttemptCommand
-from hyperplane.jobs.execution.automatic_pool import AUTO, SizedStep, size_step, uses_auto
+from hyperplane.jobs.execution.automatic_pool import (
+    SizedStep,
+    needs_forecast,
+    size_step,
+    uses_auto,
+)
 from hyperplane.jobs.execution.cluster_arguments import cluster_variable
 from hyperplane.jobs.execution.failure_kinds import MEMORY
 from hyperplane.jobs.execution.run_recording import StepRunRecorder
 from hyperplane.jobs.execution.step_environment import find_secrets
+from hyperplane.jobs.execution.step_forecast import StepForecast
 from hyperplane.jobs.store.job_records import Attempt, Job
 from hyperplane.jobs.store.job_store import JobStore
 from hyperplane.jobs.store.tables import CLUSTERS, STEPS
@@ -48,16 +55,37 @@ class StepSizes:
         self._recorder = StepRunRecorder(store, job, [*secrets.values()])
         self._automatic: dict[str, Step] = {}
         self._sized: dict[str, SizedStep] = {}
+        self._forecasts: dict[str, StepForecast] = {}
+        #: Names of steps that no earlier run sizes.
+        self._without_runs: set[str] = set()
         #: Names of pools by step and sizes: chunks of a step may run with earlier sizes of it, and
         #: several pools may have the same sizes.
         self._pools: dict[tuple[str, Resources], str] = {}
 
-    def add(self, step: Step) -> Step:
-        """Return a step with the sizes of its first attempt, before the job runs."""
-        if not uses_auto(step) or AUTO in self._measure_pools():
+    def add(self, step: Step, forecast: StepForecast | None = None) -> Step:
+        """Return a step with the sizes of its first attempt, before the job runs.
+
+        ``forecast`` is what an earlier supervisor has forecast for the job.
+        """
+        if not uses_auto(step) or AUTO in self.pools:
             return self._with_resources(step)
         self._automatic[step.name] = step
+        if forecast is not None:
+            self._forecasts[step.name] = forecast
         return self._choose(step)
+
+    def lacks_forecast(self, step: str) -> bool:
+        """Return whether a step is to be forecast before its next attempt."""
+        return step in self._without_runs and step not in self._forecasts
+
+    def set_forecast(self, step: str, forecast: StepForecast) -> None:
+        """Choose the sizes of a step's next attempts by a forecast."""
+        self._forecasts[step] = forecast
+        self._choose(self._automatic[step])
+
+    def requested(self, step: str) -> Step:
+        """Return a step with ``auto`` as its pool has it in the pipeline."""
+        return self._automatic[step]
 
     def _choose(self, step: Step) -> Step:
         names = {"pipeline": self._job.pipeline.name, "step": step.name}
@@ -68,13 +96,20 @@ class StepSizes:
                 self._job.machine, **names, kind=kind, limit=_MOST_RECORDS
             )
         ]
-        pools = self._measure_pools()
-        sized = size_step(step, records, pools, self._snapshot.settings.default_pool)
+        pools = self.pools
+        if needs_forecast(step, records):
+            self._without_runs.add(step.name)
+        else:
+            self._without_runs.discard(step.name)
+        forecast = self._forecasts.get(step.name)
+        sized = size_step(step, records, pools, self._snapshot.settings.default_pool, forecast)
         resized = self._with_resources(sized.step)
         self._sized[step.name] = SizedStep(resized, sized.reasons)
         return resized
 
-    def _measure_pools(self) -> Mapping[str, Resources]:
+    @property
+    def pools(self) -> Mapping[str, Resources]:
+        """Sizes of the pools among which is chosen."""
         return self._snapshot.pools or measure_pools(None)
 
     def _with_resources(self, step: Step) -> Step:

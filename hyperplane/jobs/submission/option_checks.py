@@ -13,7 +13,8 @@ from hyperplane.core.units import format_bytes, gb_to_bytes, in_seconds, plural
 from hyperplane.jobs.definition.field_types import MAX_RETRIES
 from hyperplane.jobs.definition.message_formatting import suggest_names
 from hyperplane.jobs.definition.pipeline import Pipeline
-from hyperplane.jobs.execution.automatic_pool import AUTO, uses_auto
+from hyperplane.jobs.definition.step_rules import AUTO
+from hyperplane.jobs.execution.automatic_pool import uses_auto
 from hyperplane.jobs.runners.registry import create_runner, resolve_options
 from hyperplane.jobs.submission.step_clusters import find_step_cluster_faults
 from hyperplane.platforms.local import machine

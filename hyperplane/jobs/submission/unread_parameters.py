@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hyperplane.jobs.calls import PROGRAM
+from hyperplane.jobs.definition.field_types import split_target
 from hyperplane.jobs.definition.message_formatting import format_value, suggest_names
 from hyperplane.jobs.definition.pipeline import Pipeline
 from hyperplane.jobs.definition.step import Step
@@ -69,6 +70,11 @@ def find_unread_parameters(
     reads = ParameterReads()
     for step in pipeline.steps:
         reads |= _step_reads(pipeline, step, source)
+        if step.forecast is not None:  # the program of the forecast has the same parameters
+            program = step.model_copy(
+                update={"kind": "python", "path": split_target(step.forecast)[0]}
+            )
+            reads |= _step_reads(pipeline, program, source)
     messages = []
     for name in parameter_names:
         if reads.mentions(name):

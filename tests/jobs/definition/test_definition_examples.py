@@ -59,6 +59,12 @@ def test_the_schema_is_valid_and_its_file_is_up_to_date():
     assert json.loads(schema.text()) == json_schema()
 
 
+def test_the_program_of_a_forecast_is_a_file_below_the_root():
+    process, cluster = read("good/forecast").steps
+    assert process.forecast == "steps/train.py:totals"
+    assert cluster.forecast == "steps/train.py:make_totals"
+
+
 def test_the_schema_has_every_key_with_a_description():
     pipeline = json_schema()["properties"]["pipeline"]["properties"]
     tasks = pipeline.pop("tasks")

@@ -24,6 +24,9 @@ pipeline:
     {}
 """
 
+#: A pool that earlier runs or a forecast choose, before another key.
+AUTO = "resources: {pool: auto}\n    "
+
 #: Text of the task, and a part of the fault's message; True if the schema detects it, too.
 IN_A_TASK = [
     ("port: 0", "tasks[0].port = 0: expected at least 1", True),
@@ -94,6 +97,20 @@ IN_A_TASK = [
         "resources: {ram_gb: 1}\n    retries: 0\n    more_memory: 2",
         "more_memory: needs retries; the step has retries: 0",
         True,
+    ),
+    ("forecast: a.py:b", "forecast: needs pool: auto in resources or cluster of the step", True),
+    ("resources: {pool: '16_16'}\n    forecast: a.py:b", "forecast: needs pool: auto", True),
+    (f"{AUTO}forecast: a.py", "tasks[0].forecast = 'a.py': expected FILE.py:NAME, a Python", True),
+    (f"{AUTO}forecast: a.txt:b", "forecast = 'a.txt:b': expected FILE.py:NAME", True),
+    (f"{AUTO}forecast: a.py:b-c", "forecast = 'a.py:b-c': expected FILE.py:NAME", True),
+    (f"{AUTO}forecast: [a.py:b]", "forecast = ['a.py:b']: expected text", True),
+    (f"{AUTO}forecast: gone.py:b", "forecast = 'gone.py': expected an existing file in", False),
+    (f"{AUTO}forecast: ../p.py:b", "forecast = '../p.py': expected a path inside", False),
+    (f"{AUTO}gang: 2\n    forecast: a.py:b", "no value for a step of several processes", True),
+    (
+        f"{AUTO}cluster: {{framework: ray}}\n    forecast: a.py:b",
+        "expected no value for a cluster of ray; only collections of Dask are forecast",
+        False,
     ),
     ("command: [ls]", "command = a key of another type: expected bash_script_path", True),
     ("py_path: a.sh", "py_path = a key of another type: expected bash_script_path", True),

@@ -6,8 +6,10 @@ import pytest
 
 from hyperplane.history import PlanSummary, RunRecord, WorkerUsage
 from hyperplane.jobs import Resources, Step
-from hyperplane.jobs.execution.automatic_pool import AUTO, size_step, uses_auto
+from hyperplane.jobs.definition.step_rules import AUTO
+from hyperplane.jobs.execution.automatic_pool import needs_forecast, size_step, uses_auto
 from hyperplane.jobs.execution.run_recording import NO_POOL
+from hyperplane.jobs.execution.step_forecast import StepForecast
 
 GB = 10**9
 POOLS = {
@@ -166,3 +168,118 @@ def test_other_steps_are_unchanged():
     assert size_step(plain, [], POOLS, "medium").step is plain
     named = {**POOLS, AUTO: Resources(cores=1, ram_gb=1)}  # a site may have such a pool
     assert size_step(step({"pool": AUTO}), [], named, "medium").step.resources.pool == AUTO
+
+
+TARGET = "job.py:totals"
+
+
+def forecast_step(**fields):
+    return Step(
+        name="s", kind="command", argv=("true",), forecast=TARGET,
+        **(fields or {"resources": {"pool": AUTO}}),
+    )  # fmt: skip
+
+
+def choose_forecast(forecast, *records, **fields):
+    sized = size_step(forecast_step(**fields), records, POOLS, "medium", forecast)
+    return sized.step, sized.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("node", "cores", "expected"),
+    [
+        ({2: 3.1}, 0, "small"),
+        ({2: 3.3}, 0, "medium"),  # more than 80 % of 4 GB
+        ({2: 1.0}, 5, "medium"),
+        ({4: 3.3, 8: 14.0, 32: 40.0}, 0, "tall"),  # 16 GB are too few for 8 threads
+        ({4: 3.1, 8: 14.0, 32: 40.0}, 0, "small"),
+        ({2: 1.0}, 400, "wide"),  # no pool has so many cores
+        ({2: 60.0}, 0, "tall"),
+    ],
+)
+def test_a_forecast_chooses_the_smallest_pool_for_all_processes(node, cores, expected):
+    bytes_of = {threads: int(size * GB) for threads, size in node.items()}
+    sized, reason = choose_forecast(StepForecast(TARGET, node=bytes_of, cores=cores))
+    assert sized.resources.pool == expected
+    assert reason.startswith(f"resources.pool: auto is {expected}: up to ")
+    assert "in all processes by the forecast of job.py:totals" in reason
+    assert reason.endswith("; no pool has more") == (node == {2: 60.0})
+
+
+def test_a_forecast_sizes_the_worker_processes_of_a_cluster():
+    found = StepForecast(TARGET, high=GB, ram_per_proc=1_430_000_000, runs=2)
+    sized, reason = choose_forecast(found, cluster={**CLUSTER, "ram_gb_per_proc": 9})
+    assert (sized.cluster["pool"], sized.cluster["ram_gb_per_proc"]) == ("small", 1.5)
+    assert Step.from_json(sized.to_json()) == sized  # as the steps of rendered jobs are
+    assert reason == (
+        "cluster.pool: auto is small, ram_gb_per_proc 1.5: up to 1 GB in a process by the "
+        "forecast of job.py:totals, from 2 earlier runs of the program"
+    )
+
+
+def test_a_forecast_that_failed_leaves_the_default_pool_and_says_why():
+    failed = StepForecast(TARGET, failure="ValueError:\n no  data")
+    sized, reason = choose_forecast(failed)
+    assert sized.resources.pool == "medium"
+    expected = "the forecast of job.py:totals failed (ValueError: no data)"
+    assert reason.endswith(f"and {expected}: hyperplane.jobs.default_pool")
+    sized, reason = choose_forecast(failed, cluster={**CLUSTER, "ram_gb_per_proc": 1.5})
+    assert (sized.cluster["pool"], sized.cluster["ram_gb_per_proc"]) == ("small", 1.5)
+    assert reason.endswith(f"no run of its clusters is recorded, and {expected}")
+
+
+def test_before_the_forecast_the_default_pool_says_that_it_is_made_later():
+    sized, reason = choose_forecast(None)
+    assert sized.resources.pool == "medium"
+    assert reason.endswith("until job.py:totals is forecast, when the step starts")
+    _, reason = choose_forecast(None, cluster={**CLUSTER, "ram_gb_per_proc": 1.5})
+    assert reason.endswith("as given until job.py:totals is forecast, when the step starts")
+
+
+def test_the_cluster_on_other_machines_says_nothing_about_the_pool_of_the_step():
+    found = StepForecast(TARGET, high=GB, ram_per_proc=2 * GB)
+    both = {"resources": {"pool": AUTO}, "cluster": CLUSTER}
+    sized, reason = choose_forecast(found, **both)
+    assert (sized.resources.pool, sized.cluster["ram_gb_per_proc"]) == ("medium", 2)
+    assert "is of its cluster, whose processes are on other machines" in reason
+
+
+def test_records_of_earlier_runs_count_more_than_a_forecast():
+    found = StepForecast(TARGET, high=GB, ram_per_proc=40 * GB, node={2: 50 * GB})
+    run = of_step(usage("medium", 2.0))
+    sized, reason = choose_forecast(found, run)
+    assert sized.resources.pool == "small"
+    assert "2 GB at most in 1 earlier run" in reason
+    sized, _ = choose_forecast(found, of_cluster(8, 1.0), cluster=CLUSTER)
+    assert sized.cluster["ram_gb_per_proc"] == 1.7
+
+
+def test_a_forecast_is_needed_only_where_no_run_is_recorded():
+    both = {"resources": {"pool": AUTO}, "cluster": CLUSTER}
+    run, cluster = of_step(usage("medium", 2.0)), of_cluster(8, 1.0)
+    assert needs_forecast(forecast_step(), [])
+    assert needs_forecast(forecast_step(), [of_step()])  # it has no figures
+    assert not needs_forecast(forecast_step(), [run])
+    assert needs_forecast(forecast_step(**both), [run])
+    assert needs_forecast(forecast_step(**both), [cluster])
+    assert not needs_forecast(forecast_step(**both), [run, cluster])
+    assert not needs_forecast(forecast_step(cluster=CLUSTER), [cluster])
+    assert not needs_forecast(step({"pool": AUTO}), [])
+
+
+def test_after_a_forecast_that_was_too_low_the_next_size_is_larger():
+    found = StepForecast(TARGET, high=GB, ram_per_proc=GB, node={2: 2 * GB})
+    both = {"resources": {"pool": AUTO}, "cluster": CLUSTER}
+    first, _ = choose_forecast(found, **both)
+    assert (first.resources.pool, first.cluster["ram_gb_per_proc"]) == ("small", 1)
+    died = of_step(usage("small", 3.9, causes=OUT), reason="out of memory")
+    second, reason = choose_forecast(found, of_cluster(1, 1.0, causes=OUT), died, **both)
+    assert (second.resources.pool, second.cluster["ram_gb_per_proc"]) == ("medium", 1.7)
+    assert reason.endswith("out of memory with 4 GB")
+
+
+def test_a_forecast_is_kept_as_json():
+    found = StepForecast(TARGET, high=1, ram_per_proc=2, node={4: 3, 16: 4}, cores=5, cost=0.5)
+    assert StepForecast.from_json(found.to_json()) == found
+    with pytest.raises((ValueError, TypeError, AttributeError, KeyError)):
+        StepForecast.from_json("{}")

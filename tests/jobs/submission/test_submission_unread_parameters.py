@@ -262,3 +262,10 @@ def test_a_missing_file_may_read_any_parameter():
     pipeline = Pipeline.from_steps("p", [step])
     Path("step.py").unlink()
     assert find_unread_parameters(pipeline, ["zebra"]) == []
+
+
+def test_what_the_program_of_a_forecast_reads_is_read():
+    Path("sizes.py").write_text(GET)
+    step = bash("sh", "true", forecast="sizes.py:total", resources={"pool": "auto"})
+    assert unread(step, "source", "year") == []
+    assert "did you mean source?" in unread(step, "sorce")[0]
