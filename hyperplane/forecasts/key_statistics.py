@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from hyperplane.forecasts.key_columns import GROUPING
+from hyperplane.collections.frames.helper_steps import GROUPING
 from hyperplane.forecasts.records import KeyColumns, KeyStatistics
 from hyperplane.forecasts.sample_plan import FEWEST, choose_positions
 
@@ -65,7 +65,10 @@ def _measure(key: KeyColumns, most_seconds: float) -> KeyStatistics:
     values = first.row(0)[:-1] if first.height else ()
     shown = ", ".join(str(value)[:_SHOWN] for value in values)
     share = first[_ROWS][0] / total if total else 0.0
-    return KeyStatistics(key.operation, key.names, distinct, shown, share, key.complete)
+    return KeyStatistics(
+        key.operation, key.names, distinct, shown, share, key.complete,
+        receivers=key.receivers, is_divided=key.is_divided,
+    )  # fmt: skip
 
 
 def _count_distinct(parts: Sequence[Any], columns: Sequence[str]) -> int:
