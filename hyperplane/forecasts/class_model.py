@@ -42,11 +42,15 @@ class ClassModel:
     has_tables : bool
         Whether the units handle tables.
     groups : Growth or None
-        Rows of the results, if these have one row for each key of a group-by.
+        Rows of the results, if these have at most some rows for each key of a group-by.
+    group_names : tuple of str
+        Names of that key; empty if it is that of an operation of Dask.
+    rows_per_key : float
+        Most rows of a result for each key of all files.
     written : Growth or None
         Bytes of the files that a unit writes.
-    block : Growth
-        Bytes of the largest column of a table.
+    block, inputs : Growth
+        Bytes of the largest column of a table, and of the inputs.
     shares : tuple of float
         Share of each result in the bytes of all results of a unit.
     pieces : mapping of int to float
@@ -71,8 +75,11 @@ class ClassModel:
     largest: float = 0.0
     has_tables: bool = False
     groups: Growth | None = None
+    group_names: tuple[str, ...] = ()
+    rows_per_key: float = 1.0
     written: Growth | None = None
     block: Growth = _NOTHING
+    inputs: Growth = _NOTHING
     shares: tuple[float, ...] = ()
     pieces: Mapping[int, float] = field(default_factory=dict)
     in_files: float = 0.0
@@ -123,6 +130,7 @@ def fit_class(
     names = set().union(*(record.added for record in records))
     return ClassModel(
         of_pieces=of_pieces,
+        inputs=fit_growth([(x, each.inputs) for x, each in zip(sizes, records, strict=True)]),
         output=fit_growth(list(zip(sizes, outputs, strict=True))),
         transient=fit_growth(list(zip(sizes, needs, strict=True)), largest=True),
         # The largest: without other data above it, malloc returns a large end of its memory.
@@ -150,6 +158,8 @@ def fit_class(
         groups=fit_growth([(x, each.groups) for x, each in zip(sizes, records, strict=True)])
         if all(record.groups for record in records)
         else None,
+        group_names=records[0].group_names,
+        rows_per_key=records[0].rows_per_key,
         written=fit_growth([(x, each.written) for x, each in zip(sizes, records, strict=True)])
         if any(record.written for record in records)
         else None,

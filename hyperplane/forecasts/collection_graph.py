@@ -47,6 +47,8 @@ _SMALL_VALUE = 2**20
 #: Name of the method that joins pieces of the tables of hyperplane.dataframe.join, and the number
 #: of its arguments, of which the second is the number of the piece in each list.
 _RECEIVING, _ARGUMENTS = "ExchangeJoin.join_pieces", 6
+#: Functions that take pieces of a table for tasks of other processes.
+_TAKING = {"_take_piece", "_take_pieces", "take_movable_piece"}
 #: Depth to which arguments of a task are searched for paths.
 _DEPTH = 10
 #: Most items of one argument that are searched.
@@ -116,6 +118,13 @@ def has_row_shuffles(graph: CollectionGraph) -> bool:
     peer_to_peer = any(not hasattr(spec, "new") for spec in graph.shuffles.values())
     names = {str(key_split(key)) for key in graph.tasks}
     return peer_to_peer or any(method in name for name in names for method in _ROW_SHUFFLES)
+
+
+def has_exchanges(graph: CollectionGraph) -> bool:
+    """Return whether tasks of this package exchange rows between processes."""
+    first = {unit.kind: unit.members[0] for unit in graph.units.units}
+    functions = (each for key in first.values() for each in _functions(graph.tasks[key]))
+    return any(getattr(each, "__name__", "") in _TAKING for each in functions)
 
 
 def _find_barriers(graph: Mapping[Key, Any]) -> dict[Key, str]:

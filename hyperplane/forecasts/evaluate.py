@@ -66,6 +66,8 @@ class SampledJob:
         Number of tasks.
     read : int
         Bytes of local files that are read.
+    has_exchanges : bool
+        Whether tasks of this package exchange rows between processes.
     """
 
     model: GraphModel
@@ -80,6 +82,7 @@ class SampledJob:
     notes: tuple[str, ...] = ()
     tasks: int = 0
     read: int = 0
+    has_exchanges: bool = False
 
     def find_interval(self, threads: int, *peaks: float) -> Interval:
         """Return the interval of peaks of simulations with some threads in each process."""
@@ -94,8 +97,9 @@ class SampledJob:
     def _kind(self) -> tuple[float, float, bool, bool, bool]:
         """What an interval depends on besides the peaks."""
         writes = self.model.written > 0
-        # What of an exchange through files is in memory at a time differs between runs, too.
-        shuffles = self.has_shuffles or any(fitted.in_files for fitted in self.model.classes)
+        # What of an exchange is in memory at a time differs between runs, too.
+        in_files = any(fitted.in_files for fitted in self.model.classes)
+        shuffles = self.has_shuffles or self.has_exchanges or in_files
         return self.model.empty, self.confidence, shuffles, writes, self.exact
 
 

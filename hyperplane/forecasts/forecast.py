@@ -19,6 +19,7 @@ from hyperplane.core.units import format_bytes, format_number
 from hyperplane.forecasts import reasons
 from hyperplane.forecasts.collection_graph import (
     CollectionGraph,
+    has_exchanges,
     has_row_shuffles,
     make_request,
     materialize,
@@ -256,6 +257,7 @@ def _evaluate(
         plan=plan,
         confidence=confidence,
         has_shuffles=bool(graph.shuffles),
+        has_exchanges=has_exchanges(graph) and layout.processes > 1,
         depends_on_method=has_row_shuffles(graph),
         exact=result.exact,
         refusals=tuple(reasons.find_sample_refusals(graph, steps, result)),

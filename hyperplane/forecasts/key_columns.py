@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hyperplane.collections.frames.helper_steps import (
+    DISTINCT,
+    GROUP,
+    JOIN,
+    SHUFFLE,
+    SORT,
+    KeyedTable,
+    find_step,
+)
 from hyperplane.forecasts.records import KeyColumns
 from hyperplane.forecasts.source_files import make_source_file
-
-#: Names of operations in reports.
-JOIN, SHUFFLE, SORT, GROUP, DISTINCT = "join", "shuffle", "sort", "group-by", "distinct rows"
-#: Operations whose results have one row for each key.
-GROUPING = (GROUP, DISTINCT)
 
 
 def find_key_columns(collection: Any) -> list[KeyColumns]:
@@ -27,50 +32,68 @@ def find_key_columns(collection: Any) -> list[KeyColumns]:
     if not type(collection).__module__.startswith("dask.dataframe"):
         return []
     found: dict[Any, KeyColumns] = {}
-    for operation, frame, keys in _list_operations(expr):
-        columns = _find_columns(operation, frame, keys)
+    for table in _list_tables(expr):
+        columns = _find_columns(table)
         if columns is not None:
-            found.setdefault((operation, columns.names, columns.source_name), columns)
+            # Once of a table that an operation has twice, from the same files.
+            place = replace(columns, columns=(), parts=(), complete=True)
+            found.setdefault(place, columns)
     return list(found.values())
 
 
-def _list_operations(expr: Any) -> Iterator[tuple[str, Any, Sequence[Any]]]:
-    """Yield operations with the table and the keys that decide where its rows go."""
+def _list_tables(expr: Any) -> Iterator[KeyedTable]:
+    """Yield the tables of operations, also of those whose results helpers of this package use."""
+    pending, seen = [expr], set()
+    while pending:
+        node = pending.pop()
+        if node._name in seen:
+            continue
+        seen.add(node._name)
+        helper = find_step(node)
+        if helper is not None:
+            yield from helper.tables
+            pending += [table.table for table in helper.tables]
+        else:
+            yield from _list_tables_of_dask(node)
+            pending += node.dependencies()
+
+
+def _list_tables_of_dask(node: Any) -> Iterator[KeyedTable]:
+    """Yield the tables of an operation with the keys that decide where their rows go."""
     from hyperplane.core.dask_internals import frames
 
-    for node in expr.walk():
-        if isinstance(node, frames.Merge):
-            for side, keys in ((node.left, node.left_on), (node.right, node.right_on)):
-                if keys is not None:
-                    yield JOIN, side, _as_list(keys)
-        elif isinstance(node, frames.SortValues):
-            yield SORT, node.frame, _as_list(node.by)[:1]
-        elif isinstance(node, frames.SetIndex):
-            yield SORT, node.frame, [node.operand("_other")]
-        elif isinstance(node, frames.ShuffleBase):
-            yield SHUFFLE, node.frame, _as_list(node.partitioning_index)
-        elif isinstance(node, frames.GroupByApply):
-            yield SHUFFLE, node.frame, list(node.by)
-        elif isinstance(node, (frames.GroupByApplyConcatApply, frames.GroupByReduction)):
-            yield GROUP, node.frame, list(node.by)
-        elif isinstance(node, frames.Unique | frames.ValueCounts):
-            subset = getattr(node, "subset", None)
-            yield DISTINCT, node.frame, list(subset or node.frame.columns)
+    if isinstance(node, frames.Merge):
+        for side, keys in ((node.left, node.left_on), (node.right, node.right_on)):
+            if keys is not None:
+                yield KeyedTable(JOIN, side, _as_tuple(keys))
+    elif isinstance(node, frames.SortValues):
+        yield KeyedTable(SORT, node.frame, _as_tuple(node.by)[:1])
+    elif isinstance(node, frames.SetIndex):
+        yield KeyedTable(SORT, node.frame, (node.operand("_other"),))
+    elif isinstance(node, frames.ShuffleBase):
+        yield KeyedTable(SHUFFLE, node.frame, _as_tuple(node.partitioning_index))
+    elif isinstance(node, frames.GroupByApply):
+        yield KeyedTable(SHUFFLE, node.frame, tuple(node.by))
+    elif isinstance(node, (frames.GroupByApplyConcatApply, frames.GroupByReduction)):
+        yield KeyedTable(GROUP, node.frame, tuple(node.by))
+    elif isinstance(node, frames.Unique | frames.ValueCounts):
+        subset = getattr(node, "subset", None)
+        yield KeyedTable(DISTINCT, node.frame, tuple(subset or node.frame.columns))
 
 
-def _as_list(keys: Any) -> list[Any]:
-    return list(keys) if isinstance(keys, (list, tuple)) else [keys]
+def _as_tuple(keys: Any) -> tuple[Any, ...]:
+    return tuple(keys) if isinstance(keys, (list, tuple)) else (keys,)
 
 
-def _find_columns(operation: str, frame: Any, keys: Sequence[Any]) -> KeyColumns | None:
+def _find_columns(table: KeyedTable) -> KeyColumns | None:
     from hyperplane.collections.frames.source_columns import find_source_column
     from hyperplane.core.dask_internals.frames import Projection
 
     names: list[str] = []
     columns: list[Any] = []
-    for key in keys:
+    for key in table.keys:
         if isinstance(key, str):
-            column = find_source_column(frame, key)
+            column = find_source_column(table.table, key)
         elif isinstance(key, Projection) and isinstance(key.operand("columns"), str):
             column, key = find_source_column(key.frame, key.operand("columns")), key.columns[0]
         else:
@@ -87,7 +110,10 @@ def _find_columns(operation: str, frame: Any, keys: Sequence[Any]) -> KeyColumns
         return None
     in_files = tuple(column.name for column in columns)
     complete = all(column.has_all_rows for column in columns)
-    return KeyColumns(operation, tuple(names), in_files, source._name, parts, complete)
+    return KeyColumns(
+        table.operation, tuple(names), in_files, source._name, parts, complete,
+        receivers=table.receivers, is_divided=table.is_divided, groups=table.groups,
+    )  # fmt: skip
 
 
 def _find_parts(source: Any) -> tuple[Any, ...]:

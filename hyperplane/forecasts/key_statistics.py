@@ -6,18 +6,22 @@ distinct keys limits the rows of a group-by, which a sample of few files does no
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import polars as pl
 
-from hyperplane.forecasts.key_columns import GROUPING
+from hyperplane.collections.frames.helper_steps import GROUPING
 from hyperplane.forecasts.records import KeyColumns, KeyStatistics
 from hyperplane.forecasts.sample_plan import FEWEST, choose_positions
 
 #: CPU seconds in which distinct keys are counted even if the job itself is short.
 _LEAST_SECONDS = 0.5
+#: Files of which one is counted first, each time of four times as many files; and the share by
+#: which these have more different keys if all files have as many.
+_SHARES, _NO_MORE = (64, 16, 4, 1), 0.01
 #: Name of the number of rows beside key columns of any name.
 _ROWS = "__hyperplane_rows__"
 #: Characters of a key in a report.
@@ -58,14 +62,40 @@ def _measure(key: KeyColumns, most_seconds: float) -> KeyStatistics:
     if key.operation in GROUPING:
         began = time.process_time()
         _count_distinct(parts, key.columns)
-        seconds = (time.process_time() - began) * len(key.parts) / len(parts)
-        if seconds <= max(most_seconds, _LEAST_SECONDS):
-            distinct = _count_distinct(key.parts, key.columns)
+        each = (time.process_time() - began) / len(parts)
+        distinct = _count_all(key, each, max(most_seconds, _LEAST_SECONDS))
     total = rows.item() or 0
     values = first.row(0)[:-1] if first.height else ()
     shown = ", ".join(str(value)[:_SHOWN] for value in values)
     share = first[_ROWS][0] / total if total else 0.0
-    return KeyStatistics(key.operation, key.names, distinct, shown, share, key.complete)
+    return KeyStatistics(
+        key.operation, key.names, distinct, shown, share, key.complete,
+        receivers=key.receivers, is_divided=key.is_divided,
+    )  # fmt: skip
+
+
+def _count_all(key: KeyColumns, each: float, most_seconds: float) -> int | None:
+    """Return the number of different keys of all files; None if counting takes too long.
+
+    The keys of a part of the files are counted first. If four times as many files have no more,
+    neither have all. ``each`` is the time of a file.
+    """
+    # In no order: files that belong together, such as those of one hour, follow each other.
+    parts = random.Random(0).sample(key.parts, len(key.parts))  # noqa: S311 - nothing secret
+    before: int | None = None
+    for share in _SHARES:
+        some = parts[: len(parts) // share]
+        if share > 1 and len(some) < FEWEST:
+            continue
+        if each * len(some) > most_seconds:
+            return None
+        began = time.process_time()
+        found = _count_distinct(some, key.columns)
+        each = (time.process_time() - began) / len(some)
+        if before is not None and found <= (1 + _NO_MORE) * before:
+            return found
+        before = found
+    return before
 
 
 def _count_distinct(parts: Sequence[Any], columns: Sequence[str]) -> int:

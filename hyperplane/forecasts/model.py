@@ -10,8 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hyperplane.collections.frames.helper_steps import GROUPING
 from hyperplane.forecasts.class_model import ClassModel, fit_class
-from hyperplane.forecasts.key_columns import GROUPING
+from hyperplane.forecasts.growth import Growth
 from hyperplane.forecasts.records import SampleResult, TaskRecord
 from hyperplane.forecasts.sample_plan import SampleStep, find_outputs
 from hyperplane.forecasts.task_units import TablePiece, Unit, UnitGraph, find_leaves
@@ -168,11 +169,22 @@ def build_model(
     return _Predictor(graph, info, classes, leaves, result, retained, library).predict()
 
 
-def find_most_groups(result: SampleResult) -> tuple[float, bool]:
-    """Return the most rows that the result of a group-by can have, and whether it has as many."""
-    keys = [key for key in result.keys if key.operation in GROUPING]
+def find_most_groups(
+    result: SampleResult, names: tuple[str, ...] = (), rows_per_key: float = 1.0
+) -> tuple[float, bool]:
+    """Return the most rows that the result of a group-by can have, and whether it has as many.
+
+    ``names`` are those of its key if it is the result of a helper of this package; that of an
+    operation of Dask can be that of any.
+    """
+    keys = [
+        key
+        for key in result.keys
+        if key.operation in GROUPING
+        and (key.names == names if key.receivers is not None else not names)
+    ]
     counts = [math.inf if key.distinct is None else key.distinct for key in keys]
-    return max(counts, default=math.inf), all(key.complete for key in keys)
+    return max(counts, default=math.inf) * rows_per_key, all(key.complete for key in keys)
 
 
 class _Predictor:
@@ -191,10 +203,11 @@ class _Predictor:
         self.graph, self.info, self.classes = graph, info, classes
         self.leaves, self.result, self.retained = leaves, result, retained
         self.library = library
-        self.most_groups, self.has_all_groups = find_most_groups(result)
         self.shuffled: dict[str, float] = {}
         self._outputs_of: dict[int, dict[int, float]] = {}
         self.extrapolated: dict[int, float] = {}
+        #: Units with fewer pieces of data than there are, and whether their rows are confirmed.
+        self.limits: dict[int, bool] = {}
 
     def predict(self) -> GraphModel:
         costs: list[UnitCost] = []
@@ -214,9 +227,7 @@ class _Predictor:
                 other, share = results[key]
                 size += outputs[other] * share
                 needed[other] = needed.get(other, 0.0) + costs[other].output * share
-            if fitted.of_pieces:
-                size = self._limit_pieces(fitted, float(self.leaves[number]))
-                self._note_extrapolation(unit.kind, fitted, size)
+            size = self._find_size(number, fitted, size)
             adds = {name: growth(size) for name, growth in fitted.added.items()}
             for name, added in adds.items():
                 self.shuffled[name] = self.shuffled.get(name, 0.0) + added
@@ -323,31 +334,49 @@ class _Predictor:
                 counts.append(min(digits, split.outputs))
         return max(counts, default=0)
 
-    def _limit_pieces(self, fitted: ClassModel, pieces: float) -> float:
-        """Return the number of pieces of data beyond which a group-by finds no new keys."""
-        groups = fitted.groups
-        most = self.most_groups * (1 + _COUNT_ERROR)
-        if groups is None or groups.exponent <= 0 or groups(pieces) <= most:
-            return pieces
-        limit = groups.at * math.pow(most / groups.value, 1 / groups.exponent)
-        return max(fitted.largest, limit)
+    def _find_most_groups(self, fitted: ClassModel) -> tuple[float, bool]:
+        return find_most_groups(self.result, fitted.group_names, fitted.rows_per_key)
+
+    def _find_size(self, number: int, fitted: ClassModel, inputs: float) -> float:
+        """Return the size of a unit: the bytes of its inputs, or the number of pieces of data.
+
+        Of pieces those beyond which a group-by finds no new keys do not count. The units that
+        combine its results, which then are smaller than without a limit, have as many.
+        """
+        limited = [other for other in self.graph.units[number].dependencies if other in self.limits]
+        is_confirmed = bool(limited) and all(self.limits[other] for other in limited)
+        if not fitted.of_pieces:
+            if limited:
+                self.limits[number] = is_confirmed
+            return inputs
+        pieces = float(self.leaves[number])
+        most, has_all = self._find_most_groups(fitted)
+        size = _limit(fitted, fitted.groups, pieces, most * (1 + _COUNT_ERROR))
+        if limited:
+            size = min(size, _limit(fitted, fitted.inputs, pieces, inputs))
+        if fitted.groups is not None:
+            # The sample's growth leads to the number of keys that all files have.
+            is_confirmed = has_all and fitted.groups(size) >= (1 - _COUNT_ERROR) * most
+        if size < pieces:
+            self.limits[number] = is_confirmed
+        grows = max(fitted.output.exponent, fitted.transient.exponent) > 0.2
+        if grows and fitted.largest and not is_confirmed:
+            ratio, kind = size / fitted.largest, self.graph.units[number].kind
+            self.extrapolated[kind] = max(ratio, self.extrapolated.get(kind, 0.0))
+        return size
 
     def _share_of_groups(self, number: int, fitted: ClassModel, size: float) -> float:
         """Return the share of the extrapolated rows of an output partition that there can be."""
         count = self._count_outputs(number)
         if fitted.groups is None or fitted.of_pieces or not count:
             return 1.0
-        most = self.most_groups * (1 + _COUNT_ERROR) / count
+        most = self._find_most_groups(fitted)[0] * (1 + _COUNT_ERROR) / count
         return min(1.0, most / max(1.0, fitted.groups(size)))
 
-    def _note_extrapolation(self, kind: int, fitted: ClassModel, size: float) -> None:
-        grows = max(fitted.output.exponent, fitted.transient.exponent) > 0.2
-        # The sample's growth leads to the number of keys that all files have.
-        is_confirmed = (
-            fitted.groups is not None
-            and self.has_all_groups
-            and fitted.groups(size) >= (1 - _COUNT_ERROR) * self.most_groups
-        )
-        if grows and fitted.largest and not is_confirmed:
-            ratio = size / fitted.largest
-            self.extrapolated[kind] = max(ratio, self.extrapolated.get(kind, 0.0))
+
+def _limit(fitted: ClassModel, growth: Growth | None, pieces: float, most: float) -> float:
+    """Return the pieces of data with which a figure is the largest that it can be."""
+    if growth is None or growth.exponent <= 0 or growth(pieces) <= most:
+        return pieces
+    limit = growth.at * math.pow(most / growth.value, 1 / growth.exponent)
+    return max(fitted.largest, limit)

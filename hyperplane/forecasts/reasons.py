@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from dask.utils import key_split
 
+from hyperplane.collections.frames.helper_steps import GROUP, JOIN, SHUFFLE, SORT
 from hyperplane.core.units import format_bytes, plural
 from hyperplane.forecasts.collection_graph import CollectionGraph, find_writers
-from hyperplane.forecasts.key_columns import JOIN, SHUFFLE, SORT
 from hyperplane.forecasts.model import GraphModel
 from hyperplane.forecasts.records import NOTABLE_SHARE, SampleResult
 from hyperplane.forecasts.sample_plan import SampleStep
@@ -37,7 +37,16 @@ _FREQUENT_ADVICE = {
     "other one is small; or add a column of random numbers to the key of one table, and each of "
     "these numbers to the rows of the other",
     SHUFFLE: "use aggregations that are combined, such as sum and mean, or a further key column",
-    SORT: "hyperplane.dataframe.sort_values divides such rows",
+    SORT: "hyperplane.dataframe.sort_values divides such rows if the table has more than a quarter "
+    "of the cluster's memory",
+}
+#: What to do about a frequent key of a helper of this package.
+_HELPER_ADVICE = {
+    JOIN: "add a column of random numbers to the key of one table, and each of these numbers to "
+    "the rows of the other",
+    SORT: "sort_values divides such rows only if the table has more than a quarter of the "
+    "cluster's memory and its rows were not shuffled before",
+    GROUP: "use aggregations that are combined, such as sum and mean, or a further key column",
 }
 #: Bytes below which differences of memory are noise.
 _NOISE = 20 * 10**6
@@ -154,19 +163,23 @@ def find_frequent_keys(
     graph: CollectionGraph, result: SampleResult, model: GraphModel
 ) -> list[str]:
     """Return the keys that make one output partition of a shuffle larger than the others."""
-    partitions = max(
+    in_graph = max(
         (count for takes in graph.info.takes.values() for _, _, count in takes),
         default=max((split.outputs for split in graph.info.splits.values()), default=0),
     )
     found = []
     for key in result.keys:
-        advice = _FREQUENT_ADVICE.get(key.operation)
+        is_of_dask = key.receivers is None
+        advice = (_FREQUENT_ADVICE if is_of_dask else _HELPER_ADVICE).get(key.operation)
+        partitions = in_graph if key.receivers is None else key.receivers
         if advice and partitions and key.share >= max(NOTABLE_SHARE, FREQUENT / partitions):
-            size = f", {format_bytes(round(key.share * model.shuffled))}"
+            size = ""
+            if is_of_dask and len(graph.shuffles) == 1:
+                size = f", {format_bytes(round(key.share * model.shuffled))}"
             found.append(
                 f"{round(100 * key.share)} % of the rows of the {key.operation} have the key "
                 f"{', '.join(key.names)} = {key.frequent}: one of {partitions} partitions gets all "
-                f"of them{size if len(graph.shuffles) == 1 else ''}; {advice}"
+                f"of them{size}; {advice}"
             )
     return found
 

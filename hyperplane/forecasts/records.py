@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hyperplane.collections.frames.helper_steps import GroupTasks
 from hyperplane.forecasts.task_units import Key
 
 #: Share of a table's rows from which on its most frequent key is reported.
@@ -76,6 +77,8 @@ class KeyColumns:
         Paths of local Parquet files, or partitions or files of object stores with a ``scan``.
     complete : bool
         Whether the operation gets all rows of the files.
+    receivers, is_divided, groups
+        Those of a :class:`KeyedTable`.
     """
 
     operation: str
@@ -84,6 +87,9 @@ class KeyColumns:
     source_name: str
     parts: tuple[Any, ...]
     complete: bool
+    receivers: int | None = None
+    is_divided: bool = False
+    groups: GroupTasks | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,11 @@ class KeyStatistics:
         Share of that key in their rows.
     complete : bool
         Whether the operation gets all rows of the files.
+    receivers : int or None
+        Number of tasks of which one gets all rows of a key; 0 if none does. None if it is that of
+        the output partitions of Dask's shuffles.
+    is_divided : bool
+        Whether the rows of a frequent key are divided among tasks.
     """
 
     operation: str
@@ -112,6 +123,8 @@ class KeyStatistics:
     frequent: str
     share: float
     complete: bool = True
+    receivers: int | None = None
+    is_divided: bool = False
 
     @property
     def is_notable(self) -> bool:
@@ -125,7 +138,8 @@ class KeyStatistics:
             count = round(self.distinct, -digits) if digits > 0 else self.distinct
             texts.append(f"about {count:,} different keys")
         if self.share >= NOTABLE_SHARE:
-            texts.append(f"{round(100 * self.share)} % of the rows have {self.frequent}")
+            divided = ", and are divided among tasks" if self.is_divided else ""
+            texts.append(f"{round(100 * self.share)} % of the rows have {self.frequent}{divided}")
         return f"{', '.join(self.names)} of the {self.operation}: {'; '.join(texts)}"
 
 
@@ -169,7 +183,11 @@ class TaskRecord:
     waiting : int
         Bytes by which the peak is larger if another partition waits between two of its tasks.
     groups : int
-        Rows of the result, if it has one row for each key of a group-by; otherwise 0.
+        Rows of the result, if it has at most some rows for each key of a group-by; otherwise 0.
+    group_names : tuple of str
+        Names of that key; empty if it is that of an operation of Dask.
+    rows_per_key : float
+        Most rows of the result for each key of all files.
     written : int
         Bytes of the files that it wrote.
     has_tables : bool
@@ -200,6 +218,8 @@ class TaskRecord:
     taken: int = 0
     waiting: int = 0
     groups: int = 0
+    group_names: tuple[str, ...] = ()
+    rows_per_key: float = 1.0
     written: int = 0
     has_tables: bool = False
     block: int = 0

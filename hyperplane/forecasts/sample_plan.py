@@ -327,6 +327,9 @@ class _Planner:
         if number in self.takes or not leaves:
             leaves = frozenset({len(self.steps)})
         rotated = self._rotate(inputs) if number in self._receivers else {}
+        for key in inputs:  # of a table of one partition, whose list is used once
+            if self.graph.unit_of[key] in self._taken:
+                rotated.setdefault(key, (0, False))
         return self._add(SampleStep(number, inputs, leaves, narrow, pieces, most_pieces, rotated))
 
     def _rotate(self, inputs: Mapping[Key, tuple[int, Key]]) -> dict[Key, tuple[int, bool]]:

@@ -27,8 +27,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hyperplane.clusters.dask.worker_memory import ARROW_POOL, apply_arrow_pool
+from hyperplane.collections.frames.helper_steps import GROUPING
+from hyperplane.forecasts.group_counter import GroupCounter
 from hyperplane.forecasts.held_memory import measure_held
-from hyperplane.forecasts.key_columns import GROUPING
 from hyperplane.forecasts.memory_meter import (
     PeakMeter,
     has_exact_peaks,
@@ -76,7 +77,9 @@ class SampleRunner:
             self.shuffles = SampledShuffles(request.shuffles, request.shuffle_inputs, folder)
             set_shuffle_plugin(self.shuffles)
         self._sizeof = sizeof
-        self._group_keys = {key.names for key in request.keys if key.operation in GROUPING}
+        keys = [key for key in request.keys if key.operation in GROUPING]
+        self._group_keys = {key.names for key in keys if key.groups is None}
+        self._helper_keys = [key for key in keys if key.groups is not None]
         self._results: dict[tuple[int, Key], Any] = {}
         self._sizes: dict[tuple[int, Key], int] = {}
         self._users = Counter(
@@ -119,6 +122,8 @@ class SampleRunner:
 
     def _measure(self, task: SampleTask) -> tuple[TaskRecord, dict[Key, Any]]:
         inputs, size = self._find_inputs(task)
+        counter = GroupCounter(self._helper_keys)
+        task = replace(task, members=counter.count_members(task.members))
         if self.shuffles is not None:
             self.shuffles.start_task(task.takes)
         release_memory()
@@ -146,7 +151,9 @@ class SampleRunner:
             added=added,
             taken=taken,
             waiting=waiting,
-            groups=self._count_groups(values[key] for key in task.outputs),
+            groups=counter.rows or self._count_groups(values[key] for key in task.outputs),
+            group_names=counter.names,
+            rows_per_key=counter.rows_per_key,
             has_tables=has_tables,
             block=block,
             written=_remove_files(self.request.target),

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import hyperplane
-from hyperplane.forecasts import reasons
+from hyperplane.forecasts import key_statistics, reasons
 from hyperplane.forecasts.key_columns import find_key_columns
 from hyperplane.forecasts.key_statistics import measure_keys
 from hyperplane.forecasts.model import GraphInfo
@@ -126,6 +126,28 @@ def test_counting_distinct_keys_has_a_limit_of_time(log, monkeypatch):
     assert asked == [FILES]
     assert found.distinct is None
     assert found.frequent == "root"
+
+
+def test_distinct_keys_of_a_part_of_the_files_may_be_those_of_all(tmp_path, monkeypatch):
+    paths = [str(tmp_path / f"{part}.parquet") for part in range(64)]
+    for part, path in enumerate(paths):
+        pd.DataFrame({"few": np.arange(50), "own": np.arange(50) + 50 * part}).to_parquet(path)
+    counted = []
+    count = key_statistics._count_distinct
+    monkeypatch.setattr(
+        key_statistics,
+        "_count_distinct",
+        lambda parts, columns: counted.append(len(parts)) or count(parts, columns),
+    )
+    keys = [
+        KeyColumns("group-by", (name,), (name,), "read", tuple(paths), True)
+        for name in ("few", "own")
+    ]
+    few, own = measure_keys(keys, lambda files: 60.0)
+    assert few.distinct == pytest.approx(50, rel=0.05)
+    assert own.distinct == pytest.approx(3200, rel=0.1)
+    # Sixteen files have as many as four; three show how long it takes.
+    assert counted == [3, 4, 16, 3, 4, 16, 64]
 
 
 def test_files_that_cannot_be_read_and_null_keys(tmp_path):

@@ -85,6 +85,58 @@ def test_a_group_by_has_at_most_a_row_for_each_key(distinct, complete, expected,
     assert bool(model.extrapolated) == noted
 
 
+@pytest.mark.parametrize(
+    ("names", "rows_per_key", "expected"),
+    [
+        (("k",), 1.0, 165),
+        (("k",), 0.5, 82.5),  # of a task that gets half of the keys
+        (("k",), 3.0, 300),
+        (("other",), 1.0, 300),
+        ((), 1.0, 300),  # the result of an operation of Dask, whose key is not that of the helper
+    ],
+)
+def test_a_result_of_a_helper_has_the_limit_of_its_own_key(names, rows_per_key, expected):
+    options = {"group_names": names, "rows_per_key": rows_per_key}
+    parts = [record(10 * MB, need=20 * MB, groups=10, **options) for _ in range(3)]
+    later = [record(size * MB, 300 * MB, groups=size, **options) for size in (30, 10)]
+    keys = [
+        KeyStatistics("distinct rows", (name,), distinct, "", 0.0, receivers=0)
+        for name, distinct in (("k", 150), ("other", 5000))
+    ]
+    model = build(30, [*parts, *later], keys=keys)
+    assert model.units[-1].output / MB == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("distinct", "complete", "expected", "noted"),
+    [(150, True, 330, False), (150, False, 330, True), (5000, True, 600, True)],
+)
+def test_tasks_that_combine_groups_have_as_many(distinct, complete, expected, noted):
+    graph = {("read", part): [] for part in range(30)}
+    graph |= {("group", part): list(graph)[:30] for part in range(2)}
+    graph["all"] = [("group", 0), ("group", 1)]
+    divided = divide_graph(graph, ["all"])
+    steps = plan_sample(divided, {})
+    records = []
+    for step in steps:
+        name = divided.units[step.unit].members[0]
+        pieces = len(step.leaves)
+        if name == "all":
+            records.append(record(20 * pieces * MB, 20 * pieces * MB))
+        elif name[0] == "group":
+            options = {"groups": 10 * pieces, "group_names": ("k",)}
+            records.append(record(10 * pieces * MB, 300 * MB, **options))
+        else:
+            records.append(record(10 * MB))
+    assert [step.narrow for step in steps].count(True) == 2
+    key = KeyStatistics("group-by", ("k",), distinct, "", 0.0, complete, receivers=0)
+    info = GraphInfo((divided.unit_of["all"],), tuple(range(len(divided.units))))
+    result = SampleResult(tuple(records), 100 * MB, True, keys=(key,))
+    model = build_model(divided, info, steps, result)
+    assert model.units[-1].output / MB == pytest.approx(expected)
+    assert bool(model.extrapolated) == noted
+
+
 def test_other_results_than_groups_have_no_limit_of_keys():
     parts = [record(10 * MB, need=20 * MB) for _ in range(3)]
     later = [record(size * MB, 300 * MB) for size in (30, 10)]

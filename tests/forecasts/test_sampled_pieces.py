@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import hyperplane
-from hyperplane.collections.frames import exchange_memory, task_graph
+from hyperplane.collections.frames import exchange_memory, table_join, task_graph
 from hyperplane.forecasts.collection_graph import make_request, materialize
 from hyperplane.forecasts.exact_inputs import plan_steps
 from hyperplane.forecasts.model import build_model
@@ -149,6 +149,25 @@ def test_a_join_of_this_package_has_as_many_rows_in_the_sample_as_in_the_job(
     taken = {graph.units.units[number].kind for number in graph.info.taken}
     assert all(model.classes[kind].output.value > 1000 for kind in taken)
     assert not any(model.units[number].output for number in graph.info.taken)
+
+
+def test_a_table_of_one_partition_is_joined_in_the_sample(tmp_path, monkeypatch):
+    monkeypatch.setattr(exchange_memory, "_SHARE_IN_MEMORY", 0)
+    monkeypatch.setattr(table_join, "_choose_small_side", lambda sides, how: None)
+    left, right = (
+        dd.from_pandas(pd.DataFrame({"key": np.arange(8000), side: 1.0}), npartitions=parts)
+        for side, parts in (("left", 1), ("right", 8))
+    )
+    graph = materialize(hyperplane.dataframe.join(left, right, "key"), {})
+    steps = plan_steps(graph, 0.05)
+    records, _ = SampleRunner(
+        make_request(graph, steps, str(tmp_path / "written"), {}), tmp_path
+    ).run()
+    outputs = [
+        sum(record.outputs) for step, record in zip(steps, records, strict=True) if step.rotated
+    ]
+    assert len(outputs) == 1
+    assert outputs[0] > 3 * 8 * 100  # has rows of both tables
 
 
 def test_joins_of_lists_of_several_tables_get_no_other_pieces(monkeypatch):

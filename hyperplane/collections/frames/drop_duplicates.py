@@ -19,6 +19,12 @@ from hyperplane.collections.frames.arguments import (
     list_names,
 )
 from hyperplane.collections.frames.finalize import build_collection
+from hyperplane.collections.frames.helper_steps import (
+    DISTINCT,
+    GroupTasks,
+    KeyedTable,
+    register_keys,
+)
 from hyperplane.collections.frames.kernels import distinct_rows
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
@@ -129,6 +135,9 @@ def drop_duplicates(
         like,
         lambda: task_graph.make_tasks("drop-duplicates-table", token, build, received_tables),
     )
+    groups = GroupTasks("drop-duplicates", token, into, into)
+    names = tuple(unescape(name) for name in columns)
+    register_keys(result, KeyedTable(DISTINCT, df.expr, names, 0, groups=groups), df.columns)
     return result
 
 

@@ -26,6 +26,13 @@ from hyperplane.collections.frames.group_before_join import (
     plan_group_before_join,
 )
 from hyperplane.collections.frames.grouping import Grouping
+from hyperplane.collections.frames.helper_steps import (
+    GROUP,
+    WINDOW,
+    GroupTasks,
+    KeyedTable,
+    register_keys,
+)
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.table_files import concat_pieces
 from hyperplane.collections.frames.source_collection import open_partition, select_source
@@ -109,6 +116,15 @@ def aggregate_groups(
     result = build_collection(results, build_empty_result(grouping), name)
     if windows is None and split_out > 1 and has_plain_types(grouping):
         register_groups(result, partial(_make_tables, name, token, received, grouping))
+    keys = tuple(unescape(key) for key in grouping.by)
+    if windows is None:
+        # All values of a group are in one task.
+        has_values = any(state.kind == "values" for state in states)
+        groups = GroupTasks(name, token, into, split_out)
+        table = KeyedTable(GROUP, df.expr, keys, into if has_values else 0, groups=groups)
+    else:
+        table = KeyedTable(WINDOW, df.expr, keys, 0)
+    register_keys(result, table, keys)
     return result
 
 
@@ -117,7 +133,7 @@ def _make_tables(
 ) -> list[Delayed]:
     """Return tasks of the groups as Polars tables, with the names and types of a frame."""
     build = partial(build_table, like=like, grouping=grouping)
-    return task_graph.make_tasks(f"{name}-table", tokenize(token, like), build, received)
+    return task_graph.make_tasks(f"{name}-table", f"{token}-{tokenize(like)}", build, received)
 
 
 @name_partition_in_errors

@@ -13,6 +13,7 @@ from hyperplane.collections.frames import filter_pushdown, small_side
 from hyperplane.collections.frames.arguments import collect_faults, list_names
 from hyperplane.collections.frames.dask_parquet import replace_parquet_reads
 from hyperplane.collections.frames.heavy_keys import PARTITION
+from hyperplane.collections.frames.helper_steps import JOIN, KeyedTable, register_join
 from hyperplane.collections.frames.join_arguments import (
     are_suffixes,
     find_key_type_faults,
@@ -175,7 +176,10 @@ def join(
         JoinedPartition(part, right_partitions, left_where, right_where, tuple(keys), how, *names)
         for part in left_partitions
     ]
-    return make_collection(parts, like, "join")
+    result = make_collection(parts, like, "join")
+    tables = [KeyedTable(JOIN, side.expr, tuple(keys), 0) for side in (left, right)]
+    register_join(result, tables, suffixes, common=keys, selects=how in SELECTING)
+    return result
 
 
 def _estimate_right_size(partitions: Sequence[Any], keys: Sequence[str], how: How) -> int | None:

@@ -20,6 +20,7 @@ from hyperplane.collections.frames.asof_arguments import (
     parse_tolerance,
 )
 from hyperplane.collections.frames.finalize import build_collection
+from hyperplane.collections.frames.helper_steps import JOIN, KeyedTable, register_join
 from hyperplane.collections.frames.join_arguments import (
     are_suffixes,
     find_name_clash_faults,
@@ -39,7 +40,7 @@ from hyperplane.core.argument_checks import find_flag_faults, is_one_of
 from hyperplane.core.errors import Fault, HyperplaneError, check
 from hyperplane.core.public_calls import check_call
 from hyperplane.core.units import round_bytes
-from hyperplane.formats.pandas_frames.column_names import escape_all
+from hyperplane.formats.pandas_frames.column_names import escape_all, unescape
 from hyperplane.formats.pandas_frames.typed_table import TypedTable
 
 _LARGE_ADVICE = (
@@ -148,17 +149,22 @@ def join_asof(
     match = AsofMatch(on, tuple(keys), direction, limit, allow_exact_matches)
     like = _make_meta(sides[0].columns, sides[1].columns, [on, *keys])
     token = tokenize(sides[0].token, sides[1].token, list(like.columns), match)
+    receivers = 0
     if _is_broadcast(sides[1], keys):
         arguments = [[*each, match, like] for each in _broadcast(sides, match, token)]
         build: Any = _join_partition
     else:
         arguments = _exchange(sides, match, token)
+        receivers = len(arguments)
         build = partial(_join_pieces, match=match, like=like)
     results = task_graph.make_tasks("join-asof", token, partial(_to_pandas, build), arguments)
     result = build_collection(results, like, "join-asof")
     register_tables(
         result, like, lambda: task_graph.make_tasks("join-asof-table", token, build, arguments)
     )
+    names = [unescape(name) for name in (on, *keys)]
+    tables = [KeyedTable(JOIN, side.df.expr, tuple(names[1:]), receivers) for side in sides]
+    register_join(result, tables, suffixes, common=names)
     return result
 
 

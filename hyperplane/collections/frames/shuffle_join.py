@@ -9,6 +9,7 @@ to different partitions and not be joined.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from numbers import Real
@@ -20,6 +21,7 @@ import pandas as pd
 import pyarrow as pa
 
 from hyperplane.collections.frames.declared_cast import cast_to_declared
+from hyperplane.collections.frames.helper_steps import JOIN, KeyedTable, register_join
 from hyperplane.collections.frames.join_kinds import SELECTING
 from hyperplane.collections.frames.join_types import can_join_tables
 from hyperplane.collections.frames.shuffle_sides import JoinKeys, is_hashed, shuffle_sides
@@ -48,17 +50,21 @@ def shuffle_join(
     if can_join_tables(left._meta, right._meta, keys):
         return join_as_tables(left, right, like, keys, how, suffixes)
     left, right = left.clear_divisions(), right.clear_divisions()
+    tables = [KeyedTable(JOIN, side.expr, tuple(keys), 0) for side in (left, right)]
     if right.npartitions > 1:
         types = [side._meta.dtypes for side in (left, right)]
         hashed = [key for key in keys if is_hashed(*(dtypes[key] for dtypes in types))]
         into = max(left.npartitions, right.npartitions)
         join_keys = JoinKeys(tuple(keys), tuple(hashed), into)
         # Rows that are kept without a match must not be copied.
-        if how == "inner" and right.npartitions > left.npartitions:
+        divided = int(how == "inner" and right.npartitions > left.npartitions)
+        if divided:
             right, left = shuffle_sides(right, left, join_keys, is_distinct=False)
         else:
             is_distinct = how in SELECTING
             left, right = shuffle_sides(left, right, join_keys, is_distinct=is_distinct)
+        tables[divided] = replace(tables[divided], is_divided=True)
+        tables[1 - divided] = replace(tables[1 - divided], receivers=into)
     else:
         left, right = (_cast_side(side, keys) for side in (left, right))
     declared = [side._meta.dtypes for side in (left, right)]
@@ -67,9 +73,11 @@ def shuffle_join(
     merge = partial(
         _merge_partitions, keys=list(keys), how=how, suffixes=suffixes, widen=widen, objects=objects
     )
-    return left.map_partitions(
+    result = left.map_partitions(
         merge, right, meta=like, enforce_metadata=False, align_dataframes=False
     )
+    register_join(result, tables, suffixes, common=keys, selects=how in SELECTING)
+    return result
 
 
 def _make_meta(

@@ -24,6 +24,7 @@ from hyperplane.collections.frames.arguments import (
     list_names,
 )
 from hyperplane.collections.frames.finalize import build_collection
+from hyperplane.collections.frames.helper_steps import SORT, KeyedTable, register_keys
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels import range_splits
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
@@ -40,7 +41,7 @@ from hyperplane.collections.frames.typed_partitions import register_tables
 from hyperplane.core.argument_checks import is_one_of
 from hyperplane.core.errors import Fault
 from hyperplane.core.public_calls import check_call
-from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns
+from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns, unescape
 from hyperplane.formats.pandas_frames.to_pandas import columns_to_pandas
 from hyperplane.formats.pandas_frames.typed_table import TypedTable
 
@@ -203,6 +204,9 @@ def sort_values(
     register_tables(
         result, like, lambda: task_graph.make_tasks("sort-table", token, build, received_tables)
     )
+    first = (unescape(keys[0]),)
+    table = KeyedTable(SORT, df.expr, first, into if whole else 0, is_divided=not whole)
+    register_keys(result, table, df.columns, has_all_rows=True)
     return result
 
 

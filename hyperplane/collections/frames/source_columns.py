@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from hyperplane.collections.frames.helper_steps import find_step
 from hyperplane.core.dask_internals.frames import (
     IO,
     Assign,
@@ -69,9 +70,13 @@ class SourceColumn:
 def find_source_column(expr: Any, column: Any) -> SourceColumn | None:
     """Return the source of a column whose values no step changes; None if one may change them."""
     has_all_rows = True
-    while not isinstance(expr, IO):
-        has_all_rows = has_all_rows and not isinstance(expr, _ROW_CHANGING)
-        step = _step_down(expr, column)
+    while (helper := find_step(expr)) is not None or not isinstance(expr, IO):
+        if helper is not None:
+            has_all_rows = has_all_rows and helper.has_all_rows
+            step = helper.columns.get(column)
+        else:
+            has_all_rows = has_all_rows and not isinstance(expr, _ROW_CHANGING)
+            step = _step_down(expr, column)
         if step is None:
             return None
         expr, column = step
@@ -84,7 +89,7 @@ def find_source_column(expr: Any, column: Any) -> SourceColumn | None:
 
 def _step_down(expr: Any, column: Any) -> tuple[Any, Any] | None:
     """Return the input of a step that has a column, and the column's name there."""
-    if isinstance(expr, RenameFrame):
+    if isinstance(expr, RenameFrame) and column in expr.columns:
         places = [place for place, name in enumerate(expr.columns) if name == column]
         return (expr.frame, expr.frame.columns[places[0]]) if len(places) == 1 else None
     if isinstance(expr, Merge):
@@ -97,9 +102,11 @@ def _step_down(expr: Any, column: Any) -> tuple[Any, Any] | None:
             return None
         return sides[-1 if expr.how == "right" else 0], column
     is_unchanged = isinstance(expr, Assign) and column not in expr.keys
-    if not (is_unchanged or isinstance(expr, _VALUE_PRESERVING)):
+    if not (is_unchanged or isinstance(expr, (*_VALUE_PRESERVING, RenameFrame))):
         return None
-    return (expr.frame, column) if column in expr.frame.columns else None
+    # The keys of a group-by are the index of its result.
+    names = [*expr.frame.columns, *expr.frame._meta.index.names]
+    return (expr.frame, column) if column in names else None
 
 
 def _is_common_key(merge: Any, column: Any) -> bool:

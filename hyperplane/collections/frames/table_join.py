@@ -14,6 +14,7 @@ from dask.tokenize import tokenize
 from hyperplane.collections.frames import task_graph
 from hyperplane.collections.frames.exchange_join import exchange_sides, plan_exchange, read_rows
 from hyperplane.collections.frames.finalize import build_collection
+from hyperplane.collections.frames.helper_steps import JOIN, KeyedTable, register_join
 from hyperplane.collections.frames.join_kinds import SELECTING, How
 from hyperplane.collections.frames.join_sides import JoinSide, SideColumns, open_side
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
@@ -21,7 +22,7 @@ from hyperplane.collections.frames.kernels.joins import join_tables
 from hyperplane.collections.frames.small_side import get_max_small_side
 from hyperplane.collections.frames.task_errors import name_partition_in_errors
 from hyperplane.collections.frames.typed_partitions import register_tables
-from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns
+from hyperplane.formats.pandas_frames.column_names import escape_all, escape_columns, unescape
 from hyperplane.formats.pandas_frames.to_pandas import columns_to_pandas
 from hyperplane.formats.pandas_frames.typed_table import TypedTable
 
@@ -64,6 +65,10 @@ def join_as_tables(
     register_tables(
         result, like, lambda: task_graph.make_tasks("join-table", token, build, arguments)
     )
+    names = tuple(unescape(key) for key in keys)
+    is_divided = small is None
+    tables = [KeyedTable(JOIN, side.expr, names, 0, is_divided) for side in (left, right)]
+    register_join(result, tables, suffixes, common=names, selects=how in SELECTING)
     return result
 
 

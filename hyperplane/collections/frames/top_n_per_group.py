@@ -24,6 +24,12 @@ from hyperplane.collections.frames.arguments import (
     list_names,
 )
 from hyperplane.collections.frames.finalize import build_collection
+from hyperplane.collections.frames.helper_steps import (
+    TOP,
+    GroupTasks,
+    KeyedTable,
+    register_keys,
+)
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels import range_splits
 from hyperplane.collections.frames.kernels.concatenate import concat_tables
@@ -40,7 +46,12 @@ from hyperplane.collections.frames.typed_partitions import register_tables
 from hyperplane.core.argument_checks import find_count_faults, find_flag_faults
 from hyperplane.core.errors import Fault
 from hyperplane.core.public_calls import check_call
-from hyperplane.formats.pandas_frames.column_names import escape, escape_all, escape_columns
+from hyperplane.formats.pandas_frames.column_names import (
+    escape,
+    escape_all,
+    escape_columns,
+    unescape,
+)
 from hyperplane.formats.pandas_frames.to_pandas import to_pandas
 from hyperplane.formats.pandas_frames.typed_table import TypedTable
 
@@ -176,6 +187,9 @@ def top_n_per_group(
             like,
             lambda: task_graph.make_tasks("top-n-table", token, build, received_tables),
         )
+    groups = GroupTasks("top-n", token, split_out, split_out, ranking.n)
+    names = tuple(unescape(key) for key in keys)
+    register_keys(result, KeyedTable(TOP, df.expr, names, 0, groups=groups), df.columns)
     return result
 
 

@@ -32,6 +32,7 @@ from hyperplane.collections.frames.finalize import (
     select_result_rows,
     set_result_index,
 )
+from hyperplane.collections.frames.helper_steps import WINDOW, KeyedTable, register_keys
 from hyperplane.collections.frames.kernels import polars_kernel as kernel
 from hyperplane.collections.frames.kernels.concatenate import TypeConflict
 from hyperplane.collections.frames.source_collection import (
@@ -199,7 +200,9 @@ def window_counts(
     [result] = task_graph.make_tasks("window-counts", token, pivot_windows, [[merged, spec]])
     if any(count_target.known is None for count_target in count_targets):
         return result
-    return build_collection([result], _build_empty_result(spec), "window-counts")
+    counts = build_collection([result], _build_empty_result(spec), "window-counts")
+    register_keys(counts, KeyedTable(WINDOW, df.expr, tuple(keys), 0), keys)
+    return counts
 
 
 @name_partition_in_errors

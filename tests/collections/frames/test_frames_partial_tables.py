@@ -136,6 +136,9 @@ def test_an_empty_table_is_split_into_empty_tables():
 
 def test_dask_measures_the_memory_of_a_table():
     assert sizeof(pl.DataFrame({"n": np.zeros(10**6)})) == 8 * 10**6
+    # Each text has a view of 16 bytes, which has the text itself if that is short.
+    assert sizeof(pl.DataFrame({"t": ["short"] * 1000, "n": [1] * 1000})) == 24_000
+    assert sizeof(pl.DataFrame({"t": ["a long text" * 10] * 1000})) >= 16_000 + 110_000
     assert sizeof(pl.DataFrame({"s": [[1, 2, 3]] * 1000})) > 24_000
 
 

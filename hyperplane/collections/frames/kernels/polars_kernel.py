@@ -30,14 +30,25 @@ _POSITION = "__position__"
 _MAX_FILTERED_PIECES = 16
 #: Rows from which partial tables are merged by the streaming engine.
 _MIN_STREAMED_ROWS = 100_000
+#: Bytes of the view of a text, and of a text that is part of its view.
+_VIEW, _SHORT_TEXT = 16, 12
 #: Time unit -> its nanoseconds.
 _NS = {"ms": 10**6, "us": 10**3, "ns": 1}
 
 
 @sizeof.register(pl.DataFrame)  # type: ignore[untyped-decorator]
 def _sizeof(frame: pl.DataFrame) -> int:
-    """Return the bytes of a Polars frame, for Dask's memory management."""
-    return int(frame.estimated_size())
+    """Return the bytes of a Polars frame, for Dask's memory management.
+
+    Polars counts the bytes of texts. Each also takes a view of 16 bytes, which has short texts.
+    """
+    size = int(frame.estimated_size())
+    for column in frame.iter_columns():
+        if column.dtype in (pl.String, pl.Binary) and len(column):
+            texts = int(column.estimated_size())
+            is_short = texts <= _SHORT_TEXT * len(column)
+            size += _VIEW * len(column) - (texts if is_short else 0)
+    return size
 
 
 def aggregate_rows(
