@@ -338,7 +338,7 @@ def compare(
     # One collection: an array that is rechunked while a cluster runs has another graph.
     job = (make or WORKLOADS[name])()
     found = hyperplane.forecast(job, plan, history=False)
-    left = [path for each in ("written", "sorted") for path in (FOLDER / each).rglob("*.parquet")]
+    left = [path for each in ("written", "sorted") for path in (FOLDER / each).rglob("*.*")]
     assert not left, f"the sample wrote {left}"
     measured = run(lambda: job, plan)
     return {
