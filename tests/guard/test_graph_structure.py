@@ -76,6 +76,18 @@ def test_a_save_has_the_structure_of_others_and_reads_the_files_of_its_collectio
     assert find_sources(materialize(table, {}).tasks)
 
 
+def make_rows(shape):
+    return pd.DataFrame(np.ones(shape), columns=["a", "b"])
+
+
+def test_tables_of_other_shapes_that_are_made_and_saved_are_other_structures():
+    found = []
+    for rows in (10, 20):
+        table = dd.from_map(make_rows, [(rows, 2)] * 3, meta=make_rows((0, 2)))
+        found.append(structure(hyperplane.save(table, "memory://structure/c", compute=False)))
+    assert found[0] != found[1]
+
+
 def frame(path, column="key", how="sum", function=None):
     table = dd.read_parquet(path)
     if function is not None:

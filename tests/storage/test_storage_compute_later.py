@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +33,7 @@ from hyperplane.errors import (
     StorageError,
     WrongType,
 )
+from hyperplane.objectstore.save_target import resolve_target
 from hyperplane.storage import part_tasks
 
 _here = pytest.fixture(autouse=True)(in_this_thread)
@@ -351,6 +354,27 @@ def test_the_process_that_publishes_reports_the_output(tmp_path, monkeypatch):
     ]  # fmt: skip
 
 
+@pytest.mark.service
+def test_an_object_store_has_the_same_promises(s3):
+    url, options = f"{s3.url}/out", s3.options
+    later = hyperplane.save(frame(), url, storage_options=options, compute=False)
+    files = resolve_target(s3.url + "/x", options).store.system
+    assert files.find(s3.url) == []
+    assert (later.compute().written, later.compute().written) == (4, 0)
+    other = hyperplane.save(frame(9), url, mode="overwrite", storage_options=options, compute=False)
+    start, writes = find_keys(other)
+    known = compute(other, [start, *writes], {})
+    pd.testing.assert_frame_equal(
+        hyperplane.load(url, storage_options=options).compute(), flights()
+    )
+    assert compute(other, [other.key], known)[other.key].published
+    files.invalidate_cache()
+    assert not [path for path in files.find(s3.url) if "attempt" in path]
+    loaded = hyperplane.load(url, storage_options=options).compute()
+    pd.testing.assert_frame_equal(loaded, flights(start=9))
+
+
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_processes_of_a_cluster_save_it(tmp_path, monkeypatch):
     monkeypatch.setenv(REPORTS_FOLDER, str(tmp_path / "reports"))
@@ -379,6 +403,34 @@ def test_processes_of_a_cluster_save_it(tmp_path, monkeypatch):
     assert (hyperplane.load(tmp_path / "a.zarr").compute() == np.arange(24)).all()
     assert hyperplane.load(tmp_path / "shuffled").n.sum().compute() == columns["n"].sum()
     assert not [path for path in tmp_path.rglob("*") if "attempt" in str(path)]
+
+
+def kill_once(part, folder):
+    """End the first worker process that computes the eighth partition."""
+    if part.n.iloc[0] == 700 and not (folder / "killed").exists():
+        (folder / "killed").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return part
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_save_is_complete_after_a_worker_was_killed(tmp_path):
+    df = dd.from_pandas(pd.DataFrame({"n": np.arange(1000)}), npartitions=10, sort=False)
+    deadly = df.map_partitions(kill_once, tmp_path, meta=df._meta)
+    with (
+        dask.config.set(scheduler=None),
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        later = hyperplane.save(deadly, tmp_path / "out", compute=False)
+        result = client.compute(later).result()
+    assert (tmp_path / "killed").exists()
+    assert (result.rows, result.files, result.written) == (1000, 10, 10)
+    pd.testing.assert_frame_equal(hyperplane.load(tmp_path / "out").compute(), df.compute())
+    assert len(parts_of(tmp_path / "out")) == 10
 
 
 @pytest.mark.cluster
