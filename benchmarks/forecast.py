@@ -333,12 +333,13 @@ def compare(
 ) -> dict[str, Any]:
     """Forecast a job, by default that of the name, run it, and return both."""
     plan = make_plan(*layout)
-    for folder in ("written", "sorted"):
-        shutil.rmtree(FOLDER / folder, ignore_errors=True)
+    folders = [FOLDER / each for each in ("written", "sorted", ".written.hyperplane")]
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
     # One collection: an array that is rechunked while a cluster runs has another graph.
     job = (make or WORKLOADS[name])()
     found = hyperplane.forecast(job, plan, history=False)
-    left = [path for each in ("written", "sorted") for path in (FOLDER / each).rglob("*.parquet")]
+    left = [path for folder in folders for path in folder.rglob("*")]
     assert not left, f"the sample wrote {left}"
     measured = run(lambda: job, plan)
     return {

@@ -3,7 +3,8 @@
     python -m benchmarks.forecast_operations [--json FILE] [WORKLOAD ...]
 
 The tables are those of benchmarks.forecast and benchmarks.forecast_checks, the operations are
-others: what users of Dask, xarray and this package do besides joins and sums.
+others: what users of Dask, xarray and this package do besides joins and sums. The last three, which
+save their result, were added later.
 """
 
 from __future__ import annotations
@@ -136,6 +137,34 @@ def delayed_pairs() -> Any:
     return counts[0]
 
 
+def save_columns() -> Any:
+    """Save a table with computed columns, most of them numbers, as hyperplane.save does it."""
+    events = _events()
+    changed = events.assign(amount=events.value * events.quantity, day=events.time.dt.dayofyear)
+    url = forecast.FOLDER / "written"
+    return hyperplane.save(changed.drop(columns="item"), url, compute=False)
+
+
+def save_texts() -> Any:
+    """Save a table whose texts are changed."""
+    events = _events()[["item", "user", "value"]]
+    url = forecast.FOLDER / "written"
+    return hyperplane.save(events.assign(item=events.item.str.upper()), url, compute=False)
+
+
+def _describe_line(line: str) -> dict[str, Any]:
+    words = line.split()
+    return {"words": len(words), "first": words[0] if words else "", "line": line.rstrip()}
+
+
+def save_records() -> Any:
+    """Save a bag of dicts as JSON lines."""
+    import dask.bag as db
+
+    records = db.read_text(str(forecast.FOLDER / "text" / "*.txt")).map(_describe_line)
+    return hyperplane.save(records, forecast.FOLDER / "written", format="jsonl", compute=False)
+
+
 def _sum_lengths(words: Any) -> int:
     return sum(len(word) for word in words)
 
@@ -153,7 +182,7 @@ WORKLOADS: dict[str, Callable[[], Any]] = {
     for each in (
         monthly_anomaly, resample_means, melt_values, indicator_sums, split_items,
         describe_columns, spectrum, compressed_svd, top_rows, join_orders, delayed_pairs,
-        long_lines,
+        long_lines, save_columns, save_texts, save_records,
     )
 }  # fmt: skip
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import operator
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import dask
@@ -19,20 +18,19 @@ from dask.utils import key_split
 from hyperplane.core.dask_internals.tasks import (
     DataNode,
     FinalizeCompute,
-    Task,
-    TaskRef,
     convert_legacy_graph,
     cull,
 )
 from hyperplane.forecasts.model import GraphInfo
 from hyperplane.forecasts.records import KeyColumns, SampleRequest, SampleTask
+from hyperplane.forecasts.redirected_tasks import find_starters, redirect
 from hyperplane.forecasts.sample_plan import SampleStep
 from hyperplane.forecasts.source_files import find_source_files, measure_files
 from hyperplane.forecasts.task_units import Key, TablePiece, Unit, UnitGraph, divide_graph
 
 #: Functions of Dask that write files or other stores, by their names, besides all whose names
 #: contain "write". They would write to the target while they are sampled;
-#: ToParquetFunctionWrapper can be directed to another folder.
+#: ToParquetFunctionWrapper, and tasks of hyperplane.save, can be directed to another folder.
 _WRITERS = {
     "_to_csv_chunk", "to_csv_chunk", "_to_textfiles_chunk", "to_textfiles", "store_chunk",
     "load_store_chunk", "_to_sql_chunk", "_extra_deps", "_pd_to_hdf", "to_orc", "to_avro",
@@ -60,7 +58,8 @@ class CollectionGraph:
     """Tasks of a collection, their units, and what the model needs of them.
 
     ``unmeasured`` is the number of files of object stores whose size is not known. If there are
-    any, no file of an object store has a weight.
+    any, no file of an object store has a weight. ``starters`` are tasks that begin a save, which
+    are in no unit.
     """
 
     tasks: Mapping[Key, Any]
@@ -70,6 +69,7 @@ class CollectionGraph:
     shuffle_inputs: Mapping[str, int]
     read_bytes: int
     unmeasured: int = 0
+    starters: Mapping[Key, Any] = field(default_factory=dict)
 
 
 def materialize(collection: Any, settings: Mapping[str, Any]) -> CollectionGraph:
@@ -86,8 +86,12 @@ def materialize(collection: Any, settings: Mapping[str, Any]) -> CollectionGraph
         expression = FinalizeCompute(dask.base.collections_to_expr(collection)).optimize()
         keys = list(flatten(expression.__dask_keys__()))
         graph: dict[Key, Any] = cull(convert_legacy_graph(expression.__dask_graph__()), keys)
-    barriers = _find_barriers(graph)
-    dependencies = {key: node.dependencies for key, node in graph.items()}
+    barriers, starters = _find_barriers(graph), find_starters(graph)
+    dependencies = {
+        key: node.dependencies - starters.keys()
+        for key, node in graph.items()
+        if key not in starters
+    }
     if not graph.keys() >= frozenset().union(*dependencies.values()):
         raise ValueError("results of the graph are on a cluster; forecast it before persist()")
     units = divide_graph(dependencies, keys, separate=barriers)
@@ -109,7 +113,7 @@ def materialize(collection: Any, settings: Mapping[str, Any]) -> CollectionGraph
     )
     specs = {name: graph[key].spec for key, name in barriers.items()}
     inputs = {name: len(graph[key].dependencies) for key, name in barriers.items()}
-    return CollectionGraph(graph, units, info, specs, inputs, read_bytes, unmeasured)
+    return CollectionGraph(graph, units, info, specs, inputs, read_bytes, unmeasured, starters)
 
 
 def has_row_shuffles(graph: CollectionGraph) -> bool:
@@ -200,8 +204,8 @@ def _find_receivers(
     found: set[int] = set()
     taken: set[int] = set()
     for number, unit in enumerate(units.units):
-        for key in unit.members:
-            function, *arguments = getattr(graph[key], "args", None) or (None,)
+        for node in _iterate_inner([graph[key] for key in unit.members]):
+            function, *arguments = getattr(node, "args", None) or (None,)
             if len(arguments) != _ARGUMENTS or not any(
                 getattr(each, "__qualname__", "") == _RECEIVING for each in _functions(function)
             ):
@@ -230,6 +234,15 @@ def _find_taking(units: UnitGraph, graph: Mapping[Key, Any], receiver: Unit) -> 
     return taking or None
 
 
+def _iterate_inner(nodes: Iterable[Any]) -> Iterator[Any]:
+    """Yield tasks, and those of which they were fused."""
+    for node in nodes:
+        yield node
+        inner = node.args[0] if getattr(node, "args", ()) else None
+        if isinstance(inner, Mapping):
+            yield from _iterate_inner(inner.values())
+
+
 def _barrier_of(name: str, barriers: Mapping[Key, str]) -> Key:
     return next(key for key, each in barriers.items() if each == name)
 
@@ -238,9 +251,9 @@ def _find_inner_key(node: Any, barrier: Key) -> Key:
     """Return the key of the task that needs a barrier, also if others were fused with it."""
     inner = node.args[0] if getattr(node, "args", ()) else None
     if isinstance(inner, Mapping):
-        for key, each in inner.items():
+        for each in inner.values():
             if barrier in getattr(each, "dependencies", ()):
-                return key
+                return _find_inner_key(each, barrier)
     return node.key
 
 
@@ -334,7 +347,10 @@ def make_request(
         divided = next((key for key in unit.outputs if key in sources), None)
         made.append(
             SampleTask(
-                members=tuple((key, redirect(graph.tasks[key], folder)) for key in unit.members),
+                members=tuple(
+                    (key, redirect(graph.tasks[key], folder, graph.starters))
+                    for key in unit.members
+                ),
                 inputs=step.inputs,
                 outputs=unit.outputs,
                 takes=tuple((name, partition / count) for name, partition, count in takes),
@@ -353,27 +369,3 @@ def make_request(
     return SampleRequest(
         tuple(made), graph.shuffles, graph.shuffle_inputs, config, tuple(keys), budget, folder
     )
-
-
-def redirect(node: Any, folder: str) -> Any:
-    """Return a task that writes Parquet files to a local folder instead of its target."""
-    function: Any = getattr(node, "func", None)
-    name = type(function).__name__
-    if name == "ToParquetFunctionWrapper":
-        from fsspec.implementations.local import LocalFileSystem
-
-        changed = copy.copy(function)
-        changed.path, changed.fs = folder, LocalFileSystem()
-        return _with_function(node, changed)
-    if "toparquetbarrier" in str(node.key[0] if isinstance(node.key, tuple) else node.key):
-        return Task(node.key, _ignore, *(TaskRef(each) for each in node.dependencies))
-    return node
-
-
-def _with_function(node: Any, function: Any) -> Any:
-    return Task(node.key, function, *node.args, **(node.kwargs or {}))
-
-
-def _ignore(*results: Any) -> None:
-    """Take the place of a task that writes the list of written files."""
-    del results

@@ -67,8 +67,9 @@ def forecast(
     Parameters
     ----------
     collection : Dask collection
-        A dataframe, array, bag or delayed object. ``df.to_parquet(url, compute=False)`` is one,
-        too; while it is sampled, nothing is written to the URL.
+        A dataframe, array, bag or delayed object. ``hyperplane.save(df, url, compute=False)`` and
+        ``df.to_parquet(url, compute=False)`` are, too; while they are sampled, nothing is written
+        to the URL.
     plan : ClusterPlan, optional
         Where the job is to run; by default on the running cluster.
     budget : float

@@ -27,7 +27,7 @@ from hyperplane.forecasts.intervals import (
 )
 from hyperplane.forecasts.layout import Layout
 from hyperplane.forecasts.result import Forecast
-from hyperplane.guard.graph_structure import SourceSizes, find_structure
+from hyperplane.guard.graph_structure import SourceSizes, find_sources, find_structure
 from hyperplane.history.figures import ComputationUsage
 from hyperplane.history.program import identify_program
 from hyperplane.history.run_record import RunRecord
@@ -88,7 +88,7 @@ class JobSize:
     @classmethod
     def of(cls, graph: CollectionGraph) -> JobSize:
         """Return the size of a graph."""
-        sources = [node for node in graph.tasks.values() if not node.dependencies]
+        sources = find_sources(graph.tasks)
         return cls(find_structure(graph.tasks), SourceSizes(sources).measure(), len(sources))
 
     def ratio_to(self, usage: ComputationUsage) -> float | None:

@@ -59,7 +59,8 @@ def find_graph_reasons(graph: CollectionGraph) -> list[str]:
     if writers:
         found.append(
             f"the tasks {', '.join(writers)} would write to their target in the sample; of writing "
-            "jobs only to_parquet can be forecast. Forecast the collection before it is written"
+            "jobs only hyperplane.save and to_parquet can be forecast, with compute=False. "
+            "Forecast one of these, or the collection before it is written"
         )
     if any(type(node).__name__ == "Future" for node in graph.tasks.values()) or any(
         "Future" in type(getattr(node, "value", None)).__name__ for node in graph.tasks.values()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dask.utils import key_split
 
-from hyperplane.guard.graph_structure import Key, SourceSizes, find_structure
+from hyperplane.guard.graph_structure import Key, SourceSizes, find_sources, find_structure
 from hyperplane.guard.process_usage import ProcessUsage
 from hyperplane.history.figures import ComputationUsage
 
@@ -150,7 +150,7 @@ class Computations:
                 self.wanted.setdefault(key, [])
             return
         before = before or ClusterFigures(scheduler.workers.values())
-        sources = [node for node in nodes.values() if not node.dependencies]
+        sources = find_sources(nodes)
         usage = ComputationUsage(
             name=key_split(next(iter(missing))),
             structure=find_structure(nodes),

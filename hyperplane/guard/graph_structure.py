@@ -46,6 +46,10 @@ _LIBRARIES = {
     "pandas", "polars", "pyarrow", "scipy", "sklearn", "tlz", "toolz", "xarray",
 }  # fmt: skip
 
+#: Prefix of tasks that begin a save; tasks that read and write a partition depend on them, and are
+#: sources nevertheless.
+_SAVE_START = "save-start"
+
 #: Packages with tables and arrays.
 _DATA = {"numpy", "pandas", "polars", "pyarrow"}
 
@@ -61,6 +65,21 @@ def group_of(key: Key) -> str:
     if isinstance(key, tuple) and key and isinstance(key[0], str):
         return key[0]
     return str(key_split(key))
+
+
+def find_sources(nodes: Mapping[Key, Any]) -> list[Any]:
+    """Return the tasks of a graph that depend on no other, except on those that begin a save."""
+    return [
+        node
+        for key, node in nodes.items()
+        if len(node.dependencies) <= 1
+        if all(_begins_save(other) for other in node.dependencies)
+        if not _begins_save(key)
+    ]
+
+
+def _begins_save(key: Key) -> bool:
+    return isinstance(key, str) and key_split(key) == _SAVE_START
 
 
 def find_structure(nodes: Mapping[Key, Any]) -> str:
@@ -87,7 +106,7 @@ def find_structure(nodes: Mapping[Key, Any]) -> str:
         group: _Group(
             str(key_split(key)),
             dependencies[group] - {group},
-            frozenset(_describe(nodes[key], not dependencies[group] - {group})),
+            frozenset(_describe(nodes[key], not dependencies[group] - {group, _SAVE_START})),
         )
         for group, key in firsts.items()
     }

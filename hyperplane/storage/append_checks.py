@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Any
 
 from dask.tokenize import tokenize
 
@@ -21,8 +20,10 @@ from hyperplane.storage.part_reading import FrameReader, PartFile
 from hyperplane.storage.part_schemas import needs_value_check, unify_schemas
 
 
-def check_appended_columns(obj: Any, commits: CommitProtocol, manifest: Manifest) -> None:
-    """Raise unless a dataframe has the columns of the saved parts, before it is computed.
+def check_appended_columns(
+    names: Sequence[str], commits: CommitProtocol, manifest: Manifest
+) -> None:
+    """Raise unless a dataframe with these columns has those of the saved parts.
 
     Raises
     ------
@@ -32,7 +33,7 @@ def check_appended_columns(obj: Any, commits: CommitProtocol, manifest: Manifest
     filled = next((file for file in _saved_files(commits, manifest) if file.part.rows != 0), None)
     if filled is None or not _has_schema(filled):
         return
-    present, names = list(empty_frame(filled.read_schema()).columns), list(obj.columns)
+    present = list(empty_frame(filled.read_schema()).columns)
     missing = [name for name in present if name not in names]
     extra = [name for name in names if name not in present]
     differences = " and ".join(

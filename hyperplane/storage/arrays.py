@@ -2,28 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hyperplane.core.errors import ReadError, StorageError
 from hyperplane.core.optional import need
 from hyperplane.core.progress import compute_with_progress
 from hyperplane.objectstore.locations import Location
 from hyperplane.objectstore.redaction import describe_error
+from hyperplane.objectstore.save_target import Target
 from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
-from hyperplane.storage.part_saving import staging_folder, verify_listing
 from hyperplane.storage.published_state import PublishedState, conflict_error
 from hyperplane.storage.replaced_files import check_replaceable
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.single_file import exists_error
+from hyperplane.storage.staging_folders import staging_folder, verify_listing
+
+if TYPE_CHECKING:
+    from hyperplane.storage.zarr_writing import ChunkWriter
 
 #: Exceptions that Zarr and xarray raise for invalid metadata.
 _METADATA_ERRORS = (AttributeError, KeyError, TypeError, ValueError)
 #: Key of the units of variables of times in the details of a manifest; xarray stores no units.
 _TIME_UNITS_KEY = "time_units"
+
+
+@dataclass(frozen=True)
+class PublishedFiles:
+    """The published files with which those of an array are compared.
+
+    Parameters
+    ----------
+    base : PublishedState
+        What is published.
+    kept : bool
+        Whether the mode is ``"skip"`` and something is published, so that nothing is saved.
+    existing : mapping of str to ManifestEntry
+        Published files by name; equal ones are not written again.
+    protected : bool
+        Whether a file that differs from the published one is an error.
+    """
+
+    base: PublishedState
+    kept: bool = False
+    existing: Mapping[str, ManifestEntry] = field(default_factory=dict)
+    protected: bool = False
 
 
 def save_array(obj: Any, request: SaveRequest) -> SaveResult:
@@ -38,79 +65,116 @@ def save_array(obj: Any, request: SaveRequest) -> SaveResult:
     OutputExists
         If something else is saved there and the mode is ``"error"``.
     """
-    target = request.target
-    commits = commit_protocol_for(target)
-    base = commits.read_state()
-    check_replaceable(target.url, base.manifest)
-    commits.finish_interrupted(base)
-    old = base.manifest
-    if old is not None and request.mode == "skip":
-        return SaveResult(target.url, len(old.parts), None, old.size)
+    commits = commit_protocol_for(request.target)
+    published = read_published_files(request, commits)
+    if published.kept and published.base.manifest is not None:
+        return make_result(request, published.base.manifest)
     with staging_folder(commits) as staged:
-        protected = old is not None and request.mode == "error"
-        existing = _find_reusable_parts(commits, old, check_sizes=not protected)
-        parts, time_units = _write_files(obj, commits, staged, existing, protected=protected)
-        details = {_TIME_UNITS_KEY: dict(time_units)} if time_units else {}
-        manifest = Manifest("zarr", _array_kind(obj), parts, details=details)
-        new = [part for part in parts if existing.get(part.name) != part]
-        same = old is not None and (old.kind, old.parts) == (manifest.kind, parts)
-        if same and not new:
-            return SaveResult(target.url, len(parts), None, manifest.size)
-        if protected:
-            raise exists_error(request)
-        verify_listing(commits.store_files, staged, new)
-        if len(new) < len(parts):
-            _check_unchanged(commits, base)
-        commits.publish(manifest, staged, base)
-        return SaveResult(
-            target.url, len(parts), None, manifest.size, written=len(new), published=True
-        )
+        published = compare_sizes(published, commits)
+        parts, time_units = _write_files(obj, commits, staged, published)
+        manifest = make_manifest(parts, find_array_kind(obj), time_units)
+        return commit_files(request, commits, published, staged, manifest)
 
 
-def _array_kind(obj: Any) -> str:
+def read_published_files(
+    request: SaveRequest, commits: CommitProtocol, *, complete: bool = True
+) -> PublishedFiles:
+    """Return the published files.
+
+    ``complete`` is whether an interrupted commit is completed; otherwise nothing is written.
+    """
+    base = commits.read_state()
+    check_replaceable(request.target.url, base.manifest)
+    if complete:
+        commits.finish_interrupted(base)
+    if base.manifest is None:
+        return PublishedFiles(base)
+    if request.mode == "skip":
+        return PublishedFiles(base, kept=True)
+    existing = {part.name: part for part in base.manifest.parts}
+    return PublishedFiles(base, existing=existing, protected=request.mode == "error")
+
+
+def compare_sizes(published: PublishedFiles, commits: CommitProtocol) -> PublishedFiles:
+    """Return the published files without those whose size has changed, unless protected."""
+    if published.protected or not published.existing:
+        return published
+    listing = commits.store_files.list_files(commits.target.path)
+    sizes = {name: int(info["size"] or 0) for name, info in listing.items()}
+    same = {name: part for name, part in published.existing.items() if sizes.get(name) == part.size}
+    return replace(published, existing=same)
+
+
+def make_manifest(
+    parts: Sequence[ManifestEntry], kind: str, time_units: Mapping[str, str]
+) -> Manifest:
+    """Return the manifest of the files of an array."""
+    details = {_TIME_UNITS_KEY: dict(time_units)} if time_units else {}
+    in_order = tuple(sorted(parts, key=lambda part: part.name))
+    return Manifest("zarr", kind, in_order, details=details)
+
+
+def commit_files(
+    request: SaveRequest,
+    commits: CommitProtocol,
+    published: PublishedFiles,
+    staged: str,
+    manifest: Manifest,
+) -> SaveResult:
+    """Publish the files in a staging folder, unless the same ones are published already.
+
+    Raises
+    ------
+    OutputExists
+        If the published files are protected, and others.
+    OutputConflict
+        If something else has been published since ``published`` was read.
+    StorageError
+        If the store does not list all files.
+    """
+    old, parts = published.base.manifest, manifest.parts
+    new = find_new_files(manifest, published)
+    same = old is not None and (old.kind, old.parts) == (manifest.kind, parts)
+    if same and not new:
+        return make_result(request, manifest)
+    if published.protected:
+        raise exists_error(request)
+    verify_listing(commits.store_files, staged, new)
+    if len(new) < len(parts):
+        _check_unchanged(commits, published.base)
+    commits.publish(manifest, staged, published.base)
+    return replace(make_result(request, manifest), written=len(new), published=True)
+
+
+def find_new_files(manifest: Manifest, published: PublishedFiles) -> list[ManifestEntry]:
+    """Return the files of a manifest that were not published when the save began."""
+    return [part for part in manifest.parts if published.existing.get(part.name) != part]
+
+
+def make_result(request: SaveRequest, manifest: Manifest) -> SaveResult:
+    """Return the result of a save that has written nothing."""
+    return SaveResult(request.target.url, len(manifest.parts), None, manifest.size)
+
+
+def find_array_kind(obj: Any) -> str:
     """Return the kind of object for the manifest."""
     if type(obj).__module__.startswith("dask"):
         return "array"
     return "dataset" if type(obj).__name__ == "Dataset" else "dataarray"
 
 
-def _find_reusable_parts(
-    commits: CommitProtocol, old: Manifest | None, *, check_sizes: bool
-) -> dict[str, ManifestEntry]:
-    """Return the published files by name; with ``check_sizes`` only those of unchanged size."""
-    if old is None:
-        return {}
-    if not check_sizes:
-        return {part.name: part for part in old.parts}
-    listing = commits.store_files.list_files(commits.target.path)
-    sizes = {name: int(info["size"] or 0) for name, info in listing.items()}
-    return {part.name: part for part in old.parts if sizes.get(part.name) == part.size}
-
-
 def _write_files(
-    obj: Any,
-    commits: CommitProtocol,
-    staged: str,
-    existing: dict[str, ManifestEntry],
-    *,
-    protected: bool,
-) -> tuple[tuple[ManifestEntry, ...], Mapping[str, str]]:
+    obj: Any, commits: CommitProtocol, staged: str, published: PublishedFiles
+) -> tuple[list[ManifestEntry], Mapping[str, str]]:
     """Write new files to the staging folder, chunks before metadata.
 
     Returns all entries, and the units of variables of times.
-
-    If ``protected``, a file that differs from the published one is an error.
     """
     need("zarr", "array")
     from hyperplane.storage import zarr_writing
 
     template, target = zarr_writing.build_template(obj), commits.target
-    protected_url = target.url if protected else ""
-    writer = zarr_writing.ChunkWriter(
-        target.store, staged, template.documents, existing, protected_url
-    )
-    for name, data in template.documents.items():
-        writer.make_entry(name, data)  # raises before anything is computed
+    writer = make_writer(target, staged, template.documents, published)
     put_all = partial(commits.store_files.map_concurrently, lambda item: writer.put(*item))
     parts = put_all(list(template.chunks.items()))
     for written in compute_with_progress(
@@ -118,7 +182,26 @@ def _write_files(
     ):
         parts += written
     parts += put_all(list(template.documents.items()))
-    return tuple(sorted(parts, key=lambda part: part.name)), template.time_units
+    return parts, template.time_units
+
+
+def make_writer(
+    target: Target, staged: str, documents: Mapping[str, bytes], published: PublishedFiles
+) -> ChunkWriter:
+    """Return the writer of the files of a Zarr store with these metadata.
+
+    Raises
+    ------
+    OutputExists
+        If the metadata differ from protected ones; nothing is computed or written then.
+    """
+    from hyperplane.storage.zarr_writing import ChunkWriter
+
+    protected_url = target.url if published.protected else ""
+    writer = ChunkWriter(target.store, staged, documents, published.existing, protected_url)
+    for name, data in documents.items():
+        writer.make_entry(name, data)
+    return writer
 
 
 def _check_unchanged(commits: CommitProtocol, base: PublishedState) -> None:

@@ -14,11 +14,11 @@ from hyperplane.objectstore.multipart_upload import BLOCK_BYTES, MultipartUpload
 from hyperplane.objectstore.retrying import translate_errors
 from hyperplane.storage.commit_protocol import commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
-from hyperplane.storage.part_saving import staging_folder, verify_listing
 from hyperplane.storage.replaced_files import check_replaceable
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.single_file import BytesContent, FileContent, exists_error, save_content
+from hyperplane.storage.staging_folders import staging_folder, verify_listing
 
 
 def save_path(path: Path, request: SaveRequest) -> SaveResult:

@@ -35,10 +35,11 @@ _NUMPY_CONVERSIONS = {
 }
 
 
-def object_faults(obj: Any, kind: str) -> list[Fault]:
+def object_faults(obj: Any, kind: str, *, computed: bool = True) -> list[Fault]:
     """Return the faults of an object that are known before it is computed.
 
-    ``kind`` is that of :func:`~hyperplane.storage.object_kinds.detect_kind`.
+    ``kind`` is that of :func:`~hyperplane.storage.object_kinds.detect_kind`, and ``computed`` is
+    whether ``save`` computes it.
 
     Examples
     --------
@@ -46,7 +47,7 @@ def object_faults(obj: Any, kind: str) -> list[Fault]:
     >>> object_faults(pd.DataFrame({0: [1]}), "table")[0].advice
     'write df.rename(columns=str)'
     """
-    faults = _async_client_faults(obj)
+    faults = _async_client_faults(obj) if computed else []
     if kind in ("table", "dataframe"):
         faults += _name_faults(obj)
     if type(obj).__module__.startswith("polars"):

@@ -4,46 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 from typing import Any
 
 from dask.tokenize import tokenize
 
 from hyperplane.core.errors import (
     DataError,
-    Fault,
-    OutputConflict,
     OutputExists,
-    StorageError,
     WrongType,
-    check,
 )
 from hyperplane.core.progress import compute_with_progress
 from hyperplane.formats.base import EncodedFile
 from hyperplane.formats.registry import load as load_format
 from hyperplane.objectstore.locations import Store
-from hyperplane.objectstore.retrying import is_full
 from hyperplane.objectstore.store_files import StoreFiles
-from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
+from hyperplane.storage.commit_protocol import commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.object_checks import check_rows_are_stored
 from hyperplane.storage.object_kinds import part_suffix
+from hyperplane.storage.part_commits import commit_parts, make_result, read_published_parts
 from hyperplane.storage.part_schemas import serialize_schema
-from hyperplane.storage.published_state import FOREIGN
-from hyperplane.storage.replaced_files import check_not_source, check_replaceable
+from hyperplane.storage.replaced_files import check_not_source
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
-from hyperplane.storage.save_attempts import running_attempt
 from hyperplane.storage.single_file import exists_error
-
-#: Seconds until a listing must show written files; some stores are eventually consistent.
-LISTING_TIMEOUT = 60.0
-#: Key of the manifest details that map each run to the parts it appended.
-_APPENDED_KEY = "appended"
+from hyperplane.storage.staging_folders import staging_folder
 
 
 @dataclass(frozen=True)
@@ -77,94 +65,26 @@ class PartWriteOptions:
 def save_parts(obj: Any, request: SaveRequest) -> SaveResult:
     """Save a collection as a folder of parts."""
     commits = commit_protocol_for(request.target)
-    base = commits.read_state()
-    check_replaceable(request.target.url, base.manifest)
     if request.mode == "overwrite":
         check_not_source(request.target.url, obj)
-    commits.finish_interrupted(base)
-    if base.manifest is not None and request.mode == "skip":
-        return _save_result(request, base.manifest, written=0)
-    old = base.manifest.parts if base.manifest else ()
-    appends = request.mode == "append"
-    added = _find_appended_parts(request, base.manifest) if appends else ()
-    if appends and base.manifest is not None and base.manifest.kind != "bag":
-        # Imports Polars, which takes time, so only where it is needed.
-        from hyperplane.storage.append_checks import check_appended_columns
-
-        check_appended_columns(obj, commits, base.manifest)
+    published = read_published_parts(request, commits, find_columns(obj))
+    if published.kept and published.base.manifest is not None:
+        return make_result(request, published.base.manifest, written=0)
     with staging_folder(commits) as staged:
         manifest = write_parts(
             obj,
             request,
             staged,
-            existing=added if appends else old,
-            preceding=old if appends else (),
-            protected=request.mode == "error" and base.manifest is not None,
+            existing=published.existing,
+            preceding=published.preceding,
+            protected=published.protected,
         )
-        if base.manifest is not None and manifest.parts == (*old, *added):
-            return _save_result(request, base.manifest, written=0)
-        if appends:
-            manifest = _record_append(manifest, request, base.manifest)
-        existing_names = {part.name for part in old}
-        new = [part for part in manifest.parts if part.name not in existing_names]
-        verify_listing(commits.store_files, staged, new)
-        if appends and base.manifest is not None and manifest.kind != "bag":
-            from hyperplane.storage.append_checks import check_appended_types
-
-            check_appended_types(commits, base.manifest, staged, new)
-        published = commits.publish(manifest, staged, base)
-        return replace(_save_result(request, published, written=len(new)), published=True)
+        return commit_parts(request, commits, published, staged, manifest)
 
 
-def _find_appended_parts(request: SaveRequest, saved: Manifest | None) -> tuple[ManifestEntry, ...]:
-    """Return the parts that an earlier save of the same run appended.
-
-    Raises
-    ------
-    RequestError
-        If parts of this kind cannot be appended to the saved ones.
-    """
-    if saved is None:
-        return ()
-    check(_incompatibility_faults(request, saved))
-    names = _appended_runs(saved).get(request.run, [])
-    return tuple(part for part in saved.parts if part.name in names)
-
-
-def _record_append(manifest: Manifest, request: SaveRequest, saved: Manifest | None) -> Manifest:
-    """Return the manifest with the names of the appended parts in its details, by run.
-
-    Raises
-    ------
-    OutputConflict
-        If an earlier save of the same run appended other rows.
-    """
-    existing = {part.name for part in saved.parts} if saved else set()
-    runs = _appended_runs(saved) if saved else {}
-    if request.run in runs:
-        raise OutputConflict(
-            request.target.url,
-            f"run {request.run!r} has already appended other rows, which remain; to append these "
-            "rows as well, pass another run=",
-        )
-    if request.run:
-        runs[request.run] = [part.name for part in manifest.parts if part.name not in existing]
-    return replace(manifest, details={**manifest.details, _APPENDED_KEY: runs})
-
-
-def _appended_runs(manifest: Manifest) -> dict[str, list[str]]:
-    return dict(manifest.details.get(_APPENDED_KEY, {}))
-
-
-def _incompatibility_faults(request: SaveRequest, saved: Manifest) -> list[Fault]:
-    """Return a fault if the request's kind or format differs from that of the saved parts."""
-    suffixes = {PurePosixPath(part.name).suffix for part in saved.parts}
-    same_format = suffixes == {part_suffix(request.format)}
-    if same_format and saved.kind in (FOREIGN, "bag" if request.kind == "bag" else "dataframe"):
-        return []
-    shown = f"'append' of {request.kind} as {request.format}"
-    allowed = f"the kind and format of the saved parts: {saved.kind} as {saved.format}"
-    return [Fault("mode", shown, allowed, "save to another URL, or pass mode='overwrite'")]
+def find_columns(obj: Any) -> list[str] | None:
+    """Return the names of the columns of a dataframe; None for a bag."""
+    return list(obj.columns) if hasattr(obj, "columns") else None
 
 
 def write_parts(
@@ -189,21 +109,10 @@ def write_parts(
     protected : bool
         Whether a part that differs from the existing one is an error.
     """
-    typed_partitions = _list_typed_partitions(obj, request.format)
-    if typed_partitions is not None:
-        partitions = typed_partitions
-    else:
-        partitions = list(obj.to_delayed()) if hasattr(obj, "to_delayed") else [obj]
+    partitions, typed = list_partitions(obj, request.format)
     if protected and len(partitions) != len(existing):
         raise exists_error(request)
-    write_options = PartWriteOptions(
-        request.target.store,
-        folder,
-        request.format,
-        request.target.url if protected else "",
-        request.shard[0] if request.shard else None,
-        typed_partitions is not None,
-    )
+    write_options = make_write_options(request, folder, protected=protected, typed=typed)
     task_arguments = [
         [
             partition,
@@ -223,8 +132,35 @@ def write_parts(
         parts = compute_with_progress(task_graph.fuse_inputs(tasks), f"saving {request.target.url}")
     else:
         parts = [write_part(*arguments) for arguments in task_arguments]
+    return make_manifest(request, (*preceding, *parts))
+
+
+def make_manifest(request: SaveRequest, parts: tuple[ManifestEntry, ...]) -> Manifest:
+    """Return the manifest of the parts of a collection."""
     kind = "bag" if request.kind == "bag" else "dataframe"
-    return Manifest(request.format, kind, (*preceding, *parts))
+    return Manifest(request.format, kind, parts)
+
+
+def make_write_options(
+    request: SaveRequest, folder: str, *, protected: bool, typed: bool
+) -> PartWriteOptions:
+    """Return the options of the tasks that write parts to a staging folder."""
+    return PartWriteOptions(
+        request.target.store,
+        folder,
+        request.format,
+        request.target.url if protected else "",
+        request.shard[0] if request.shard else None,
+        typed,
+    )
+
+
+def list_partitions(obj: Any, format_name: str) -> tuple[list[Any], bool]:
+    """Return the partitions of a collection, and whether they are typed ones."""
+    typed_partitions = _list_typed_partitions(obj, format_name)
+    if typed_partitions is not None:
+        return typed_partitions, True
+    return list(obj.to_delayed()) if hasattr(obj, "to_delayed") else [obj], False
 
 
 def _list_typed_partitions(obj: Any, format_name: str) -> list[Any] | None:
@@ -299,70 +235,3 @@ def name_part_in_errors(number: int) -> Iterator[None]:
     except (WrongType, DataError) as error:
         error.args = (f"part {number}, {error}",)
         raise
-
-
-@contextmanager
-def staging_folder(commits: CommitProtocol) -> Iterator[str]:
-    """Yield the path of a staging folder for one attempt; remove it after the block."""
-    with running_attempt() as name:
-        folder = f"{commits.target.metadata_folder}/{name}"
-        check_writable(commits, folder)
-        try:
-            yield f"{folder}/data"
-        except StorageError as error:
-            if not is_full(error):
-                raise
-            url = commits.target.url
-            problem = str(error).removeprefix(f"{error.url}: ")
-            # Tasks on workers may go on to write after the folder has been removed.
-            advice = f"then hyperplane storage clean {url} removes what the save has left"
-            raise StorageError(error.url, f"{problem}; {advice}") from error
-        finally:
-            # Leftovers are harmless, and their error would hide that of the block.
-            with suppress(StorageError):
-                commits.discard_attempt(folder)
-
-
-def check_writable(commits: CommitProtocol, attempt: str) -> None:
-    """Write and remove an empty file, to report missing permissions before any computation."""
-    probe = f"{attempt}/probe"
-    commits.store_files.put(probe, b"")
-    commits.store_files.remove([probe])
-
-
-def verify_listing(store_files: StoreFiles, folder: str, parts: Sequence[ManifestEntry]) -> None:
-    """Check that the store lists the written parts; wait for eventually consistent stores.
-
-    Raises
-    ------
-    StorageError
-        If a part is missing or of another size.
-    """
-    deadline = time.monotonic() + LISTING_TIMEOUT
-    while True:
-        listing = store_files.list_files(folder)
-        missing = [part for part in parts if part.name not in listing]
-        if not missing or time.monotonic() > deadline:
-            break
-        time.sleep(0.2)
-    incomplete = [part.name for part in missing]
-    incomplete += [
-        part.name
-        for part in parts
-        if part.name in listing and int(listing[part.name]["size"] or 0) != part.size
-    ]
-    if incomplete:
-        examples = ", ".join(incomplete[:3]) + (", ..." if len(incomplete) > 3 else "")
-        raise StorageError(
-            folder
-            if store_files.store.local
-            else store_files.store.system.unstrip_protocol(folder),
-            f"{len(incomplete)} of {len(parts)} parts are missing or incomplete in the store's "
-            f"listing ({examples}); nothing was published, save again",
-        )
-
-
-def _save_result(request: SaveRequest, manifest: Manifest, *, written: int) -> SaveResult:
-    return SaveResult(
-        request.target.url, len(manifest.parts), manifest.rows, manifest.size, written
-    )

@@ -59,6 +59,11 @@ class SaveRequest:
         """Whether the object is saved as a folder of parts instead of one file."""
         return self.kind in DEFAULT_FORMATS or self.shard is not None
 
+    @property
+    def in_folder(self) -> bool:
+        """Whether the object, which is no path, is saved as a folder instead of one file."""
+        return self.in_parts or self.kind == "array"
+
 
 def target_suffix(target: Target) -> str:
     """Return the suffix of a target's name in lower case."""
@@ -72,6 +77,7 @@ def parse_request(
     mode: Any,
     shard: Any,
     run: str | None = None,
+    compute: Any = True,
 ) -> SaveRequest:
     """Return a validated request.
 
@@ -81,7 +87,7 @@ def parse_request(
         With every fault of the call.
     """
     kind = detect_kind(obj)
-    faults = [*object_faults(obj, kind), *location_faults(target)]
+    faults = [*object_faults(obj, kind, computed=compute is not False), *location_faults(target)]
     if not isinstance(mode, str) or mode not in get_args(Mode):
         faults.append(Fault("mode", repr(mode)[:80], "one of " + ", ".join(get_args(Mode))))
         mode = "error"
@@ -108,6 +114,7 @@ def parse_request(
                 "save to another URL",
             )
         )
+    faults += _compute_faults(obj, kind, shard, compute)
     if kind == "series":
         faults.append(Fault("obj", "a Dask series", "a dataframe", "write series.to_frame()"))
     if shard is not None and kind == "table" and not hasattr(obj, "columns"):
@@ -142,6 +149,23 @@ def parse_request(
     check(faults)
     valid_shard = None if shard is None else (shard[0], shard[1])
     return SaveRequest(target, kind, format_name, mode, valid_shard, run or "")
+
+
+def _compute_faults(obj: Any, kind: str, shard: Any, compute: Any) -> list[Fault]:
+    """Return the faults of the argument ``compute``."""
+    if not isinstance(compute, bool):
+        return [Fault("compute", repr(compute)[:80], "True or False")]
+    if compute:
+        return []
+    if shard is not None:
+        allowed = "True with shard=, as each shard is saved by the process that has it"
+        advice = "save the whole collection without shard=, or omit compute="
+        return [Fault("compute", "False", allowed, advice)]
+    if kind == "path":
+        allowed = "True for a path, as worker processes may have no file of this name"
+        advice = f"if they have, write dask.delayed(hyperplane.save)({obj!r}, url)"
+        return [Fault("compute", "False", allowed, advice[:300])]
+    return []
 
 
 def find_compression_faults(target: Target) -> list[Fault]:

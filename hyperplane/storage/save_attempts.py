@@ -37,6 +37,15 @@ def running_attempt() -> Iterator[str]:
             os.close(descriptor)
 
 
+def name_shared_attempt() -> str:
+    """Return a name for an attempt whose tasks run in several processes.
+
+    It counts as that of another machine: a cleanup removes its files by their age, because no
+    process has them from begin to end.
+    """
+    return f"attempt-tasks-{os.getpid()}-{secrets.token_hex(6)}"
+
+
 def is_attempt(name: str) -> bool:
     """Return whether a name is that of an attempt."""
     return _NAME.fullmatch(name) is not None

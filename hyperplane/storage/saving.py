@@ -10,14 +10,15 @@ import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any
+from typing import Any, Literal, overload
 
-from hyperplane.core.artifact_reports import report_artifact
+from dask.delayed import Delayed
+
 from hyperplane.core.errors import Fault, check
+from hyperplane.core.optional import need
 from hyperplane.core.public_calls import check_call, warn_caller
 from hyperplane.formats.parquet.pandas_index import check_index
 from hyperplane.objectstore.path_templates import fill_template
-from hyperplane.objectstore.redaction import redact_url
 from hyperplane.objectstore.save_target import (
     check_options,
     check_partition_options,
@@ -25,14 +26,43 @@ from hyperplane.objectstore.save_target import (
     resolve_target,
 )
 from hyperplane.storage.arrays import save_array
+from hyperplane.storage.file_tasks import delay_file
 from hyperplane.storage.local_files import save_path
+from hyperplane.storage.output_reports import report_output
 from hyperplane.storage.part_saving import save_parts
+from hyperplane.storage.part_tasks import delay_parts
 from hyperplane.storage.request import Mode, SaveRequest, is_shard, parse_request
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.shard_saving import save_shard
 from hyperplane.storage.single_file import save_file
 
 
+@overload
+def save(
+    obj: Any,
+    url: str | PathLike[str],
+    *,
+    format: str | None = ...,
+    mode: Mode = ...,
+    shard: tuple[int, int] | None = ...,
+    run: str | None = ...,
+    compute: Literal[True] = ...,
+    storage_options: Mapping[str, Any] | None = ...,
+    **options: Any,
+) -> SaveResult: ...
+@overload
+def save(
+    obj: Any,
+    url: str | PathLike[str],
+    *,
+    format: str | None = ...,
+    mode: Mode = ...,
+    shard: tuple[int, int] | None = ...,
+    run: str | None = ...,
+    compute: bool,
+    storage_options: Mapping[str, Any] | None = ...,
+    **options: Any,
+) -> SaveResult | Delayed: ...
 @check_call(outcome="nothing was saved")
 def save(
     obj: Any,
@@ -42,9 +72,10 @@ def save(
     mode: Mode = "error",
     shard: tuple[int, int] | None = None,
     run: str | None = None,
+    compute: bool = True,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
-) -> SaveResult:
+) -> SaveResult | Delayed:
     """Save an object atomically: readers see either all of it or the previous version.
 
     If the same content is already saved, byte for byte, nothing is written, so that a repeated
@@ -75,6 +106,9 @@ def save(
         Name of the run, the same for all its shards. It is required for shards with
         ``mode="overwrite"``, so that no output mixes shards of two runs. With ``mode="append"`` a
         repeated run appends its rows only once.
+    compute : bool
+        Whether the object is saved now. With False nothing is written until the result is
+        computed; errors that are known before are raised by this call. Not for shards and paths.
     storage_options : mapping, optional
         Options of the file system.
     **options
@@ -83,8 +117,9 @@ def save(
 
     Returns
     -------
-    SaveResult
-        Number of files, rows, bytes, and seconds.
+    SaveResult or dask.delayed.Delayed
+        Number of files, rows, bytes, and seconds; with ``compute=False`` a Delayed object whose
+        value this is. :func:`hyperplane.forecast` forecasts it and writes nothing to ``url``.
 
     Raises
     ------
@@ -108,6 +143,9 @@ def save(
     (1, 2)
     >>> hyperplane.save(flights, "memory://docs/flights.parquet").changed
     False
+    >>> later = hyperplane.save(flights, "memory://docs/later.parquet", compute=False)
+    >>> later.compute().rows
+    2
     """
     began = time.monotonic()
     if is_shard(shard) and has_field(str(url)):
@@ -123,7 +161,9 @@ def save(
     check_index(obj, "obj")
     obj = flatten_columns(obj)
     target = resolve_target(url, storage_options, options)
-    request = parse_request(obj, target, format, mode, shard, run)
+    request = parse_request(obj, target, format, mode, shard, run, compute)
+    if not compute:
+        return _delay_save(obj, request)
     if request.kind == "array":
         result = save_array(obj, request)
     elif request.kind == "path":
@@ -134,28 +174,19 @@ def save(
         result = save_parts(obj, request)
     else:
         result = save_file(obj, request)
-    _report(obj, request, result)
+    is_folder = request.kind == "path" and obj.expanduser().is_dir()
+    report_output(request, result, folder=is_folder or request.in_folder)
     return replace(result, seconds=time.monotonic() - began)
 
 
-def _report(obj: Any, request: SaveRequest, result: SaveResult) -> None:
-    """Report a saved output to the job that this process is a step of, if any."""
-    if request.target.store.protocol == "memory":
-        return  # it ends with this process
-    report_artifact(
-        request.kind,
-        url=result.url if request.target.store.local else redact_url(result.url),
-        format=request.format,
-        size=result.nbytes,
-        rows=result.rows,
-        files=result.files,
-        # Its figures are those of one shard.
-        shard=None if request.shard is None else request.shard[0],
-        folder=request.in_parts
-        or request.kind == "array"
-        or (request.kind == "path" and obj.expanduser().is_dir()),
-        local=request.target.store.local,
-    )
+def _delay_save(obj: Any, request: SaveRequest) -> Delayed:
+    """Return the save as a Delayed object."""
+    if request.kind == "array":
+        need("zarr", "array")
+        from hyperplane.storage.array_tasks import delay_array
+
+        return delay_array(obj, request)
+    return delay_parts(obj, request) if request.in_parts else delay_file(obj, request)
 
 
 def flatten_columns(obj: Any) -> Any:

@@ -15,12 +15,13 @@ from hyperplane.objectstore.locations import Location
 from hyperplane.objectstore.save_target import check_options, read_only_faults, resolve_target
 from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry, parse_manifest_file
-from hyperplane.storage.part_saving import check_writable, verify_listing, write_parts
+from hyperplane.storage.part_saving import write_parts
 from hyperplane.storage.published_state import conflict_error
 from hyperplane.storage.replaced_files import check_replaceable
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
 from hyperplane.storage.single_file import exists_error
+from hyperplane.storage.staging_folders import check_writable, verify_listing
 
 _RECORD = re.compile(r"shards-([0-9]+)-([^/]+)/records/([0-9]+)\.json")
 #: Key of the columns in the details of a shard's manifest.

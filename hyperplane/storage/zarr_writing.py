@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -227,10 +227,20 @@ def build_tasks(template: ZarrTemplate, writer: ChunkWriter) -> list[Any]:
     token = tokenize(writer.folder)
     # A separate task, so that each worker receives the writer only once.
     (shared,) = task_graph.make_tasks("save-to", token, _return_writer, [[writer]])
+    return build_block_tasks(template, write_block, shared, token)
+
+
+def build_block_tasks(
+    template: ZarrTemplate, write: Callable[..., Any], shared: Delayed, token: str
+) -> list[Any]:
+    """Return one task per block, whose arguments are those of :func:`write_block`.
+
+    ``shared`` is a task whose result is the last argument.
+    """
     arguments = [
         [block, path, region, shared] for block, path, region in _iterate_blocks(template.lazy)
     ]
-    return task_graph.make_tasks("save", token, write_block, arguments) if arguments else []
+    return task_graph.make_tasks("save", token, write, arguments) if arguments else []
 
 
 def _iterate_blocks(

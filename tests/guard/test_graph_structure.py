@@ -13,9 +13,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import hyperplane
 from hyperplane.forecasts.collection_graph import materialize
 from hyperplane.guard import graph_structure
-from hyperplane.guard.graph_structure import SourceSizes, find_paths, find_structure
+from hyperplane.guard.graph_structure import (
+    SourceSizes,
+    find_paths,
+    find_sources,
+    find_structure,
+)
 
 
 def structure(collection):
@@ -50,6 +56,36 @@ def test_another_operation_another_order_and_another_chunk_are_other_structures(
         )
     ]
     assert len(set(found)) == 5
+
+
+def test_a_save_has_the_structure_of_others_and_reads_the_files_of_its_collection(tmp_path):
+    for part in range(4):
+        pd.DataFrame({"key": range(1000)}).to_parquet(tmp_path / f"{part}.parquet")
+    table = dd.read_parquet(tmp_path)
+    calls = [
+        hyperplane.save(rows, f"memory://structure/{name}", compute=False)
+        for rows, name in ((table, "a"), (table, "b"), (table.assign(n=1), "a"))
+    ]
+    found = [structure(later) for later in calls]
+    assert found[0] == found[1] != found[2]
+    nodes = materialize(calls[0], {}).tasks
+    numbered = sorted(str(node.key).rpartition("-")[2] for node in find_sources(nodes))
+    assert numbered == ["0", "1", "2", "3"]
+    size = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert SourceSizes(find_sources(nodes)).measure() == size
+    assert find_sources(materialize(table, {}).tasks)
+
+
+def make_rows(shape):
+    return pd.DataFrame(np.ones(shape), columns=["a", "b"])
+
+
+def test_tables_of_other_shapes_that_are_made_and_saved_are_other_structures():
+    found = []
+    for rows in (10, 20):
+        table = dd.from_map(make_rows, [(rows, 2)] * 3, meta=make_rows((0, 2)))
+        found.append(structure(hyperplane.save(table, "memory://structure/c", compute=False)))
+    assert found[0] != found[1]
 
 
 def frame(path, column="key", how="sum", function=None):

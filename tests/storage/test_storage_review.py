@@ -22,8 +22,8 @@ from hyperplane.objectstore.store_files import StoreFiles
 from hyperplane.storage import missing_shards, part_saving
 from hyperplane.storage.commit_protocol import commit_protocol_for
 from hyperplane.storage.manifest_commit import ManifestCommit
-from hyperplane.storage.part_saving import staging_folder
 from hyperplane.storage.rename_commit import RenameCommit
+from hyperplane.storage.staging_folders import staging_folder
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -76,13 +76,14 @@ def make_tasks(
     return delayed
 
 
-def fuse_inputs(tasks: Sequence[Delayed]) -> list[Delayed]:
+def fuse_inputs(tasks: Sequence[Delayed], shared: Collection[Any] = ()) -> list[Delayed]:
     """Return the tasks such that each computes what no other task uses itself.
 
     These are the tasks before it, from the last one back to the first that uses the results of
     several tasks, or whose result several tasks use. Otherwise a worker whose scheduler is slow to
     answer computes several inputs, and holds them, before it gets the tasks that use them. The
-    graph is a copy without other tasks: other threads may save the same inputs.
+    graph is a copy without other tasks: other threads may save the same inputs. ``shared`` has keys
+    of tasks whose results all tasks use, besides their inputs.
     """
     whole = tasks[0].dask if tasks else {}
     dependencies = DependenciesMapping(dict(whole))
@@ -97,21 +98,24 @@ def fuse_inputs(tasks: Sequence[Delayed]) -> list[Delayed]:
             remaining += dependencies[key]
     for task in tasks:
         fused = [graph[task.key]]
-        while (before := _find_only_input(fused[-1], graph)) and uses[before.key] == 1:
+        while (before := _find_only_input(fused[-1], graph, shared)) and uses[before.key] == 1:
             del graph[before.key]
             fused.append(before)
         graph[task.key] = Task.fuse(*fused)
     return [Delayed(task.key, graph) for task in tasks]
 
 
-def _find_only_input(node: Any, graph: Mapping[Any, Any]) -> Any:
+def _find_only_input(node: Any, graph: Mapping[Any, Any], shared: Collection[Any]) -> Any:
     """Return the task whose result is the only one that a task uses, if they can be fused.
 
-    None for data, futures and the barriers of Dask's shuffles.
+    Results of ``shared`` do not count. None for data, futures and the barriers of Dask's shuffles.
     """
-    if len(node.dependencies) != 1:
+    if len(node.dependencies) > 1 + len(shared):
         return None
-    (key,) = node.dependencies
+    inputs = node.dependencies.difference(shared)
+    if len(inputs) != 1:
+        return None
+    (key,) = inputs
     found = graph.get(key)
     if not isinstance(found, (Alias, Task)) or found.block_fusion:
         return None
