@@ -135,7 +135,7 @@ def test_other_keys_have_no_index(keys: pl.Series) -> None:
 
 def test_different_texts_with_equal_hashes_are_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_index, "_MIN_TEXTS", 2)
-    monkeypatch.setattr(key_index, "_hash", lambda keys: np.zeros(len(keys), np.uint64))
+    monkeypatch.setattr(key_index, "hash_texts", lambda keys: np.zeros(len(keys), np.uint64))
     right = pl.DataFrame({"key": ["a", "b", None], "value": [1, 2, 3]})
     joined = IndexedTable.build(right, ["key"]).join(
         pl.DataFrame({"key": ["b", None, "c"]}), "left"
