@@ -12,6 +12,7 @@ from dask.tokenize import tokenize
 
 from hyperplane.collections.frames.join_kinds import SELECTING, How
 from hyperplane.collections.frames.kernels.indexed_table import IndexedTable
+from hyperplane.collections.frames.kernels.key_index import NumberIndex
 from hyperplane.collections.frames.kernels.table_copies import dump_table, load_table
 from hyperplane.collections.frames.shared_tables import SHARED_TABLES
 from hyperplane.formats.pandas_frames.column_names import escape
@@ -85,7 +86,7 @@ class JoinedPartition:
         """
         where = self.left_where
         for key in self.on if self.how in ("inner", "semi") else ():
-            bounds = _make_bounds_filter(key, self._read_right().table.get_column(key))
+            bounds = _make_bounds_filter(key, self._read_right())
             if bounds is not None:
                 where = bounds if where is None else where & bounds
         left = self.left.scan(where)
@@ -219,11 +220,12 @@ def _select_columns(part: Any, names: Names, where: pl.Expr | None) -> Any:
     return select_partition_columns(part, {*(old for old, _ in names), *filtered})
 
 
-def _make_bounds_filter(key: str, values: pl.Series) -> pl.Expr | None:
-    """Return the filter of the range of these values; None if it is unknown or costs too much.
+def _make_bounds_filter(key: str, right: IndexedTable) -> pl.Expr | None:
+    """Return the filter of the range of a right key; None if it is unknown or costs too much.
 
     Comparing text costs as much as the join, and ranges of text are rarely narrow.
     """
+    values = right.table.get_column(key)
     is_ordered = values.dtype.is_integer() or values.dtype in (pl.Date, pl.Datetime)
     if not is_ordered or not len(values) or escape(key) != key:
         return None
@@ -231,8 +233,11 @@ def _make_bounds_filter(key: str, values: pl.Series) -> pl.Expr | None:
         return pl.col(key).is_null()
     # Literals of Python's times would lose nanoseconds.
     numbers = values.to_physical()
+    index = right.index  # has the bounds of its only key
+    indexed = (index.first, index.last) if isinstance(index, NumberIndex) else None
     first, last = (
-        pl.lit(bound, numbers.dtype).cast(values.dtype) for bound in (numbers.min(), numbers.max())
+        pl.lit(bound, numbers.dtype).cast(values.dtype)
+        for bound in indexed or (numbers.min(), numbers.max())
     )
     inside = pl.col(key).is_between(first, last)
     return inside | pl.col(key).is_null() if values.null_count() else inside
