@@ -33,7 +33,10 @@ def cpu_seconds() -> float:
 
 
 def memory_mb() -> float:
-    """Return the anonymous memory (without file cache) of this process and its descendants."""
+    """Return the memory (without file cache) of this process and its descendants.
+
+    Memory that they share is counted for each of them.
+    """
     total = 0
     for process in _tree():
         try:
@@ -41,7 +44,7 @@ def memory_mb() -> float:
         except OSError:
             continue
         for line in status.splitlines():
-            if line.startswith("RssAnon"):
+            if line.startswith(("RssAnon", "RssShmem")):
                 total += int(line.split()[1])
     return total / 1000
 

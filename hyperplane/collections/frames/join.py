@@ -53,9 +53,11 @@ def join(
     A right side of up to 250 MB (250·10^6 bytes) in memory is read once by each worker process if
     both sides come from :func:`read`, and no rows are shuffled; one of up to 1 GB, if it takes at
     most a tenth of a thread's memory and all processes together read at most twice the bytes of
-    both sides. If the result is filtered and passed to other helpers of this module, they read only
-    the needed columns of both sides. Local files of ``dd.read_parquet`` are read in the same way,
-    if a right side of these takes no more than a tenth of a thread's memory.
+    both sides. On Linux, worker processes of one machine that need it at about the same time map
+    the rows that one of them has read. If the result is filtered and passed to other helpers of
+    this module, they read only the needed columns of both sides. Local files of
+    ``dd.read_parquet`` are read in the same way, if a right side of these takes no more than a
+    tenth of a thread's memory.
 
     Of other collections, a side that is known to be small is sent once to each worker process and
     joined there to the partitions of the other side: the right side, of an inner join also the

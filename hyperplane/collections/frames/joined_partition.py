@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import polars as pl
@@ -11,22 +12,30 @@ from dask.tokenize import tokenize
 
 from hyperplane.collections.frames.join_kinds import SELECTING, How
 from hyperplane.collections.frames.kernels.indexed_table import IndexedTable
+from hyperplane.collections.frames.kernels.key_index import NumberIndex
+from hyperplane.collections.frames.kernels.table_copies import dump_table, load_table
 from hyperplane.collections.frames.shared_tables import SHARED_TABLES
 from hyperplane.formats.pandas_frames.column_names import escape
 from hyperplane.formats.partition_sizes import WHOLE_FILES, estimate_columns
 from hyperplane.formats.partitions import Bounds, ScannablePartition
 from hyperplane.formats.polars_frames import columns
+from hyperplane.formats.read_errors import get_current_worker
+from hyperplane.platforms.local.shared_objects import build_or_map
 
 Names = tuple[tuple[str, str], ...]
 #: Maximum joined rows in memory for each row of the left side, unless all of them are the result.
 _MAX_MATCHES_IN_MEMORY = 2
+#: Bytes of all columns from which other processes of the machine map a right side in place of
+#: reading it.
+_MIN_SHARED_BYTES = 16 * 10**6
 
 
 @dataclass(frozen=True, repr=False)
 class JoinedPartition:
     """A partition of the left side, joined to a small right side when it is scanned.
 
-    Each worker process reads the right side once for all of its partitions.
+    Each worker process has the right side once for all of its partitions. One of those on the same
+    machine reads and indexes it, and the others map it.
     """
 
     left: ScannablePartition
@@ -77,7 +86,7 @@ class JoinedPartition:
         """
         where = self.left_where
         for key in self.on if self.how in ("inner", "semi") else ():
-            bounds = _make_bounds_filter(key, self._read_right().table.get_column(key))
+            bounds = _make_bounds_filter(key, self._read_right())
             if bounds is not None:
                 where = bounds if where is None else where & bounds
         left = self.left.scan(where)
@@ -131,7 +140,16 @@ class JoinedPartition:
         is_unique = self.how in SELECTING
         where = _serialize(self.right_where)
         key = tokenize(self.right, where, self.right_names, is_unique, self.on)
-        return SHARED_TABLES.get(key, self._collect_right)
+        return SHARED_TABLES.get(key, partial(self._share_right, key))
+
+    def _share_right(self, key: str) -> IndexedTable:
+        """Return the right side, read and indexed once by the workers of this machine."""
+        worker = get_current_worker()
+        size = sum(part.nbytes or 0 for part in self.right)
+        if worker is None or size < _MIN_SHARED_BYTES:
+            return self._collect_right()
+        name = tokenize(key, worker.scheduler.address)
+        return build_or_map(name, self._collect_right, dump_table, load_table)
 
     def _collect_right(self) -> IndexedTable:
         right = pl.concat([part.scan(self.right_where) for part in self.right])
@@ -202,11 +220,12 @@ def _select_columns(part: Any, names: Names, where: pl.Expr | None) -> Any:
     return select_partition_columns(part, {*(old for old, _ in names), *filtered})
 
 
-def _make_bounds_filter(key: str, values: pl.Series) -> pl.Expr | None:
-    """Return the filter of the range of these values; None if it is unknown or costs too much.
+def _make_bounds_filter(key: str, right: IndexedTable) -> pl.Expr | None:
+    """Return the filter of the range of a right key; None if it is unknown or costs too much.
 
     Comparing text costs as much as the join, and ranges of text are rarely narrow.
     """
+    values = right.table.get_column(key)
     is_ordered = values.dtype.is_integer() or values.dtype in (pl.Date, pl.Datetime)
     if not is_ordered or not len(values) or escape(key) != key:
         return None
@@ -214,8 +233,11 @@ def _make_bounds_filter(key: str, values: pl.Series) -> pl.Expr | None:
         return pl.col(key).is_null()
     # Literals of Python's times would lose nanoseconds.
     numbers = values.to_physical()
+    index = right.index  # has the bounds of its only key
+    indexed = (index.first, index.last) if isinstance(index, NumberIndex) else None
     first, last = (
-        pl.lit(bound, numbers.dtype).cast(values.dtype) for bound in (numbers.min(), numbers.max())
+        pl.lit(bound, numbers.dtype).cast(values.dtype)
+        for bound in indexed or (numbers.min(), numbers.max())
     )
     inside = pl.col(key).is_between(first, last)
     return inside | pl.col(key).is_null() if values.null_count() else inside

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from hyperplane.collections.frames import joined_partition
 from hyperplane.collections.frames.join_kinds import HOWS
 from hyperplane.collections.frames.kernels import key_index
 from hyperplane.collections.frames.kernels.indexed_table import IndexedTable
@@ -135,7 +136,7 @@ def test_other_keys_have_no_index(keys: pl.Series) -> None:
 
 def test_different_texts_with_equal_hashes_are_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_index, "_MIN_TEXTS", 2)
-    monkeypatch.setattr(key_index, "_hash", lambda keys: np.zeros(len(keys), np.uint64))
+    monkeypatch.setattr(key_index, "hash_texts", lambda keys: np.zeros(len(keys), np.uint64))
     right = pl.DataFrame({"key": ["a", "b", None], "value": [1, 2, 3]})
     joined = IndexedTable.build(right, ["key"]).join(
         pl.DataFrame({"key": ["b", None, "c"]}), "left"
@@ -155,3 +156,19 @@ def test_rows_of_frequent_places_have_the_order_of_a_stable_sort(
     order = key_index.RowOrder.build(places.copy(), 102)
     assert order.rows.tolist() == np.argsort(places, kind="stable").tolist()
     assert order.starts.tolist() == np.searchsorted(np.sort(places), np.arange(103)).tolist()
+
+
+@pytest.mark.parametrize("name", ["repeated", "smallest", "unsigned", "days", "ticks"])
+def test_the_range_of_keys_is_that_of_the_index(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values, kind = KEYS[name]
+    keys = pl.Series("key", values, dtype=None if kind.is_temporal() else kind).cast(kind)
+    table = IndexedTable.build(pl.DataFrame([keys]), ["key"])
+    assert table.index is not None
+    want = joined_partition._make_bounds_filter("key", IndexedTable(table.table, "key", None))
+    assert want is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(pl.Series, "min", None)  # would read all keys for each partition
+        found = joined_partition._make_bounds_filter("key", table)
+    assert found is not None
+    assert str(found) == str(want)
+    assert table.table.filter(found).height == len(keys)

@@ -190,7 +190,7 @@ class TextIndex:
         if keys.dtype != pl.String or len(keys) < _MIN_TEXTS:
             return None
         bits = len(keys).bit_length() + 1
-        hashes = _hash(keys)
+        hashes = hash_texts(keys)
         places = (hashes >> np.uint64(64 - bits)).astype(np.int64)
         order = RowOrder.build(places, 1 << bits)
         if np.diff(order.starts).max() > _MAX_TEXTS_IN_PLACE:
@@ -206,7 +206,7 @@ class TextIndex:
     ) -> Matches | None:
         """Return the matches of texts; None if they may be more than allowed."""
         keys = keys.rechunk()  # texts are gathered from several chunks in twice the time
-        hashes = _hash(keys)
+        hashes = hash_texts(keys)
         places = (hashes >> np.uint64(64 - self.bits)).astype(np.int64)
         first, counts = self.order.count(places)
         if max_rows is not None and counts.sum() > max_rows:
@@ -239,7 +239,7 @@ def _find_frequent_place(places: Array) -> int | None:
     return int(values[most]) if counts[most] >= _MIN_SHARE * len(sample) else None
 
 
-def _hash(keys: pl.Series) -> Array:
+def hash_texts(keys: pl.Series) -> Array:
     """Return the hashes of texts, which are equal in a process; missing texts have that of 0."""
     return keys.hash(0).fill_null(0).to_numpy()
 
