@@ -27,7 +27,7 @@ from hyperplane.forecasts.unit_cost import UnitCost
 #: begins with another task meanwhile, if one is ready.
 DELAY = 0.003
 #: Bytes per second with which a process copies results of others.
-BANDWIDTH = 1e9
+BANDWIDTH = 2e9
 #: In place of the process in the event of a unit whose inputs are released, whose inputs have been
 #: copied, or that is ready; at the same time in this order.
 _RELEASED, _COPIED, _READY = -3, -2, -1
