@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hyperplane.forecasts.held_memory import measure_held
 from hyperplane.forecasts.memory_meter import PeakMeter
 from hyperplane.forecasts.records import SampleTask
 from hyperplane.forecasts.task_units import Key
@@ -41,8 +42,11 @@ def run_members(
             if not uses[other] and other not in task.outputs:
                 sizes.pop(other, None)
                 del values[other]
-        # After the last task its results do not belong to a partition that waits.
-        between.append(0 if is_last else sum(sizes.values()))
+        if is_last:  # its results do not belong to a partition that waits
+            between.append(0)
+        else:
+            held = measure_held([values[each] for each in sizes], inputs.values())
+            between.append(sum(sizes.values()) + held)
     waiting = find_waiting(peaks, between)
     return {key: values[key] for key in task.outputs}, waiting, has_tables, block
 

@@ -83,6 +83,32 @@ def test_the_partition_that_waits_may_have_the_result_of_any_task(tmp_path):
     assert record.waiting == pytest.approx(72 * MB, rel=0.1)
 
 
+def read_rows() -> np.ndarray:
+    return read_part()[:1000]
+
+
+@pytest.mark.parametrize("outputs", [("sum",), ("rows", "sum")])
+def test_a_view_that_waits_keeps_all_of_its_array(tmp_path, outputs):
+    members = (
+        ("rows", Task("rows", read_rows)),
+        ("sum", Task("sum", add_up, TaskRef("rows"))),
+    )
+    request = SampleRequest((SampleTask(members, {}, outputs),))
+    (record,), _ = SampleRunner(request, tmp_path).run()
+    assert record.waiting == pytest.approx(24 * MB, rel=0.1)
+
+
+def test_a_result_for_other_tasks_waits_until_the_last_task(tmp_path):
+    members = (
+        ("read", Task("read", read_part)),
+        ("sum", Task("sum", add_up, TaskRef("read"))),
+        ("block", Task("block", repeat, TaskRef("sum"))),
+    )
+    request = SampleRequest((SampleTask(members, {}, ("read", "block")),))
+    (record,), _ = SampleRunner(request, tmp_path).run()
+    assert record.waiting == pytest.approx(24 * MB, rel=0.1)
+
+
 PROGRAM = """
 import mmap
 import numpy as np
