@@ -95,7 +95,7 @@ def test_a_group_by_has_at_most_a_row_for_each_key(distinct, complete, expected,
         ((), 1.0, 300),  # the result of an operation of Dask, whose key is not that of the helper
     ],
 )
-def test_a_result_of_a_helper_has_the_limit_of_the_key_of_this_helper(names, rows_per_key, expected):
+def test_rows_of_a_helper_are_limited_by_the_key_of_the_helper(names, rows_per_key, expected):
     options = {"group_names": names, "rows_per_key": rows_per_key}
     parts = [record(10 * MB, need=20 * MB, groups=10, **options) for _ in range(3)]
     later = [record(size * MB, 300 * MB, groups=size, **options) for size in (30, 10)]
