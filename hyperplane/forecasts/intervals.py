@@ -17,10 +17,10 @@ _MEASURED_CONFIDENCE = 0.9
 #: of measured runs between which 90 % of them were, and the extremes of fewer than 20, rounded up.
 #: Jobs with tables that neither write nor shuffle have one range for one thread and one for more,
 #: whose freed memory is counted; others are arrays and Python objects.
-TABLES, TABLES_OF_THREADS = (0.15, 0.2), (0.28, 0.2)
-OTHERS = (0.3, 0.25)
+TABLES, TABLES_OF_THREADS = (0.2, 0.15), (0.2, 0.22)
+OTHERS = (0.28, 0.28)
 WRITING = (0.15, 0.5)
-SHUFFLING = (0.3, 0.35)
+SHUFFLING = (0.3, 0.3)
 #: Share of the growth by which the memory that a job needs may be higher, on a layout whose
 #: processes have little more and so return what they free to the system. Measured without shuffles
 #: and written files; for these it is that of the interval.
@@ -60,7 +60,7 @@ def find_interval(
     --------
     >>> found = find_interval([300e6, 300e6, 310e6], empty=200e6)
     >>> round(found.value / 1e6), round(found.low / 1e6), round(found.high / 1e6)
-    (300, 285, 320)
+    (300, 280, 315)
     """
     value = median(peaks)
     below, above = _find_range(shuffles, writes, tables, threads)
@@ -87,7 +87,7 @@ def find_demand(
     >>> round(find_demand([300e6, 300e6, 310e6], empty=200e6) / 1e6)
     315
     >>> round(find_demand([300e6, 300e6, 310e6], empty=200e6, shuffles=True) / 1e6)
-    335
+    330
     """
     value = median(peaks)
     above = _find_range(shuffles, writes)[1] if shuffles or writes else DEMAND

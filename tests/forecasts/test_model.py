@@ -474,11 +474,11 @@ def test_tasks_of_other_classes_leave_gaps_in_the_same_freed_memory(later, expec
 @pytest.mark.parametrize(
     ("kind", "below", "above"),
     [
-        ({}, 0.15, 0.2),
-        ({"threads": 4}, 0.28, 0.2),
-        ({"tables": False, "threads": 4}, 0.3, 0.25),
+        ({}, 0.2, 0.15),
+        ({"threads": 4}, 0.2, 0.22),
+        ({"tables": False, "threads": 4}, 0.28, 0.28),
         ({"writes": True, "threads": 4}, 0.15, 0.5),
-        ({"shuffles": True}, 0.3, 0.35),
+        ({"shuffles": True}, 0.3, 0.3),
         ({"shuffles": True, "writes": True}, 0.3, 0.5),  # the wider one on each side
     ],
 )
