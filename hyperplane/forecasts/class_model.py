@@ -59,8 +59,9 @@ class ClassModel:
         Share of the bytes of the results that are in files instead of memory.
     is_view : bool
         Whether the results take no memory in addition to the inputs.
-    held : float
-        Share of them that is not in the results, but in arrays of which they are views.
+    held, overlaps : float
+        Share of them that is not in the results, but in arrays of which they are views, and share
+        that is in several results and in memory once.
     """
 
     of_pieces: bool
@@ -85,6 +86,7 @@ class ClassModel:
     in_files: float = 0.0
     is_view: bool = False
     held: float = 0.0
+    overlaps: float = 0.0
 
     def find_share(self, position: int, results: int) -> float:
         """Return the share of one of several results in their bytes."""
@@ -93,7 +95,8 @@ class ClassModel:
 
 def find_heap(record: TaskRecord) -> float:
     """Return the memory that malloc has kept after a task, of that which was no result."""
-    return float(max(0, record.after - record.before - sum(record.outputs)))
+    results = sum(record.outputs) - record.overlaps
+    return float(max(0, record.after - record.before - results))
 
 
 def fit_class(
@@ -170,6 +173,7 @@ def fit_class(
         and all(need <= _VIEW * size for (*_, need), size in zip(samples, outputs, strict=True))
         and not any(each.filed for each in records),
         held=sum(each.held for each in records) / max(1.0, sum(outputs)),
+        overlaps=sum(each.overlaps for each in records) / max(1.0, sum(outputs)),
     )
 
 

@@ -42,6 +42,26 @@ def measure_held(value: Any, inputs: Iterable[Any] = ()) -> int:
     return sum(max(0, root.nbytes - used[name]) for name, root in roots.items())
 
 
+def measure_overlaps(values: Iterable[Any]) -> int:
+    """Return the bytes that values have in common, and that are in the sizes of each of them.
+
+    Examples
+    --------
+    >>> block = np.zeros((1000, 10))
+    >>> measure_overlaps([block, block[:500]]), measure_overlaps([block[:500], block[500:]])
+    (40000, 0)
+    """
+    roots: dict[int, np.ndarray[Any, Any]] = {}
+    used: dict[int, int] = {}
+    for value in values:
+        for array in _list_arrays(value):
+            if 0 not in array.strides:  # sizeof does not count repeated rows either
+                root = _find_root(array)
+                roots[id(root)] = root
+                used[id(root)] = used.get(id(root), 0) + array.nbytes
+    return sum(max(0, used[name] - root.nbytes) for name, root in roots.items())
+
+
 def _list_arrays(value: Any) -> Iterator[np.ndarray[Any, Any]]:
     if isinstance(value, np.ndarray):
         yield value

@@ -204,6 +204,8 @@ class TaskRecord:
         Bytes of the results that are in files instead of memory.
     held : int
         Bytes of the results that are not in them, but in the arrays of which they are views.
+    overlaps : int
+        Bytes that are in several results, and in memory once.
     """
 
     seconds: float
@@ -228,6 +230,7 @@ class TaskRecord:
     shared: int = 0
     filed: int = 0
     held: int = 0
+    overlaps: int = 0
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from typing import Any, BinaryIO
 from hyperplane.clusters.dask.worker_memory import ARROW_POOL, apply_arrow_pool
 from hyperplane.collections.frames.helper_steps import GROUPING
 from hyperplane.forecasts.group_counter import GroupCounter
-from hyperplane.forecasts.held_memory import measure_held
+from hyperplane.forecasts.held_memory import measure_held, measure_overlaps
 from hyperplane.forecasts.memory_meter import (
     PeakMeter,
     has_exact_peaks,
@@ -164,6 +164,7 @@ class SampleRunner:
             shared=shared.size,
             filed=sum(self._sizeof(values[key]) for key in task.outputs if is_filed(values[key])),
             held=sum(held),
+            overlaps=measure_overlaps(values[key] for key in task.outputs),
         )
         return record, values
 

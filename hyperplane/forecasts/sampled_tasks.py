@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hyperplane.forecasts.held_memory import measure_held
+from hyperplane.forecasts.held_memory import measure_held, measure_overlaps
 from hyperplane.forecasts.memory_meter import PeakMeter
 from hyperplane.forecasts.records import SampleTask
 from hyperplane.forecasts.task_units import Key
@@ -45,10 +45,11 @@ def run_members(
         if is_last:  # its results do not belong to a partition that waits
             between.append(0)
         else:
-            held = measure_held([values[each] for each in sizes], inputs.values())
+            waiting = [values[each] for each in sizes]
+            held = measure_held(waiting, inputs.values()) - measure_overlaps(waiting)
             between.append(sum(sizes.values()) + held)
-    waiting = find_waiting(peaks, between)
-    return {key: values[key] for key in task.outputs}, waiting, has_tables, block
+    results = {key: values[key] for key in task.outputs}
+    return results, find_waiting(peaks, between), has_tables, block
 
 
 def find_waiting(peaks: Sequence[int | None], between: Sequence[int]) -> int:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from hyperplane.core.dask_internals.tasks import Task, TaskRef
-from hyperplane.forecasts.held_memory import measure_held
+from hyperplane.forecasts.held_memory import measure_held, measure_overlaps
 from hyperplane.forecasts.records import SampleRequest, SampleTask
 from hyperplane.forecasts.sample_process import SampleRunner
 
@@ -42,6 +42,22 @@ def test_what_is_counted_elsewhere_is_not_held():
     assert measure_held(BLOCK[:10], [{"other": BLOCK[5:]}]) == 0
     assert measure_held(FRAME.iloc[:5], [FRAME]) == 0
     assert measure_held(BLOCK[:10], [FRAME]) == 79_200
+
+
+@pytest.mark.parametrize(
+    ("values", "overlaps"),
+    [
+        ([BLOCK, BLOCK.copy()], 0),
+        ([BLOCK, BLOCK[:10]], 800),
+        ([BLOCK[:10], BLOCK[5:15], BLOCK[900:]], 0),  # less than the block, which is held
+        ([BLOCK, {"all": BLOCK.T}, [BLOCK[:10]]], 80_800),
+        ([BLOCK, np.broadcast_to(BLOCK[:1], (10**6, 10))], 0),
+        ([FRAME, FRAME["a"]], 8_000),
+        (["text", None], 0),
+    ],
+)
+def test_results_that_are_views_of_each_other_are_in_memory_once(values, overlaps):
+    assert measure_overlaps(values) == overlaps
 
 
 def largest(block):
