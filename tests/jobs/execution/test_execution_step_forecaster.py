@@ -12,7 +12,7 @@ from job_cases import bash, is_alive, wait_until
 
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.jobs import Pipeline
-from hyperplane.jobs.execution import step_forecaster
+from hyperplane.jobs.execution import forecast_program, step_forecaster
 from hyperplane.jobs.execution.job_folder import is_in_use
 from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
 from hyperplane.jobs.execution.step_forecast import StepForecast
@@ -277,3 +277,20 @@ def test_a_pool_that_may_exceed_the_budget_is_not_used(tmp_path):
     case.start()
     assert case.sizes.pool_of(case.forecast()) == "16_16"
     assert "its pool is not used: hyperplane.runners.here.price is nothing" in case.reasons
+
+
+def test_the_result_of_a_forecast_has_no_part_of_a_secret(tmp_path, monkeypatch):
+    secret = "swordfish-" + "0123456789" * 30  # longer than a reason, which ends within it
+    monkeypatch.setenv("HYPERPLANE_CUSTOM_SECRET_KEY_TOKEN", secret)
+    (tmp_path / "data.py").write_text(
+        "import os\ntoken = os.environ.pop('HYPERPLANE_CUSTOM_SECRET_KEY_TOKEN')\n"
+        "raise ValueError(token)"
+    )
+    request, result = tmp_path / "forecast.request", tmp_path / "forecast.result"
+    target = f"{tmp_path}/data.py:totals"
+    request.write_text(json.dumps({"target": target, "cluster": None, "threads": [1]}))
+    forecast_program.main(request, result)
+    assert "swordfish" not in result.read_text()
+    found = StepForecast.from_json(result.read_text())
+    assert "line 3: ValueError: ****" in found.failure
+    assert found.failure.endswith("*****")
