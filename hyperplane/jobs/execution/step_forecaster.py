@@ -85,6 +85,12 @@ class StepForecaster:
         #: The unit whose attempt has waited for the forecast of a step, and the output of it.
         self._outputs: dict[WorkUnit, list[str]] = {}
 
+    async def end_earlier(self) -> None:
+        """End the forecasts of a supervisor that was killed, also those of a job that ends now."""
+        for step in self._job.pipeline.steps:
+            if step.forecast is not None:
+                await LocalProcess(AttemptCommand((), {}, "", _find_prefix(self._job, step))).end(0)
+
     async def forecast(self, step: Step, unit: WorkUnit) -> None:
         """Choose the sizes of a step by a forecast of one of its units, if they need one."""
         async with self._locks[step.name]:  # chunks that start together wait for the first
@@ -117,7 +123,6 @@ class StepForecaster:
         async with self._capacity.reserve(self._capacity.demand(one_core)):
             try:
                 command = self._make_command(step, unit, prefix, values)
-                await LocalProcess(command).end(0.0)  # that of a supervisor that was killed
                 for suffix in (".log", ".result"):
                     command.file(suffix).unlink(missing_ok=True)
                 process = LocalProcess.start(command)

@@ -232,6 +232,7 @@ def test_the_forecast_of_a_supervisor_that_was_killed_is_ended_and_made_again(tm
             await asyncio.sleep(0.02)
         program()
         case.start()
+        await case.forecaster.end_earlier()
         await case.forecaster.forecast(case.step, WorkUnit("fit"))
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
