@@ -138,7 +138,9 @@ class StepForecaster:
             found = StepForecast.from_json(command.file(".result").read_text())
         except (OSError, ValueError, TypeError, AttributeError, KeyError):
             text = f"it exceeded its limit of {seconds:g} s"
-            if code is not None:
+            if code == 0:
+                text = "its process ended before there was a result"
+            elif code is not None:
                 text = describe_failure(code, read_tail(command.file(".log")))
             found = StepForecast(target, failure=text)
         failure = redaction.redact_text(found.failure, [*values.values()])
@@ -204,7 +206,7 @@ class StepForecaster:
             faults = list(self._runner.find_budget_faults(sized))
         except RequestError as error:  # a price that the job needs may be missing now
             faults = [*error.faults]
-        return "; ".join(f"{fault.where} is {fault.asked}" for fault in faults)
+        return "; ".join(map(str, faults))
 
 
 def _find_prefix(job: Job, step: Step) -> Path:

@@ -182,7 +182,7 @@ def test_a_result_that_is_none_and_a_failure_with_a_secret(tmp_path, program):
     program(node=[1])
     case = Case(tmp_path, secrets=("TOKEN",))
     case.forecast()
-    assert "failed (exit code 0: loading data)" in case.reasons
+    assert "failed (its process ended before there was a result)" in case.reasons
     program(failure="KeyError: swordfish-7\n  twice", node={}, ram_per_proc=0)
     case.start()
     (case.job.folder_path / "steps" / "000-fit" / "forecast.json").unlink()
@@ -266,7 +266,8 @@ def test_a_pool_that_may_exceed_the_budget_is_not_used(tmp_path):
     case = Case(tmp_path, Priced({}, {}))
     sized = case.forecast()
     assert case.sizes.pool_of(sized) == "16_16"
-    assert "its pool is not used: hyperplane.runners.here.budget is '1 USD'" in case.reasons
+    assert "its pool is not used: hyperplane.runners.here.budget = '1 USD': " in case.reasons
+    assert "expected more)" in case.reasons
     assert isinstance(read_forecast(case.job, case.step), StepForecast)
 
     class Unknown(LocalRunner):
@@ -277,7 +278,7 @@ def test_a_pool_that_may_exceed_the_budget_is_not_used(tmp_path):
     case.runner = Unknown({}, {})
     case.start()
     assert case.sizes.pool_of(case.forecast()) == "16_16"
-    assert "its pool is not used: hyperplane.runners.here.price is nothing" in case.reasons
+    assert "hyperplane.runners.here.price is not set; expected a price" in case.reasons
 
 
 def test_the_result_of_a_forecast_has_no_part_of_a_secret(tmp_path, monkeypatch):
@@ -295,3 +296,14 @@ def test_the_result_of_a_forecast_has_no_part_of_a_secret(tmp_path, monkeypatch)
     found = StepForecast.from_json(result.read_text())
     assert "line 3: ValueError: ****" in found.failure
     assert found.failure.endswith("*****")
+
+
+def test_a_wrong_name_is_answered_with_the_collections_of_the_program(tmp_path):
+    (tmp_path / "data.py").write_text("import dask.array as da\nsums = da.ones(4).sum()")
+    request, result = tmp_path / "forecast.request", tmp_path / "forecast.result"
+    target = f"{tmp_path}/data.py:totals"
+    request.write_text(json.dumps({"target": target, "cluster": None, "threads": [1]}))
+    forecast_program.main(request, result)
+    assert StepForecast.from_json(result.read_text()).failure == (
+        "expected a name that data.py defines; the collections of this program are: sums"
+    )
