@@ -35,8 +35,8 @@ def main(request: Path, result: Path) -> None:
         found = StepForecast.of(target, forecast_step(**arguments))
     except RequestError as error:
         first = error.faults[0]
-        failure = first.advice
-        if first.where != "forecast":
+        failure = first.advice if first.where == "forecast" else str(first)
+        if first.where == "target":  # which the message names
             failure = "; ".join(filter(None, (f"expected {first.allowed}", first.advice)))
     except Exception as error:  # noqa: BLE001 - the step runs in any case
         failure = f"{type(error).__name__}: {error}"

@@ -298,12 +298,21 @@ def test_the_result_of_a_forecast_has_no_part_of_a_secret(tmp_path, monkeypatch)
     assert found.failure.endswith("*****")
 
 
-def test_a_wrong_name_is_answered_with_the_collections_of_the_program(tmp_path):
+@pytest.mark.parametrize(
+    ("cluster", "failure"),
+    [
+        (
+            None,
+            "expected a name that data.py defines; the collections of this program are: sums",
+        ),
+        ({"pool": "auto", "nprocs": 0}, "nprocs = 0: expected at least 1"),
+    ],
+    ids=["name", "cluster"],
+)
+def test_a_fault_of_the_program_or_its_cluster_says_what_is_allowed(tmp_path, cluster, failure):
     (tmp_path / "data.py").write_text("import dask.array as da\nsums = da.ones(4).sum()")
     request, result = tmp_path / "forecast.request", tmp_path / "forecast.result"
     target = f"{tmp_path}/data.py:totals"
-    request.write_text(json.dumps({"target": target, "cluster": None, "threads": [1]}))
+    request.write_text(json.dumps({"target": target, "cluster": cluster, "threads": [1]}))
     forecast_program.main(request, result)
-    assert StepForecast.from_json(result.read_text()).failure == (
-        "expected a name that data.py defines; the collections of this program are: sums"
-    )
+    assert StepForecast.from_json(result.read_text()).failure == failure
