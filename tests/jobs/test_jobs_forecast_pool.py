@@ -123,7 +123,8 @@ def test_a_forecast_that_fails_or_is_refused_leaves_the_default_pool(tmp_path):
     ]
     job = run(tmp_path, *steps, rows="24000")
     assert job.status == DONE
-    start = "resources.pool: auto is 16_16: no run of this step is recorded, and the forecast of "
+    start = "resources.pool: auto is 16_16: no run of this step is recorded as complete, and "
+    start += "the forecast of "
     refused, failed = log_of(job, "refused"), log_of(job, "failed")
     assert refused.startswith(f"{start}sums.py:written failed (")
     assert "would write to their target" in refused
