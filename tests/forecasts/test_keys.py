@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import hyperplane
+from hyperplane import dataframe
 from hyperplane.forecasts import key_statistics, reasons
 from hyperplane.forecasts.key_columns import find_key_columns
 from hyperplane.forecasts.key_statistics import measure_keys
@@ -126,6 +127,16 @@ def test_counting_distinct_keys_has_a_limit_of_time(log, monkeypatch):
     assert asked == [FILES]
     assert found.distinct is None
     assert found.frequent == "root"
+
+
+@pytest.mark.parametrize("read", [dd.read_parquet, dataframe.read], ids=["dask", "read"])
+def test_the_keys_of_one_large_file_among_many_are_counted(tmp_path, read):
+    for part in range(64):
+        count = 20_000 if part == 33 else 50
+        pd.DataFrame({"k": np.arange(count)}).to_parquet(tmp_path / f"{part}.parquet")
+    keys = find_key_columns(dataframe.drop_duplicates(read(f"{tmp_path}/*.parquet"), "k"))
+    (found,) = measure_keys(keys, lambda files: 60.0)
+    assert found.distinct == pytest.approx(20_000, rel=0.2)
 
 
 def test_distinct_keys_of_a_part_of_the_files_may_be_those_of_all(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from job_cases import LIMIT
+from job_cases import LIMIT, is_alive, kill_supervisor, wait_until
 
 from hyperplane import config
 from hyperplane.cli.job_render import show_local
@@ -14,7 +14,7 @@ from hyperplane.jobs import Pipeline, Step, list_step_runs, submit
 from hyperplane.jobs.execution.failure_kinds import MEMORY
 from hyperplane.jobs.exporters.registry import render
 from hyperplane.jobs.job_control import new_job
-from hyperplane.jobs.store.job_records import DONE, FAILED
+from hyperplane.jobs.store.job_records import CANCELLED, DONE, FAILED
 from hyperplane.jobs.store.jobs_home import open_store
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("published_pools")]
@@ -123,7 +123,8 @@ def test_a_forecast_that_fails_or_is_refused_leaves_the_default_pool(tmp_path):
     ]
     job = run(tmp_path, *steps, rows="24000")
     assert job.status == DONE
-    start = "resources.pool: auto is 16_16: no run of this step is recorded, and the forecast of "
+    start = "resources.pool: auto is 16_16: no run of this step is recorded as complete, and "
+    start += "the forecast of "
     refused, failed = log_of(job, "refused"), log_of(job, "failed")
     assert refused.startswith(f"{start}sums.py:written failed (")
     assert "would write to their target" in refused
@@ -149,6 +150,22 @@ def test_after_a_forecast_that_was_too_low_the_retry_has_more_memory(tmp_path):
     assert "by the forecast of grows.py:total" in log_of(job, "grow")
     assert "out of memory with" in log_of(job, "grow", 2)
     assert sizes[1] >= 1.5 * sizes[0]
+
+
+@pytest.mark.slow
+def test_a_job_cancelled_after_its_supervisor_was_killed_ends_the_forecast(tmp_path):
+    mark = tmp_path / "pid"
+    (tmp_path / "hangs.py").write_text(
+        f"import os, time\nopen({str(mark)!r}, 'w').write(f'{{os.getpid()}}\\n')\ntime.sleep(600)"
+    )
+    step = new_step("hang", "hangs.py", "total", resources={"pool": "auto"})
+    job = submit(Pipeline.from_steps("hang", [step], root=tmp_path))
+    wait_until(lambda: mark.exists() and mark.read_text().endswith("\n"))
+    assert kill_supervisor()
+    assert is_alive(int(mark.read_text()))
+    job.cancel()
+    assert job.wait(LIMIT) == CANCELLED
+    wait_until(lambda: not is_alive(int(mark.read_text())))
 
 
 def test_a_dry_run_says_that_the_step_is_forecast_later_and_files_have_the_default(

@@ -71,6 +71,26 @@ def test_a_process_is_found_again_by_its_files(tmp_path: Path) -> None:
     assert (tmp_path / "process-1.log").read_text() == "out\nerr\n"
 
 
+@pytest.mark.process
+def test_a_process_that_has_not_written_its_id_yet_is_ended_as_soon_as_it_has(
+    tmp_path: Path,
+) -> None:
+    started = start(tmp_path, "sleep 20")
+    file, hidden = tmp_path / "process-1.pid", tmp_path / "hidden"
+    wait_for(file)
+    file.rename(hidden)
+
+    async def end() -> int | None:
+        ending = asyncio.ensure_future(DetachedProcess(tmp_path / "process-1").end(0.0))
+        await asyncio.wait({ending}, timeout=0.3)
+        assert not ending.done()
+        hidden.rename(file)
+        return await ending
+
+    assert asyncio.run(end()) is None
+    assert asyncio.run(started.wait()) == -signal.SIGKILL
+
+
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("is_child", [True, False])

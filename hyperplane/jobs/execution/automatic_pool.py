@@ -20,6 +20,7 @@ from hyperplane.history.run_record import RunRecord
 from hyperplane.jobs.definition.step import Resources, Step
 from hyperplane.jobs.definition.step_rules import AUTO
 from hyperplane.jobs.execution.step_forecast import StepForecast
+from hyperplane.jobs.store.job_records import DONE
 from hyperplane.spec.request import ClusterArguments, read_request
 
 #: Newest runs that decide.
@@ -61,7 +62,7 @@ def needs_forecast(step: Step, records: Sequence[RunRecord]) -> bool:
     """Return whether a step has a pool that no record of an earlier run can choose."""
     if step.forecast is None:
         return False
-    of_clusters = {bool(record.cluster) for record in records if record.workers}
+    of_clusters = {bool(record.cluster) for record in _find_complete(step, records)}
     is_step = step.resources.pool == AUTO and False not in of_clusters
     return is_step or ((step.cluster or {}).get("pool") == AUTO and True not in of_clusters)
 
@@ -90,7 +91,7 @@ def size_step(
     """
     if AUTO in pools:  # a pool of the site has this name
         return SizedStep(step)
-    records = [record for record in records if record.workers]  # others have no figures
+    records = _find_complete(step, records)
     reasons = []
     if step.resources.pool == AUTO:
         of_steps = [record for record in records if not record.cluster][:NEWEST_RUNS]
@@ -110,6 +111,24 @@ def size_step(
     if reasons:  # the chosen step is a valid one: nothing is left to forecast
         step = step.model_copy(update={"forecast": None})
     return SizedStep(step, tuple(reasons))
+
+
+def _find_complete(step: Step, records: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return the records that have figures, and with a forecast only those of complete runs.
+
+    A run that failed for another reason than memory may have ended before it needed much.
+    """
+    complete: dict[str, bool] = {}
+    for record in records:
+        if not record.cluster:  # those of clusters do not tell how the step ended
+            is_end = record.exit_reason in (DONE, OUT_OF_MEMORY) or record.killed > 0
+            complete[record.job] = is_end or complete.get(record.job, False)
+    return [
+        record
+        for record in records
+        if record.workers
+        and (step.forecast is None or record.killed or complete.get(record.job, True))
+    ]
 
 
 def _choose_pool(
@@ -160,6 +179,7 @@ def _explain_default(
     """Return why a size is chosen neither by a run nor by a forecast."""
     if step.forecast is None:
         return f"{no_run}: {chosen}" if chosen else no_run
+    no_run = f"{no_run} as complete"
     if forecast is None:
         until = f"until {step.forecast} is forecast, when the step starts"
         return f"{no_run}: {chosen or 'as given'} {until}"

@@ -119,7 +119,8 @@ class StepExecutor:
         self._attempts: dict[WorkUnit, list[Attempt]] = defaultdict(list)
 
     async def load_attempts(self) -> None:
-        """Load finished and running attempts from the store."""
+        """Load finished and running attempts from the store, and end earlier forecasts."""
+        await self._forecaster.end_earlier()
         # Sorted by number, not by time: clocks may be set back.
         for attempt in sorted(self.store.attempts(self.job.id), key=lambda attempt: attempt.number):
             self._attempts[WorkUnit(attempt.step, attempt.chunk)].append(attempt)
@@ -155,9 +156,8 @@ class StepExecutor:
 
     async def _end_attempt(self, unit: WorkUnit) -> None:
         chunks = {step.name: len(list_units(step)) for step in self.steps}
-        unit_with_count = WorkUnit(
-            unit.step, unit.chunk, 0 if unit.chunk < 0 else chunks[unit.step]
-        )
+        count = 0 if unit.chunk < 0 else chunks[unit.step]
+        unit_with_count = WorkUnit(unit.step, unit.chunk, count)
         last = self._attempts[unit][-1]
         process = self.runner.reattach(
             AttemptCommand((), {}, "", attempt_prefix(self.job, unit_with_count, last.number))

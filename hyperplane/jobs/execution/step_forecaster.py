@@ -85,6 +85,12 @@ class StepForecaster:
         #: The unit whose attempt has waited for the forecast of a step, and the output of it.
         self._outputs: dict[WorkUnit, list[str]] = {}
 
+    async def end_earlier(self) -> None:
+        """End the forecasts of a supervisor that was killed, also those of a job that ends now."""
+        for step in self._job.pipeline.steps:
+            if step.forecast is not None:
+                await LocalProcess(AttemptCommand((), {}, "", _find_prefix(self._job, step))).end(0)
+
     async def forecast(self, step: Step, unit: WorkUnit) -> None:
         """Choose the sizes of a step by a forecast of one of its units, if they need one."""
         async with self._locks[step.name]:  # chunks that start together wait for the first
@@ -117,7 +123,6 @@ class StepForecaster:
         async with self._capacity.reserve(self._capacity.demand(one_core)):
             try:
                 command = self._make_command(step, unit, prefix, values)
-                await LocalProcess(command).end(0.0)  # that of a supervisor that was killed
                 for suffix in (".log", ".result"):
                     command.file(suffix).unlink(missing_ok=True)
                 process = LocalProcess.start(command)
@@ -133,7 +138,9 @@ class StepForecaster:
             found = StepForecast.from_json(command.file(".result").read_text())
         except (OSError, ValueError, TypeError, AttributeError, KeyError):
             text = f"it exceeded its limit of {seconds:g} s"
-            if code is not None:
+            if code == 0:
+                text = "its process ended before there was a result"
+            elif code is not None:
                 text = describe_failure(code, read_tail(command.file(".log")))
             found = StepForecast(target, failure=text)
         failure = redaction.redact_text(found.failure, [*values.values()])
@@ -199,7 +206,7 @@ class StepForecaster:
             faults = list(self._runner.find_budget_faults(sized))
         except RequestError as error:  # a price that the job needs may be missing now
             faults = [*error.faults]
-        return "; ".join(f"{fault.where} is {fault.asked}" for fault in faults)
+        return "; ".join(map(str, faults))
 
 
 def _find_prefix(job: Job, step: Step) -> Path:

@@ -154,8 +154,9 @@ class DetachedProcess:
         self._signal_group(signal.SIGTERM)
         waiting = asyncio.ensure_future(self.wait(grace))
         await asyncio.wait({waiting}, timeout=grace)
-        if not waiting.done():
+        while not waiting.done():  # one that has just started may not have written its ID yet
             self._signal_group(signal.SIGKILL)
+            await asyncio.wait({waiting}, timeout=_POLL_SECONDS)
         return await waiting
 
     def _signal_group(self, number: int) -> bool:

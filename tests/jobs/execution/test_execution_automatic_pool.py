@@ -225,7 +225,7 @@ def test_a_forecast_that_failed_leaves_the_default_pool_and_says_why():
     assert reason.endswith(f"and {expected}: hyperplane.jobs.default_pool")
     sized, reason = choose_forecast(failed, cluster={**CLUSTER, "ram_gb_per_proc": 1.5})
     assert (sized.cluster["pool"], sized.cluster["ram_gb_per_proc"]) == ("small", 1.5)
-    assert reason.endswith(f"no run of its clusters is recorded, and {expected}")
+    assert reason.endswith(f"no run of its clusters is recorded as complete, and {expected}")
 
 
 def test_before_the_forecast_the_default_pool_says_that_it_is_made_later():
@@ -265,6 +265,23 @@ def test_a_forecast_is_needed_only_where_no_run_is_recorded():
     assert not needs_forecast(forecast_step(**both), [run, cluster])
     assert not needs_forecast(forecast_step(cluster=CLUSTER), [cluster])
     assert not needs_forecast(step({"pool": AUTO}), [])
+
+
+def test_a_run_that_failed_for_another_reason_does_not_take_the_place_of_a_forecast():
+    found = StepForecast(TARGET, high=GB, ram_per_proc=3 * GB, node={2: 50 * GB})
+    both = {"resources": {"pool": AUTO}, "cluster": CLUSTER}
+    failed = of_step(usage("tall", 0.2), reason="failed").model_copy(update={"job": "one"})
+    started = of_cluster(3, 0.2).model_copy(update={"job": "one"})
+    assert needs_forecast(forecast_step(**both), [failed, started])
+    sized, reason = choose_forecast(found, failed, started, **both)
+    assert (sized.resources.pool, sized.cluster["ram_gb_per_proc"]) == ("tall", 3)
+    assert "in all processes by the forecast" in reason
+    # As soon as the job has succeeded, or was out of memory, its runs count.
+    for reason, causes in (("done", {}), ("out of memory", OUT), ("failed", OUT)):
+        again = of_step(usage("tall", 0.3, causes=causes), reason=reason)
+        again = again.model_copy(update={"job": "one"})
+        assert not needs_forecast(forecast_step(**both), [again, failed, started])
+    assert choose(failed)[0] == "small"  # without a forecast it is all that is known
 
 
 def test_after_a_forecast_that_was_too_low_the_next_size_is_larger():

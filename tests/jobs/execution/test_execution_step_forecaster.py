@@ -12,7 +12,7 @@ from job_cases import bash, is_alive, wait_until
 
 from hyperplane.core.errors import Fault, RequestError
 from hyperplane.jobs import Pipeline
-from hyperplane.jobs.execution import step_forecaster
+from hyperplane.jobs.execution import forecast_program, step_forecaster
 from hyperplane.jobs.execution.job_folder import is_in_use
 from hyperplane.jobs.execution.resource_allocator import ResourceAllocator
 from hyperplane.jobs.execution.step_forecast import StepForecast
@@ -182,7 +182,7 @@ def test_a_result_that_is_none_and_a_failure_with_a_secret(tmp_path, program):
     program(node=[1])
     case = Case(tmp_path, secrets=("TOKEN",))
     case.forecast()
-    assert "failed (exit code 0: loading data)" in case.reasons
+    assert "failed (its process ended before there was a result)" in case.reasons
     program(failure="KeyError: swordfish-7\n  twice", node={}, ram_per_proc=0)
     case.start()
     (case.job.folder_path / "steps" / "000-fit" / "forecast.json").unlink()
@@ -232,6 +232,7 @@ def test_the_forecast_of_a_supervisor_that_was_killed_is_ended_and_made_again(tm
             await asyncio.sleep(0.02)
         program()
         case.start()
+        await case.forecaster.end_earlier()
         await case.forecaster.forecast(case.step, WorkUnit("fit"))
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
@@ -265,7 +266,8 @@ def test_a_pool_that_may_exceed_the_budget_is_not_used(tmp_path):
     case = Case(tmp_path, Priced({}, {}))
     sized = case.forecast()
     assert case.sizes.pool_of(sized) == "16_16"
-    assert "its pool is not used: hyperplane.runners.here.budget is '1 USD'" in case.reasons
+    assert "its pool is not used: hyperplane.runners.here.budget = '1 USD': " in case.reasons
+    assert "expected more)" in case.reasons
     assert isinstance(read_forecast(case.job, case.step), StepForecast)
 
     class Unknown(LocalRunner):
@@ -276,4 +278,41 @@ def test_a_pool_that_may_exceed_the_budget_is_not_used(tmp_path):
     case.runner = Unknown({}, {})
     case.start()
     assert case.sizes.pool_of(case.forecast()) == "16_16"
-    assert "its pool is not used: hyperplane.runners.here.price is nothing" in case.reasons
+    assert "hyperplane.runners.here.price is not set; expected a price" in case.reasons
+
+
+def test_the_result_of_a_forecast_has_no_part_of_a_secret(tmp_path, monkeypatch):
+    secret = "swordfish-" + "0123456789" * 30  # longer than a reason, which ends within it
+    monkeypatch.setenv("HYPERPLANE_CUSTOM_SECRET_KEY_TOKEN", secret)
+    (tmp_path / "data.py").write_text(
+        "import os\ntoken = os.environ.pop('HYPERPLANE_CUSTOM_SECRET_KEY_TOKEN')\n"
+        "raise ValueError(token)"
+    )
+    request, result = tmp_path / "forecast.request", tmp_path / "forecast.result"
+    target = f"{tmp_path}/data.py:totals"
+    request.write_text(json.dumps({"target": target, "cluster": None, "threads": [1]}))
+    forecast_program.main(request, result)
+    assert "swordfish" not in result.read_text()
+    found = StepForecast.from_json(result.read_text())
+    assert "line 3: ValueError: ****" in found.failure
+    assert found.failure.endswith("*****")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "failure"),
+    [
+        (
+            None,
+            "expected a name that data.py defines; the collections of this program are: sums",
+        ),
+        ({"pool": "auto", "nprocs": 0}, "nprocs = 0: expected at least 1"),
+    ],
+    ids=["name", "cluster"],
+)
+def test_a_fault_of_the_program_or_its_cluster_says_what_is_allowed(tmp_path, cluster, failure):
+    (tmp_path / "data.py").write_text("import dask.array as da\nsums = da.ones(4).sum()")
+    request, result = tmp_path / "forecast.request", tmp_path / "forecast.result"
+    target = f"{tmp_path}/data.py:totals"
+    request.write_text(json.dumps({"target": target, "cluster": cluster, "threads": [1]}))
+    forecast_program.main(request, result)
+    assert StepForecast.from_json(result.read_text()).failure == failure
