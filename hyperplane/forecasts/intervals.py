@@ -17,9 +17,9 @@ _MEASURED_CONFIDENCE = 0.9
 #: of measured runs between which 90 % of them were, and the extremes of fewer than 20, rounded up.
 #: Jobs with tables that neither write nor shuffle have one range for one thread and one for more,
 #: whose freed memory is counted; others are arrays and Python objects.
-TABLES, TABLES_OF_THREADS = (0.2, 0.15), (0.2, 0.22)
+TABLES, TABLES_OF_THREADS = (0.2, 0.18), (0.22, 0.22)
 OTHERS = (0.28, 0.28)
-WRITING = (0.15, 0.5)
+WRITING = (0.2, 0.45)
 SHUFFLING = (0.3, 0.3)
 #: Share of the growth by which the memory that a job needs may be higher, on a layout whose
 #: processes have little more and so return what they free to the system. Measured without shuffles
@@ -60,7 +60,7 @@ def find_interval(
     --------
     >>> found = find_interval([300e6, 300e6, 310e6], empty=200e6)
     >>> round(found.value / 1e6), round(found.low / 1e6), round(found.high / 1e6)
-    (300, 280, 315)
+    (300, 280, 318)
     """
     value = median(peaks)
     below, above = _find_range(shuffles, writes, tables, threads)

@@ -104,7 +104,7 @@ def test_the_lower_end_is_that_of_the_largest_process(plan):
 
 
 @pytest.mark.parametrize(
-    ("options", "share"), [({}, 0.1), ({"has_shuffles": True}, 0.3), ({"written": 1.0}, 0.5)]
+    ("options", "share"), [({}, 0.1), ({"has_shuffles": True}, 0.3), ({"written": 1.0}, 0.45)]
 )
 def test_a_job_that_shuffles_or_writes_may_need_more(plan, options, share):
     job = make_job(plan, **{name: value for name, value in options.items() if name != "written"})

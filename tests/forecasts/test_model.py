@@ -474,12 +474,12 @@ def test_tasks_of_other_classes_leave_gaps_in_the_same_freed_memory(later, expec
 @pytest.mark.parametrize(
     ("kind", "below", "above"),
     [
-        ({}, 0.2, 0.15),
-        ({"threads": 4}, 0.2, 0.22),
+        ({}, 0.2, 0.18),
+        ({"threads": 4}, 0.22, 0.22),
         ({"tables": False, "threads": 4}, 0.28, 0.28),
-        ({"writes": True, "threads": 4}, 0.15, 0.5),
+        ({"writes": True, "threads": 4}, 0.2, 0.45),
         ({"shuffles": True}, 0.3, 0.3),
-        ({"shuffles": True, "writes": True}, 0.3, 0.5),  # the wider one on each side
+        ({"shuffles": True, "writes": True}, 0.3, 0.45),  # the wider one on each side
     ],
 )
 def test_the_interval_has_the_errors_of_the_class_of_a_job(kind, below, above):
