@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -104,7 +105,7 @@ def test_a_copy_that_cannot_be_used_is_not(name):
 
 def test_objects_of_other_users_are_not_mapped(name, monkeypatch):
     first = get_text(name, "one")
-    monkeypatch.setattr(shared_objects, "_get_user", lambda connection: os.getuid() + 1)
+    monkeypatch.setattr(shared_objects, "_is_own", lambda connection: False)
     assert get_text(name, "two").value == "two"
     assert first.value == "one"
 
@@ -138,6 +139,34 @@ sys.stdin.read()
 @pytest.mark.process
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_objects_of_another_process_end_with_it(name, is_killed):
+def test_only_processes_of_this_user_and_container_are_own(monkeypatch):
+    ours, other = socket.socketpair()
+    with ours, other:
+        assert shared_objects._is_own(ours)
+        with monkeypatch.context() as changes:
+            changes.setattr(os, "getuid", lambda: 12_345)
+            assert not shared_objects._is_own(ours)
+        with monkeypatch.context() as changes:
+            changes.setattr(shared_objects, "_get_mounts", str)
+            assert not shared_objects._is_own(ours)
+
+
+@pytest.mark.process
+def test_a_forked_child_does_not_answer_for_a_process_that_has_ended(name):
+    command = [sys.executable, "-c", _FORKING_BUILDER, name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"forked\n"
+        process.kill()
+        process.wait()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(f"\0hyperplane-{os.getuid()}-{name}")  # the child's socket
+            assert not shared_objects._is_own(connection)
+        assert get_text(name, "here").value == "here"
+        assert process.stdin is not None
+        process.stdin.close()  # ends the child
+
+
     command = [sys.executable, "-c", _BUILDER, name, "600" if is_killed else "0"]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as process:
@@ -155,3 +184,17 @@ def test_objects_of_another_process_end_with_it(name, is_killed):
             process.wait()
             assert text.value == "from there"
             assert get_text(name, "here").value == "here"
+_FORKING_BUILDER = """
+import os, sys
+from hyperplane.platforms.local.shared_objects import build_or_map
+
+class Text:
+    pass
+
+text = build_or_map(sys.argv[1], Text, lambda text, file: file.write(b"from there"), None)
+if not os.fork():
+    print("forked", flush=True)
+sys.stdin.read()
+"""
+
+

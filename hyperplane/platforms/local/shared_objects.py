@@ -19,6 +19,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO, TypeVar
 
 T = TypeVar("T")
@@ -118,7 +119,7 @@ def _serve(
             except OSError:  # the object is not referenced anymore
                 return
             with connection:
-                if _get_user(connection) != os.getuid():
+                if not _is_own(connection):
                     continue
                 if descriptor is None:
                     found = reference()
@@ -150,15 +151,17 @@ def _write(content: T, dump: Callable[[T, IO[bytes]], None]) -> int:
 def _receive(address: str) -> memoryview | None:
     """Return the copy of another process; None if it has just ended, or failed.
 
-    OSError is raised if it belongs to another user, or does not answer.
+    OSError is raised if it is none of this user and container, has no copy, or does not answer.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(_WAIT_SECONDS)
         try:
             connection.connect(address)
-            if _get_user(connection) != os.getuid():
-                raise PermissionError(errno.EPERM, "a process of another user has the name")
-            _, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
+            if not _is_own(connection):
+                raise PermissionError(errno.EPERM, "another user or container has the name")
+            # Otherwise a program that another thread starts would inherit the descriptor.
+            flags = socket.MSG_CMSG_CLOEXEC
+            answer, descriptors, _, _ = socket.recv_fds(connection, 1, 1, flags)
         except (ConnectionRefusedError, ConnectionResetError):
             return None
     if not descriptors:
@@ -169,9 +172,21 @@ def _receive(address: str) -> memoryview | None:
         os.close(descriptors[0])
 
 
-def _get_user(connection: socket.socket) -> int:
-    """Return the user of the process at the other end, when it connected or listened."""
-    size = _CREDENTIALS.size
-    content = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    user: int = _CREDENTIALS.unpack(content)[1]
-    return user
+def _is_own(connection: socket.socket) -> bool:
+    """Return whether the process at the other end is one of this user and container.
+
+    Containers with the network of the host have its abstract namespace, and often the same user
+    number; they have separate file systems. A process that has ended is none, also if a child
+    that was forked meanwhile still has its socket.
+    """
+    content = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    process, user, _ = _CREDENTIALS.unpack(content)
+    try:
+        return user == os.getuid() and _get_mounts(process) == _get_mounts("self")
+    except OSError:
+        return False
+
+
+def _get_mounts(process: int | str) -> str:
+    """Return the mount namespace of a process."""
+    return str(Path(f"/proc/{process}/ns/mnt").readlink())
