@@ -97,6 +97,35 @@ def test_an_object_that_cannot_be_copied_is_built_by_each(name):
     assert first.value == "value"
 
 
+def test_processes_do_not_wait_for_each_other_if_there_is_no_copy(name):
+    first = get_text(name, dump=lambda text, file: file.no_method())
+    barrier = threading.Barrier(3)
+
+    def build():
+        barrier.wait(20)  # passes only if all of them build at the same time
+        return Text("own")
+
+    texts: list[Text] = []
+    threads = [
+        threading.Thread(target=lambda: texts.append(get_text(name, build=build))) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [text.value for text in texts] == ["own"] * 3
+    assert first.value == "value"
+
+
+def test_without_memory_files_no_process_waits(name, monkeypatch):
+    monkeypatch.delattr(os, "memfd_create")
+    first = get_text(name, "one")
+    listener = shared_objects._listen(f"\0hyperplane-{os.getuid()}-{name}")
+    assert listener is not None
+    listener.close()
+    assert first.value == "one"
+
+
 def test_a_copy_that_cannot_be_used_is_not(name):
     first = get_text(name, "one")
     assert get_text(name, "two", load=lambda content: None).value == "two"
@@ -110,35 +139,6 @@ def test_objects_of_other_users_are_not_mapped(name, monkeypatch):
     assert first.value == "one"
 
 
-def test_a_process_that_does_not_answer_is_not_waited_for(name, monkeypatch):
-    monkeypatch.setattr(shared_objects, "_WAIT_SECONDS", 0.05)
-    listener = shared_objects._listen(f"\0hyperplane-{os.getuid()}-{name}")
-    assert listener is not None
-    with listener:
-        assert get_text(name).source == "built"
-
-
-_BUILDER = """
-import sys, time
-from hyperplane.platforms.local.shared_objects import build_or_map
-
-class Text:
-    pass
-
-def build():
-    print("building", flush=True)
-    time.sleep(float(sys.argv[2]))
-    return Text()
-
-text = build_or_map(sys.argv[1], build, lambda text, file: file.write(b"from there"), None)
-print("built", flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("is_killed", [False, True])
-def test_objects_of_another_process_end_with_it(name, is_killed):
 def test_only_processes_of_this_user_and_container_are_own(monkeypatch):
     ours, other = socket.socketpair()
     with ours, other:
@@ -167,6 +167,49 @@ def test_a_forked_child_does_not_answer_for_a_process_that_has_ended(name):
         process.stdin.close()  # ends the child
 
 
+def test_a_process_that_does_not_answer_is_not_waited_for(name, monkeypatch):
+    monkeypatch.setattr(shared_objects, "_WAIT_SECONDS", 0.05)
+    listener = shared_objects._listen(f"\0hyperplane-{os.getuid()}-{name}")
+    assert listener is not None
+    with listener:
+        assert get_text(name).source == "built"
+
+
+_BUILDER = """
+import sys, time
+from hyperplane.platforms.local.shared_objects import build_or_map
+
+class Text:
+    pass
+
+def build():
+    print("building", flush=True)
+    time.sleep(float(sys.argv[2]))
+    return Text()
+
+text = build_or_map(sys.argv[1], build, lambda text, file: file.write(b"from there"), None)
+print("built", flush=True)
+sys.stdin.read()
+"""
+
+
+_FORKING_BUILDER = """
+import os, sys
+from hyperplane.platforms.local.shared_objects import build_or_map
+
+class Text:
+    pass
+
+text = build_or_map(sys.argv[1], Text, lambda text, file: file.write(b"from there"), None)
+if not os.fork():
+    print("forked", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_objects_of_another_process_end_with_it(name, is_killed):
     command = [sys.executable, "-c", _BUILDER, name, "600" if is_killed else "0"]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as process:
@@ -184,17 +227,3 @@ def test_a_forked_child_does_not_answer_for_a_process_that_has_ended(name):
             process.wait()
             assert text.value == "from there"
             assert get_text(name, "here").value == "here"
-_FORKING_BUILDER = """
-import os, sys
-from hyperplane.platforms.local.shared_objects import build_or_map
-
-class Text:
-    pass
-
-text = build_or_map(sys.argv[1], Text, lambda text, file: file.write(b"from there"), None)
-if not os.fork():
-    print("forked", flush=True)
-sys.stdin.read()
-"""
-
-

@@ -30,6 +30,8 @@ _WAIT_SECONDS = 120.0
 _TRIES, _PAUSE_SECONDS = 100, 0.005
 #: Process, user and group of the other end.
 _CREDENTIALS = struct.Struct("=iII")
+#: What the process that built the object sends, with a descriptor or without one.
+_COPY, _NO_COPY = b"1", b"0"
 
 
 def build_or_map(
@@ -49,11 +51,11 @@ def build_or_map(
         processes get copies of it.
     dump : callable
         Writes the object to a file; called in another thread if another process needs it. If it
-        fails, the other process builds the object.
+        fails, other processes build the object, without waiting for each other.
     load : callable
         Returns the object that has the read-only bytes of the file; None if it cannot.
     """
-    if sys.platform != "linux":
+    if sys.platform != "linux" or not hasattr(os, "memfd_create"):
         return build()
     address = f"\0hyperplane-{os.getuid()}-{name}"
     for _ in range(_TRIES):
@@ -110,8 +112,13 @@ def _end(listener: socket.socket) -> None:
 def _serve(
     listener: socket.socket, reference: weakref.ref[T], dump: Callable[[T, IO[bytes]], None]
 ) -> None:
-    """Send the descriptor of a copy to each process of this user that connects."""
+    """Send the descriptor of a copy to each process of this user that connects.
+
+    If the object cannot be copied, each gets an answer without one. Otherwise each would listen in
+    turn, and build the object while the others wait for it.
+    """
     descriptor: int | None = None
+    can_copy = True
     with listener, contextlib.ExitStack() as files:
         while True:
             try:
@@ -121,19 +128,23 @@ def _serve(
             with connection:
                 if not _is_own(connection):
                     continue
-                if descriptor is None:
+                if descriptor is None and can_copy:
                     found = reference()
                     if found is None:
                         return
                     try:
                         descriptor = _write(found, dump)
-                    except Exception:  # noqa: BLE001 - the other process builds the object
-                        return
+                    except Exception:  # noqa: BLE001 - other processes build the object
+                        can_copy = False
+                    else:
+                        files.callback(os.close, descriptor)
                     finally:
                         del found
-                    files.callback(os.close, descriptor)
                 with contextlib.suppress(OSError):  # the other process has ended
-                    socket.send_fds(connection, [b"1"], [descriptor])
+                    if descriptor is None:
+                        connection.sendall(_NO_COPY)
+                    else:
+                        socket.send_fds(connection, [_COPY], [descriptor])
 
 
 def _write(content: T, dump: Callable[[T, IO[bytes]], None]) -> int:
@@ -164,6 +175,8 @@ def _receive(address: str) -> memoryview | None:
             answer, descriptors, _, _ = socket.recv_fds(connection, 1, 1, flags)
         except (ConnectionRefusedError, ConnectionResetError):
             return None
+    if answer == _NO_COPY:
+        raise OSError(errno.ENOTSUP, "the object cannot be copied")
     if not descriptors:
         return None
     try:
