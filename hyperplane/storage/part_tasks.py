@@ -39,10 +39,10 @@ from hyperplane.storage.save_tasks import (
     WrittenFiles,
     delay,
     gather_entries,
-    is_published,
     make_sample_store,
     move_strays,
     open_attempt,
+    publish_once,
 )
 from hyperplane.storage.single_file import exists_error
 from hyperplane.storage.staging_folders import explain_full_store
@@ -123,11 +123,14 @@ class PartPublisher(SavePublisher[PartStart]):
         entries = gather_entries(commits, written, start)
         manifest = make_manifest(self.request, (*published.preceding, *entries))
         new = find_new_parts(manifest, published)
-        if is_published(commits, manifest, start.base):
-            result = make_result(self.request, manifest, written=len(new))
-            return replace(result, published=True)
-        move_strays(commits, written, start, new)
-        return commit_parts(self.request, commits, published, start.staged, manifest)
+
+        def publish() -> SaveResult:
+            move_strays(commits, written, start, new)
+            return commit_parts(self.request, commits, published, start.staged, manifest)
+
+        result = make_result(self.request, manifest, written=len(new))
+        result = replace(result, published=True)
+        return publish_once(self.request, commits, manifest, start.base, publish, result)
 
 
 def delay_parts(obj: Any, request: SaveRequest) -> Delayed:

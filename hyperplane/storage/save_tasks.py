@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from dask.delayed import Delayed
 
 from hyperplane.core.dask_internals.tasks import List, Task, TaskRef
-from hyperplane.core.errors import OutputConflict, StorageError
+from hyperplane.core.errors import HyperplaneError, OutputConflict, StorageError
 from hyperplane.objectstore.locations import Store
 from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
@@ -268,12 +268,40 @@ def move_strays(
     commits.store_files.map_concurrently(lambda pair: commits.store_files.copy(*pair), strays)
 
 
-def is_published(commits: CommitProtocol, manifest: Manifest, base: PublishedState) -> bool:
-    """Return whether this save has been published by a worker that was lost afterwards."""
+def publish_once(
+    request: SaveRequest,
+    commits: CommitProtocol,
+    manifest: Manifest,
+    base: PublishedState,
+    publish: Callable[[], SaveResult],
+    published: SaveResult,
+) -> SaveResult:
+    """Return what ``publish`` returns, or ``published`` if another run of this task was faster.
+
+    The other run is that of a worker that was lost, or is taken for lost and still publishes; it
+    also removes the files that this one needs.
+    """
+    if _is_published(request, commits, manifest, base):
+        return published
+    try:
+        return publish()
+    except (HyperplaneError, OSError):
+        if _is_published(request, commits, manifest, base):
+            return published
+        raise
+
+
+def _is_published(
+    request: SaveRequest, commits: CommitProtocol, manifest: Manifest, base: PublishedState
+) -> bool:
+    """Return whether files of this save are those that are published."""
     state = commits.read_state()
-    if state.version == base.version or state.manifest is None:
+    saved = state.manifest
+    if state.version == base.version or saved is None or saved.kind != manifest.kind:
         return False
-    if state.manifest.parts != manifest.parts:
+    # Others may have appended theirs.
+    count = len(manifest.parts) if request.mode == "append" else len(saved.parts)
+    if saved.parts[:count] != manifest.parts:
         return False
     commits.finish_interrupted(state)
     return True
