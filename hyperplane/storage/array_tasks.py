@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
@@ -42,7 +42,7 @@ from hyperplane.storage.save_tasks import (
     make_sample_store,
     move_strays,
     open_attempt,
-    publish_once,
+    record_attempt,
 )
 from hyperplane.storage.single_file import exists_error
 from hyperplane.storage.staging_folders import explain_full_store
@@ -128,22 +128,14 @@ class ArrayPublisher(SavePublisher[ArrayStart]):
         if published.kept and start.base.manifest is not None:
             return make_result(self.request, start.base.manifest)
         entries = gather_entries(commits, written, start)
-        writer = start.writer
-        files = (self.chunks, writer.documents)
-        entries += [writer.make_entry(*item) for each in files for item in each.items()]
+        put, writer = commits.store_files.map_concurrently, start.writer
+        entries += put(lambda item: writer.put(*item), list(self.chunks.items()))
+        entries += put(lambda item: writer.put(*item), list(writer.documents.items()))
         manifest = make_manifest(entries, self.kind, self.time_units)
         new = find_new_files(manifest, published)
-
-        def publish() -> SaveResult:
-            for each in files:
-                commits.store_files.map_concurrently(
-                    lambda item: writer.put(*item), list(each.items())
-                )
-            move_strays(commits, written, start, new)
-            return commit_files(self.request, commits, published, start.staged, manifest)
-
-        result = replace(make_result(self.request, manifest), written=len(new), published=True)
-        return publish_once(self.request, commits, manifest, start.base, publish, result)
+        manifest = record_attempt(manifest, start, len(new))
+        move_strays(commits, written, start, new)
+        return commit_files(self.request, commits, published, start.staged, manifest)
 
 
 def delay_array(obj: Any, request: SaveRequest) -> Delayed:

@@ -42,7 +42,7 @@ from hyperplane.storage.save_tasks import (
     make_sample_store,
     move_strays,
     open_attempt,
-    publish_once,
+    record_attempt,
 )
 from hyperplane.storage.single_file import exists_error
 from hyperplane.storage.staging_folders import explain_full_store
@@ -123,14 +123,9 @@ class PartPublisher(SavePublisher[PartStart]):
         entries = gather_entries(commits, written, start)
         manifest = make_manifest(self.request, (*published.preceding, *entries))
         new = find_new_parts(manifest, published)
-
-        def publish() -> SaveResult:
-            move_strays(commits, written, start, new)
-            return commit_parts(self.request, commits, published, start.staged, manifest)
-
-        result = make_result(self.request, manifest, written=len(new))
-        result = replace(result, published=True)
-        return publish_once(self.request, commits, manifest, start.base, publish, result)
+        manifest = record_attempt(manifest, start, len(new))
+        move_strays(commits, written, start, new)
+        return commit_parts(self.request, commits, published, start.staged, manifest)
 
 
 def delay_parts(obj: Any, request: SaveRequest) -> Delayed:

@@ -275,6 +275,26 @@ def test_the_last_task_may_run_again(base, kind):
         assert not [path for path in list_all(base) if "attempt" in str(path)]
 
 
+@pytest.mark.parametrize("begins_again", [False, True])
+@pytest.mark.parametrize("mode", ["error", "overwrite", "append"])
+def test_tasks_may_run_again_after_the_last_one(base, mode, begins_again):
+    """As after the loss of a worker that had published parts, and had some of the results."""
+    url = f"{base}/out"
+    if mode != "error":
+        hyperplane.save(frame(1), url)
+    later = hyperplane.save(frame(), url, mode=mode, compute=False)
+    start, writes = find_keys(later)
+    known = compute(later, [start], {})
+    known |= compute(later, writes, known)
+    first = compute(later, [later.key], known)[later.key]
+    published = parts_of(url)
+    kept = {key: known[key] for key in [writes[0]] + [start] * (not begins_again)}
+    again = compute(later, [later.key], kept)[later.key]
+    assert replace(again, seconds=first.seconds) == first
+    assert parts_of(url) == published
+    assert not [path for path in list_all(base) if "attempt" in str(path)]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_last_task_may_run_twice_at_once(base, kind, monkeypatch):
     """As on a worker that is taken for lost, and on the one in its place."""
@@ -310,7 +330,7 @@ def test_the_last_task_may_run_again_after_another_save_has_appended(base):
     first = compute(later, [later.key], known)[later.key]
     hyperplane.save(frame(2), url, mode="append")
     again = compute(later, [later.key], known)[later.key]
-    assert replace(again, seconds=first.seconds) == first
+    assert (first.files, again.files, again.written, again.published) == (8, 12, 4, True)
     assert len(parts_of(url)) == 12
 
 
