@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
@@ -39,10 +39,10 @@ from hyperplane.storage.save_tasks import (
     WrittenFiles,
     delay,
     gather_entries,
-    is_published,
     make_sample_store,
     move_strays,
     open_attempt,
+    record_attempt,
 )
 from hyperplane.storage.single_file import exists_error
 from hyperplane.storage.staging_folders import explain_full_store
@@ -133,9 +133,7 @@ class ArrayPublisher(SavePublisher[ArrayStart]):
         entries += put(lambda item: writer.put(*item), list(writer.documents.items()))
         manifest = make_manifest(entries, self.kind, self.time_units)
         new = find_new_files(manifest, published)
-        if is_published(commits, manifest, start.base):
-            result = make_result(self.request, manifest)
-            return replace(result, written=len(new), published=True)
+        manifest = record_attempt(manifest, start, len(new))
         move_strays(commits, written, start, new)
         return commit_files(self.request, commits, published, start.staged, manifest)
 

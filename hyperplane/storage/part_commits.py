@@ -18,6 +18,9 @@ from hyperplane.storage.staging_folders import verify_listing
 
 #: Key of the manifest details that map each run to the parts it appended.
 _APPENDED_KEY = "appended"
+#: Key of the manifest details that map attempts of saves that are computed later to the number of
+#: files that each has written.
+ATTEMPTS_KEY = "attempts"
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,12 @@ def _record_append(manifest: Manifest, request: SaveRequest, saved: Manifest | N
         )
     if request.run:
         runs[request.run] = [part.name for part in manifest.parts if part.name not in existing]
-    return replace(manifest, details={**manifest.details, _APPENDED_KEY: runs})
+    details = {**manifest.details, _APPENDED_KEY: runs}
+    # Their last tasks may run again after this save.
+    attempts = saved.details.get(ATTEMPTS_KEY, {}) if saved else {}
+    if attempts:
+        details[ATTEMPTS_KEY] = {**attempts, **details.get(ATTEMPTS_KEY, {})}
+    return replace(manifest, details=details)
 
 
 def _appended_runs(manifest: Manifest) -> dict[str, list[str]]:

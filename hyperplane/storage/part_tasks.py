@@ -39,10 +39,10 @@ from hyperplane.storage.save_tasks import (
     WrittenFiles,
     delay,
     gather_entries,
-    is_published,
     make_sample_store,
     move_strays,
     open_attempt,
+    record_attempt,
 )
 from hyperplane.storage.single_file import exists_error
 from hyperplane.storage.staging_folders import explain_full_store
@@ -123,9 +123,7 @@ class PartPublisher(SavePublisher[PartStart]):
         entries = gather_entries(commits, written, start)
         manifest = make_manifest(self.request, (*published.preceding, *entries))
         new = find_new_parts(manifest, published)
-        if is_published(commits, manifest, start.base):
-            result = make_result(self.request, manifest, written=len(new))
-            return replace(result, published=True)
+        manifest = record_attempt(manifest, start, len(new))
         move_strays(commits, written, start, new)
         return commit_parts(self.request, commits, published, start.staged, manifest)
 

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Generic, TypeVar
 
 from dask.delayed import Delayed
 
 from hyperplane.core.dask_internals.tasks import List, Task, TaskRef
-from hyperplane.core.errors import OutputConflict, StorageError
+from hyperplane.core.errors import HyperplaneError, OutputConflict, StorageError
 from hyperplane.objectstore.locations import Store
 from hyperplane.storage.commit_protocol import CommitProtocol, commit_protocol_for
 from hyperplane.storage.manifest import Manifest, ManifestEntry
 from hyperplane.storage.output_reports import report_output
+from hyperplane.storage.part_commits import ATTEMPTS_KEY
 from hyperplane.storage.published_state import PublishedState, conflict_error
 from hyperplane.storage.request import SaveRequest
 from hyperplane.storage.result import SaveResult
@@ -123,7 +124,7 @@ class SavePublisher(OutputTask, Generic[S]):
         attempts = {start.attempt, *(each.attempt for each in written)} - {""}
         try:
             with explain_full_store(self.request.target.url):
-                result = self.publish(commits, written, start)
+                result = self._publish_once(commits, written, start, attempts)
         finally:
             # Leftovers are harmless, and their error would hide that of the block.
             for attempt in sorted(attempts):
@@ -131,6 +132,42 @@ class SavePublisher(OutputTask, Generic[S]):
                     commits.discard_attempt(attempt)
         report_output(self.request, result, folder=True)
         return replace(result, seconds=max(0.0, time.time() - start.began))
+
+    def _publish_once(
+        self,
+        commits: CommitProtocol,
+        written: Sequence[WrittenFiles],
+        start: S,
+        attempts: Collection[str],
+    ) -> SaveResult:
+        """Publish the files, unless another run of this task was faster.
+
+        The other run is that of a worker that was lost afterwards, or is taken for lost. It also
+        removes the files that this one needs; tasks that ran again since have written others.
+        """
+        result = self._find_published(commits, attempts)
+        if result is not None:
+            return result
+        try:
+            return self.publish(commits, written, start)
+        except (HyperplaneError, OSError):
+            result = self._find_published(commits, attempts)
+            if result is None:
+                raise
+            return result
+
+    def _find_published(
+        self, commits: CommitProtocol, attempts: Collection[str]
+    ) -> SaveResult | None:
+        """Return the result of this save if one of its attempts has been published."""
+        state = commits.read_state()
+        saved = {} if state.manifest is None else state.manifest.details.get(ATTEMPTS_KEY, {})
+        names = {PurePosixPath(attempt).name for attempt in attempts} & saved.keys()
+        if state.manifest is None or not names:
+            return None
+        commits.finish_interrupted(state)
+        result = make_saved_result(self.request, state.manifest)
+        return replace(result, written=max(saved[name] for name in names), published=True)
 
     @abstractmethod
     def publish(
@@ -190,8 +227,7 @@ class KeptOutput(OutputTask):
                 "something was saved there when save was called, and is not any more; call save "
                 "again",
             )
-        rows = None if self.request.kind == "array" else manifest.rows
-        result = SaveResult(target.url, len(manifest.parts), rows, manifest.size)
+        result = make_saved_result(self.request, manifest)
         report_output(self.request, result, folder=True)
         return result
 
@@ -199,6 +235,12 @@ class KeptOutput(OutputTask):
         """See :class:`OutputTask`."""
         del folder
         return _ConstantResult(SaveResult(self.request.target.url, 0, None, 0))
+
+
+def make_saved_result(request: SaveRequest, manifest: Manifest) -> SaveResult:
+    """Return the result of a save for which nothing is written, as these files are saved."""
+    rows = None if request.kind == "array" else manifest.rows
+    return SaveResult(request.target.url, len(manifest.parts), rows, manifest.size)
 
 
 def open_attempt(commits: CommitProtocol, *, writes: bool) -> str:
@@ -268,12 +310,7 @@ def move_strays(
     commits.store_files.map_concurrently(lambda pair: commits.store_files.copy(*pair), strays)
 
 
-def is_published(commits: CommitProtocol, manifest: Manifest, base: PublishedState) -> bool:
-    """Return whether this save has been published by a worker that was lost afterwards."""
-    state = commits.read_state()
-    if state.version == base.version or state.manifest is None:
-        return False
-    if state.manifest.parts != manifest.parts:
-        return False
-    commits.finish_interrupted(state)
-    return True
+def record_attempt(manifest: Manifest, start: SaveStart, written: int) -> Manifest:
+    """Return a manifest that names the attempt, and has its number of written files."""
+    attempts = {PurePosixPath(start.attempt).name: written}
+    return replace(manifest, details={**manifest.details, ATTEMPTS_KEY: attempts})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -96,6 +97,35 @@ def test_an_object_that_cannot_be_copied_is_built_by_each(name):
     assert first.value == "value"
 
 
+def test_processes_do_not_wait_for_each_other_if_there_is_no_copy(name):
+    first = get_text(name, dump=lambda text, file: file.no_method())
+    barrier = threading.Barrier(3)
+
+    def build():
+        barrier.wait(20)  # passes only if all of them build at the same time
+        return Text("own")
+
+    texts: list[Text] = []
+    threads = [
+        threading.Thread(target=lambda: texts.append(get_text(name, build=build))) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [text.value for text in texts] == ["own"] * 3
+    assert first.value == "value"
+
+
+def test_without_memory_files_no_process_waits(name, monkeypatch):
+    monkeypatch.delattr(os, "memfd_create")
+    first = get_text(name, "one")
+    listener = shared_objects._listen(f"\0hyperplane-{os.getuid()}-{name}")
+    assert listener is not None
+    listener.close()
+    assert first.value == "one"
+
+
 def test_a_copy_that_cannot_be_used_is_not(name):
     first = get_text(name, "one")
     assert get_text(name, "two", load=lambda content: None).value == "two"
@@ -104,9 +134,37 @@ def test_a_copy_that_cannot_be_used_is_not(name):
 
 def test_objects_of_other_users_are_not_mapped(name, monkeypatch):
     first = get_text(name, "one")
-    monkeypatch.setattr(shared_objects, "_get_user", lambda connection: os.getuid() + 1)
+    monkeypatch.setattr(shared_objects, "_is_own", lambda connection: False)
     assert get_text(name, "two").value == "two"
     assert first.value == "one"
+
+
+def test_only_processes_of_this_user_and_container_are_own(monkeypatch):
+    ours, other = socket.socketpair()
+    with ours, other:
+        assert shared_objects._is_own(ours)
+        with monkeypatch.context() as changes:
+            changes.setattr(os, "getuid", lambda: 12_345)
+            assert not shared_objects._is_own(ours)
+        with monkeypatch.context() as changes:
+            changes.setattr(shared_objects, "_get_mounts", str)
+            assert not shared_objects._is_own(ours)
+
+
+@pytest.mark.process
+def test_a_forked_child_does_not_answer_for_a_process_that_has_ended(name):
+    command = [sys.executable, "-c", _FORKING_BUILDER, name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"forked\n"
+        process.kill()
+        process.wait()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(f"\0hyperplane-{os.getuid()}-{name}")  # the child's socket
+            assert not shared_objects._is_own(connection)
+        assert get_text(name, "here").value == "here"
+        assert process.stdin is not None
+        process.stdin.close()  # ends the child
 
 
 def test_a_process_that_does_not_answer_is_not_waited_for(name, monkeypatch):
@@ -131,6 +189,20 @@ def build():
 
 text = build_or_map(sys.argv[1], build, lambda text, file: file.write(b"from there"), None)
 print("built", flush=True)
+sys.stdin.read()
+"""
+
+
+_FORKING_BUILDER = """
+import os, sys
+from hyperplane.platforms.local.shared_objects import build_or_map
+
+class Text:
+    pass
+
+text = build_or_map(sys.argv[1], Text, lambda text, file: file.write(b"from there"), None)
+if not os.fork():
+    print("forked", flush=True)
 sys.stdin.read()
 """
 

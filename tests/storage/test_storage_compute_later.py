@@ -34,7 +34,7 @@ from hyperplane.errors import (
     WrongType,
 )
 from hyperplane.objectstore.save_target import resolve_target
-from hyperplane.storage import part_tasks
+from hyperplane.storage import array_tasks, part_tasks, staging_folders
 
 _here = pytest.fixture(autouse=True)(in_this_thread)
 base = pytest.fixture(params=PLACES)(places)
@@ -273,6 +273,65 @@ def test_the_last_task_may_run_again(base, kind):
         assert replace(again, seconds=first.seconds) == first
         assert first.published
         assert not [path for path in list_all(base) if "attempt" in str(path)]
+
+
+@pytest.mark.parametrize("begins_again", [False, True])
+@pytest.mark.parametrize("mode", ["error", "overwrite", "append"])
+def test_tasks_may_run_again_after_the_last_one(base, mode, begins_again):
+    """As after the loss of a worker that had published parts, and had some of the results."""
+    url = f"{base}/out"
+    if mode != "error":
+        hyperplane.save(frame(1), url)
+    later = hyperplane.save(frame(), url, mode=mode, compute=False)
+    start, writes = find_keys(later)
+    known = compute(later, [start], {})
+    known |= compute(later, writes, known)
+    first = compute(later, [later.key], known)[later.key]
+    published = parts_of(url)
+    kept = {key: known[key] for key in [writes[0]] + [start] * (not begins_again)}
+    again = compute(later, [later.key], kept)[later.key]
+    assert replace(again, seconds=first.seconds) == first
+    assert parts_of(url) == published
+    assert not [path for path in list_all(base) if "attempt" in str(path)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_last_task_may_run_twice_at_once(base, kind, monkeypatch):
+    """As on a worker that is taken for lost, and on the one in its place."""
+    url, make = f"{base}/o.zarr", KINDS[kind]
+    later = save_as(kind, make(), url, compute=False)
+    start, writes = find_keys(later)
+    known = compute(later, [start], {})
+    known |= compute(later, writes, known)
+    name = "commit_files" if kind == "array" else "commit_parts"
+    module = array_tasks if kind == "array" else part_tasks
+    commit, results = getattr(module, name), []
+
+    def let_the_other_finish(*arguments):
+        monkeypatch.setattr(module, name, commit)
+        results.append(compute(later, [later.key], known)[later.key])
+        return commit(*arguments)
+
+    monkeypatch.setattr(staging_folders, "LISTING_TIMEOUT", 0)
+    monkeypatch.setattr(module, name, let_the_other_finish)
+    results.append(compute(later, [later.key], known)[later.key])
+    assert replace(results[0], seconds=results[1].seconds) == results[1]
+    assert results[0].published
+    assert not save_as(kind, make(), url).changed
+
+
+def test_the_last_task_may_run_again_after_another_save_has_appended(base):
+    url = f"{base}/out"
+    hyperplane.save(frame(), url)
+    later = hyperplane.save(frame(1), url, mode="append", compute=False)
+    start, writes = find_keys(later)
+    known = compute(later, [start], {})
+    known |= compute(later, writes, known)
+    first = compute(later, [later.key], known)[later.key]
+    hyperplane.save(frame(2), url, mode="append")
+    again = compute(later, [later.key], known)[later.key]
+    assert (first.files, again.files, again.written, again.published) == (8, 12, 4, True)
+    assert len(parts_of(url)) == 12
 
 
 def fail(part, least=0):

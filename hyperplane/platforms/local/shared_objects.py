@@ -19,6 +19,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO, TypeVar
 
 T = TypeVar("T")
@@ -29,6 +30,8 @@ _WAIT_SECONDS = 120.0
 _TRIES, _PAUSE_SECONDS = 100, 0.005
 #: Process, user and group of the other end.
 _CREDENTIALS = struct.Struct("=iII")
+#: What the process that built the object sends, with a descriptor or without one.
+_COPY, _NO_COPY = b"1", b"0"
 
 
 def build_or_map(
@@ -48,11 +51,11 @@ def build_or_map(
         processes get copies of it.
     dump : callable
         Writes the object to a file; called in another thread if another process needs it. If it
-        fails, the other process builds the object.
+        fails, other processes build the object, without waiting for each other.
     load : callable
         Returns the object that has the read-only bytes of the file; None if it cannot.
     """
-    if sys.platform != "linux":
+    if sys.platform != "linux" or not hasattr(os, "memfd_create"):
         return build()
     address = f"\0hyperplane-{os.getuid()}-{name}"
     for _ in range(_TRIES):
@@ -109,8 +112,13 @@ def _end(listener: socket.socket) -> None:
 def _serve(
     listener: socket.socket, reference: weakref.ref[T], dump: Callable[[T, IO[bytes]], None]
 ) -> None:
-    """Send the descriptor of a copy to each process of this user that connects."""
+    """Send the descriptor of a copy to each process of this user that connects.
+
+    If the object cannot be copied, each gets an answer without one. Otherwise each would listen in
+    turn, and build the object while the others wait for it.
+    """
     descriptor: int | None = None
+    can_copy = True
     with listener, contextlib.ExitStack() as files:
         while True:
             try:
@@ -118,21 +126,25 @@ def _serve(
             except OSError:  # the object is not referenced anymore
                 return
             with connection:
-                if _get_user(connection) != os.getuid():
+                if not _is_own(connection):
                     continue
-                if descriptor is None:
+                if descriptor is None and can_copy:
                     found = reference()
                     if found is None:
                         return
                     try:
                         descriptor = _write(found, dump)
-                    except Exception:  # noqa: BLE001 - the other process builds the object
-                        return
+                    except Exception:  # noqa: BLE001 - other processes build the object
+                        can_copy = False
+                    else:
+                        files.callback(os.close, descriptor)
                     finally:
                         del found
-                    files.callback(os.close, descriptor)
                 with contextlib.suppress(OSError):  # the other process has ended
-                    socket.send_fds(connection, [b"1"], [descriptor])
+                    if descriptor is None:
+                        connection.sendall(_NO_COPY)
+                    else:
+                        socket.send_fds(connection, [_COPY], [descriptor])
 
 
 def _write(content: T, dump: Callable[[T, IO[bytes]], None]) -> int:
@@ -150,17 +162,21 @@ def _write(content: T, dump: Callable[[T, IO[bytes]], None]) -> int:
 def _receive(address: str) -> memoryview | None:
     """Return the copy of another process; None if it has just ended, or failed.
 
-    OSError is raised if it belongs to another user, or does not answer.
+    OSError is raised if it is none of this user and container, has no copy, or does not answer.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(_WAIT_SECONDS)
         try:
             connection.connect(address)
-            if _get_user(connection) != os.getuid():
-                raise PermissionError(errno.EPERM, "a process of another user has the name")
-            _, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
+            if not _is_own(connection):
+                raise PermissionError(errno.EPERM, "another user or container has the name")
+            # Otherwise a program that another thread starts would inherit the descriptor.
+            flags = socket.MSG_CMSG_CLOEXEC
+            answer, descriptors, _, _ = socket.recv_fds(connection, 1, 1, flags)
         except (ConnectionRefusedError, ConnectionResetError):
             return None
+    if answer == _NO_COPY:
+        raise OSError(errno.ENOTSUP, "the object cannot be copied")
     if not descriptors:
         return None
     try:
@@ -169,9 +185,21 @@ def _receive(address: str) -> memoryview | None:
         os.close(descriptors[0])
 
 
-def _get_user(connection: socket.socket) -> int:
-    """Return the user of the process at the other end, when it connected or listened."""
-    size = _CREDENTIALS.size
-    content = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    user: int = _CREDENTIALS.unpack(content)[1]
-    return user
+def _is_own(connection: socket.socket) -> bool:
+    """Return whether the process at the other end is one of this user and container.
+
+    Containers with the network of the host have its abstract namespace, and often the same user
+    number; they have separate file systems. A process that has ended is none, also if a child
+    that was forked meanwhile still has its socket.
+    """
+    content = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    process, user, _ = _CREDENTIALS.unpack(content)
+    try:
+        return user == os.getuid() and _get_mounts(process) == _get_mounts("self")
+    except OSError:
+        return False
+
+
+def _get_mounts(process: int | str) -> str:
+    """Return the mount namespace of a process."""
+    return str(Path(f"/proc/{process}/ns/mnt").readlink())
