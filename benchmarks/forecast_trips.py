@@ -1,9 +1,8 @@
-"""Check forecasts by jobs on trips of taxis, written on 2026-12-01 and run after the last change.
+"""Forecasts of jobs on trips of taxis, on tables that no other benchmark uses.
 
     python -m benchmarks.forecast_trips [--json FILE] [WORKLOAD ...]
 
-No other benchmark uses these tables. One change of the model followed the first run: units that are
-ready at the same time start in the order of their priority. It changed none of these forecasts.
+Written on 2026-12-01 as a check of the model of that time. Later figures were chosen with its runs.
 """
 
 from __future__ import annotations
