@@ -6,6 +6,7 @@ distinct keys limits the rows of a group-by, which a sample of few files does no
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -20,9 +21,9 @@ from hyperplane.forecasts.sample_plan import FEWEST, choose_positions
 
 #: CPU seconds in which distinct keys are counted even if the job itself is short.
 _LEAST_SECONDS = 0.5
-#: Files of which one is counted first, each time of four times as many files; and the share by
-#: which these have more different keys if all files have as many.
-_SHARES, _NO_MORE = (64, 16, 4, 1), 0.01
+#: Files of which one is counted first, then of more files; and the share by which twice as many
+#: files have more different keys if all files have as many.
+_SHARES, _NO_MORE = (64, 32, 16, 4, 1), 0.005
 #: Name of the number of rows beside key columns of any name.
 _ROWS = "__hyperplane_rows__"
 #: Characters of a key in a report.
@@ -78,8 +79,8 @@ def _measure(key: KeyColumns, most_seconds: float) -> KeyStatistics:
 def _count_all(key: KeyColumns, each: float, most_seconds: float) -> int | None:
     """Return the number of different keys of all files; None if counting takes too long.
 
-    The keys of a part of the files are counted first. If four times as many files have no more,
-    neither have all. ``each`` is the time of a file.
+    The keys of a part of the files are counted first. If two or four times as many files have no
+    more, neither have all. ``each`` is the time of a file.
     """
     # In no order: files that belong together, such as those of one hour, follow each other.
     parts = random.Random(0).sample(key.parts, len(key.parts))  # noqa: S311 - nothing secret
@@ -87,6 +88,7 @@ def _count_all(key: KeyColumns, each: float, most_seconds: float) -> int | None:
     # A file that is much larger than the others may be the only one that has most keys.
     parts.insert(0, parts.pop(sizes.index(max(sizes))))
     before: int | None = None
+    files = 0
     for share in _SHARES:
         some = parts[: len(parts) // share]
         if share > 1 and len(some) < FEWEST:
@@ -96,9 +98,11 @@ def _count_all(key: KeyColumns, each: float, most_seconds: float) -> int | None:
         began = time.process_time()
         found = _count_distinct(some, key.columns)
         each = (time.process_time() - began) / len(some)
-        if before is not None and found <= (1 + _NO_MORE) * before:
-            return found
-        before = found
+        if before is not None:
+            doublings = math.log2(len(some) / files)
+            if found <= (1 + _NO_MORE * doublings) * before:
+                return found
+        before, files = found, len(some)
     return before
 
 
