@@ -289,12 +289,14 @@ def test_blocks_leave_gaps_in_freed_memory_the_more_tasks_run(units, threads, ex
 
 
 @pytest.mark.parametrize(
-    ("units", "threads", "expected"), [(4, 1, 0), (16, 1, 10), (128, 1, 25), (32, 2, 20)]
+    ("units", "threads", "expected"),
+    [(4, 1, 0), (16, 1, 10.573), (32, 2, 21.146), (256, 1, 54), (512, 1, 54)],
 )
 def test_tasks_that_write_leave_more_gaps_in_each_thread(units, threads, expected):
-    parts = [record(0, need=20 * MB, after=110 * MB, has_tables=True, written=MB) for _ in range(3)]
+    sampled = max(3, -(-units // 80))  # 1.25 % of the tasks
+    parts = [record(0, need=20 * MB, after=110 * MB, written=MB) for _ in range(sampled)]
     model = build(units, [*parts, record(1), record(1)])
-    assert find_gaps(model, Layout(1, threads)) / MB == pytest.approx(expected)
+    assert find_gaps(model, Layout(1, threads)) / MB == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_memory_that_is_needed_is_below_the_end_of_the_interval():
