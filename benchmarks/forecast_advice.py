@@ -70,7 +70,7 @@ def run(make: Callable[[], Any], plan: hyperplane.ClusterPlan) -> dict[str, Any]
         *(["paused"] if paused else []),
     ]
     return {
-        "peak": max(each["peak"] for each in after.values()),
+        "peak": max((each["peak"] for each in after.values()), default=0),
         "wall": wall,
         "spilled": spilled,
         "paused": paused,
