@@ -6,7 +6,6 @@ distinct keys limits the rows of a group-by, which a sample of few files does no
 
 from __future__ import annotations
 
-import math
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,9 +20,9 @@ from hyperplane.forecasts.sample_plan import FEWEST, choose_positions
 
 #: CPU seconds in which distinct keys are counted even if the job itself is short.
 _LEAST_SECONDS = 0.5
-#: Files of which one is counted first, then of more files; and the share by which twice as many
-#: files have more different keys if all files have as many.
-_SHARES, _NO_MORE = (64, 32, 16, 4, 1), 0.005
+#: Of so many files one is counted first, if counting all takes long; and the share of the keys that
+#: were found up to which those of the other files are estimated.
+_SHARES, _FEW_MORE = (64, 32, 16), 0.25
 #: Name of the number of rows beside key columns of any name.
 _ROWS = "__hyperplane_rows__"
 #: Characters of a key in a report.
@@ -79,31 +78,60 @@ def _measure(key: KeyColumns, most_seconds: float) -> KeyStatistics:
 def _count_all(key: KeyColumns, each: float, most_seconds: float) -> int | None:
     """Return the number of different keys of all files; None if counting takes too long.
 
-    The keys of a part of the files are counted first. If two or four times as many files have no
-    more, neither have all. ``each`` is the time of a file.
+    If it takes long, the keys of a part of the files are counted first. If they show that the other
+    files have few more, these are estimated. ``each`` is the time of a file.
     """
     # In no order: files that belong together, such as those of one hour, follow each other.
     parts = random.Random(0).sample(key.parts, len(key.parts))  # noqa: S311 - nothing secret
     sizes = list(map(_find_size, parts))
     # A file that is much larger than the others may be the only one that has most keys.
     parts.insert(0, parts.pop(sizes.index(max(sizes))))
-    before: int | None = None
-    files = 0
+    takes_long = each * len(parts) > _LEAST_SECONDS
+    counts: list[tuple[int, int]] = []
     for share in _SHARES:
         some = parts[: len(parts) // share]
-        if share > 1 and len(some) < FEWEST:
-            continue
-        if each * len(some) > most_seconds:
-            return None
+        if not takes_long or len(some) < FEWEST or each * len(some) > most_seconds:
+            break
         began = time.process_time()
-        found = _count_distinct(some, key.columns)
+        counts.append((len(some), _count_distinct(some, key.columns)))
         each = (time.process_time() - began) / len(some)
-        if before is not None:
-            doublings = math.log2(len(some) / files)
-            if found <= (1 + _NO_MORE * doublings) * before:
-                return found
-        before, files = found, len(some)
-    return before
+    if len(counts) == len(_SHARES):
+        found, more = counts[-1][1], estimate_more(counts, len(parts))
+        if more <= _FEW_MORE * found:
+            return round(found + more)
+    return _count_distinct(parts, key.columns) if each * len(parts) <= most_seconds else None
+
+
+def estimate_more(counts: Sequence[tuple[int, int]], files: int) -> float:
+    """Return how many more keys all files have than the last count, from three counts.
+
+    Each file has fewer keys that no other one has, the more files there are. Their number is taken
+    to fall by the same factor each time that the number of files doubles: it is 1 if each file has
+    its own keys, less if keys are drawn from a distribution, and 0 if all have been found.
+
+    Parameters
+    ----------
+    counts : sequence of (int, int)
+        Numbers of files, and of their different keys. Each number is twice the one before.
+    files : int
+        Number of all files.
+
+    Examples
+    --------
+    >>> estimate_more([(2, 20), (4, 40), (8, 80)], 32)
+    240.0
+    >>> estimate_more([(2, 20), (4, 30), (8, 30)], 32)
+    0.0
+    """
+    (first, one), (second, two), (last, three) = counts
+    before, rate = (two - one) / (second - first), max(0.0, (three - two) / (last - second))
+    factor = min(1.0, rate / before) if before > 0 else 1.0
+    more, known = 0.0, last
+    while known < files:
+        rate *= factor
+        more += rate * (min(files, 2 * known) - known)
+        known *= 2
+    return more
 
 
 def _find_size(part: Any) -> int:

@@ -139,26 +139,46 @@ def test_the_keys_of_one_large_file_among_many_are_counted(tmp_path, read):
     assert found.distinct == pytest.approx(20_000, rel=0.2)
 
 
-def test_distinct_keys_of_a_part_of_the_files_may_be_those_of_all(tmp_path, monkeypatch):
-    paths = [str(tmp_path / f"{part}.parquet") for part in range(64)]
+@pytest.mark.parametrize(
+    ("find", "exact", "counted"),
+    [
+        (lambda part: np.arange(50), 50, [3, 4, 8, 16]),
+        (lambda part: np.arange(50) + 50 * part, 12_800, [3, 4, 8, 16, 256]),
+        # Files that are copies of others, and keys of one distribution.
+        (lambda part: np.arange(50) + 50 * (part % 4), 200, None),
+        (lambda part: np.random.default_rng(part).integers(0, 300, 50), 300, None),
+        # Keys that all files have, and few that only one has: many together.
+        (lambda part: np.append(np.arange(1000), 1000 + 5 * part + np.arange(5)), 2280, None),
+    ],
+)
+def test_keys_of_a_part_of_the_files_show_how_many_all_have(
+    tmp_path, monkeypatch, find, exact, counted
+):
+    monkeypatch.setattr(key_statistics, "_LEAST_SECONDS", 0.0)
+    paths = [str(tmp_path / f"{part}.parquet") for part in range(256)]
     for part, path in enumerate(paths):
-        pd.DataFrame({"few": np.arange(50), "own": np.arange(50) + 50 * part}).to_parquet(path)
-    counted = []
+        pd.DataFrame({"k": find(part)}).to_parquet(path)
+    files = []
     count = key_statistics._count_distinct
     monkeypatch.setattr(
         key_statistics,
         "_count_distinct",
-        lambda parts, columns: counted.append(len(parts)) or count(parts, columns),
+        lambda parts, columns: files.append(len(parts)) or count(parts, columns),
     )
-    keys = [
-        KeyColumns("group-by", (name,), (name,), "read", tuple(paths), True)
-        for name in ("few", "own")
-    ]
-    few, own = measure_keys(keys, lambda files: 60.0)
-    assert few.distinct == pytest.approx(50, rel=0.05)
-    assert own.distinct == pytest.approx(3200, rel=0.1)
-    # Sixteen files have as many as four; three show how long it takes.
-    assert counted == [3, 4, 16, 3, 4, 16, 64]
+    key = KeyColumns("group-by", ("k",), ("k",), "read", tuple(paths), True)
+    (found,) = measure_keys([key], lambda files: 60.0)
+    assert found.distinct == pytest.approx(exact, rel=0.15)
+    assert counted is None or files == counted
+
+
+def test_all_files_are_counted_if_that_takes_little_time(tmp_path, monkeypatch):
+    path = tmp_path / "part.parquet"
+    pd.DataFrame({"k": np.arange(50)}).to_parquet(path)
+    key = KeyColumns("group-by", ("k",), ("k",), "read", (str(path),) * 192, True)
+    monkeypatch.setattr(key_statistics, "_LEAST_SECONDS", 100.0)
+    monkeypatch.setattr(key_statistics, "estimate_more", lambda counts, files: 10**6)
+    (found,) = measure_keys([key], lambda files: 100.0)
+    assert found.distinct == pytest.approx(50, rel=0.05)
 
 
 def test_files_that_cannot_be_read_and_null_keys(tmp_path):
