@@ -27,7 +27,7 @@ def make_tasks() -> tuple[Any, Any, Any]:
     def build(seed: int) -> Any:
         import numpy as np
 
-        return np.random.default_rng(seed).random(5_000_000)  # 40 MB
+        return np.random.default_rng(seed).random(2_000_000)  # 16 MB
 
     def total(array: Any) -> float:
         return float(array.sum())
@@ -52,12 +52,12 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunRecord]:
         with started(name="spilling") as (client, _):
             spilling, killed = client.nthreads()
             # More than 70 % of the limit, with the 150 MB of an empty process: results are written
-            # to disk. Less than 95 % without that, which comes late on a busy machine: the worker
-            # would be killed.
-            held = client.map(build, range(7), workers=[spilling], key="build")
+            # to disk. Less than 85 % without that, which comes late on a busy machine: at 95 % the
+            # worker would be killed.
+            held = client.map(build, range(16), workers=[spilling], key="build")
             wait(held, timeout=SOON)
             sums = client.map(total, held, workers=[spilling], key="total")
-            assert len(client.gather(sums)) == 7
+            assert len(client.gather(sums)) == 16
             time.sleep(2.5)  # a measurement while results are on disk
             old = worker_ids(client)
             with suppress(WorkerOutOfMemory):
@@ -104,7 +104,7 @@ def test_the_groups_have_the_order_of_the_computations(record: RunRecord) -> Non
     timeline = record.timeline
     assert timeline is not None
     times = {each.name: each for each in timeline.groups}
-    assert (times["build"].count, times["total"].count) == (7, 7)
+    assert (times["build"].count, times["total"].count) == (16, 16)
     assert times["build"].started < times["total"].started
     assert times["build"].ended <= times["total"].ended <= record.seconds
     assert abs(timeline.started - record.started) < SOON
