@@ -96,6 +96,8 @@ class Simulation:
         self._backlog = [0.0] * processes
         self._given: dict[int, int] = {}
         self._copying = [0.0] * processes
+        #: Process with the largest backlog, for all idle ones that look for a unit at one time.
+        self._busiest: int | None = None
         #: Units that have ended in a process, whose inputs are not released yet.
         self._ended: list[dict[int, None]] = [{} for _ in range(processes)]
         #: Time, process and unit of those that end, or for which something else happens.
@@ -128,6 +130,7 @@ class Simulation:
 
     def _start_units(self) -> None:
         """Start all units that can start now."""
+        self._busiest = None
         idle = []
         while self._waiting and (process := self._find_free()) is not None:
             heapq.heappop(self._free)
@@ -157,12 +160,15 @@ class Simulation:
         if self._roots:
             number = heapq.heappop(self._roots)[1]
             self._backlog[process] += self.units[number].seconds
+            self._busiest = None
             return number
         return self._take(process)
 
     def _take(self, process: int) -> int | None:
         """Return a unit of the process that has most to do, if this one is faster."""
-        busiest = self._backlog.index(max(self._backlog))
+        if self._busiest is None:
+            self._busiest = self._backlog.index(max(self._backlog))
+        busiest = self._busiest
         if self._running[busiest] < self.threads or not self._ready[busiest]:
             return None
         number = self._ready[busiest][0][1]
@@ -176,6 +182,7 @@ class Simulation:
         heapq.heappop(self._ready[busiest])
         self._backlog[busiest] -= unit.seconds
         self._backlog[process] += unit.seconds
+        self._busiest = None
         self._memory.copy_inputs(process, number)
         return number
 
